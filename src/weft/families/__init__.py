@@ -1,0 +1,24 @@
+"""One file per architecture: size table, spec function, weight table."""
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..values import suggest
+
+if TYPE_CHECKING:
+    from ..family import Family
+
+NAMES = ("transformer", "marian", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
+         "mistral", "mixtral", "gpt_neox", "gemma2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit", "mae", "swin", "detr")
+FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
+
+
+def family(name: str) -> "Family":
+    if name not in NAMES:
+        raise ValueError(f"no family {name!r}; {suggest(name, list(NAMES))}")
+    module = import_module(f".{FILES.get(name, name)}", __name__)
+    found: Family = getattr(module, name)
+    return found
+
+
+def families() -> "list[Family]":
+    return [family(name) for name in NAMES]

@@ -1,0 +1,24 @@
+"""RoBERTa: BERT trained longer on bytes, positions counted from 2 (Liu et al. 2019, arXiv:1907.11692)."""
+from ..family import Alias, Family, Field, Row, Table, Way, both, sizes
+from ..spec import Features
+from .bert import FIELDS, POOLER, body, classes, make, masked, spans, tags
+
+SIZES = sizes("depth width heads hidden vocabulary segments eps offset", base=(12, 768, 12, 3072, 50265, 1, 1e-5, 2),
+              large=(24, 1024, 16, 4096, 50265, 1, 1e-5, 2))
+OWN = {"positions": Field("positions", "max_position_embeddings", "source.positions.count", 512, Way(lambda n: n - 2, lambda n: n + 2))}
+TABLE: Table = (
+    *body("roberta."),
+    *both("head.transform.dense", "roberta.pooler.dense", when="Features"),
+    *both("head.transform.dense", "lm_head.dense", when="Vocabulary"),
+    *both("head.transform.norm", "lm_head.layer_norm", when="Vocabulary"),
+    Row("head.bias", "lm_head.bias", when="Vocabulary"),
+    Alias("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"), Alias("lm_head.decoder.bias", "lm_head.bias"),
+    *both("head.transform.dense", "classifier.dense", when="Classes"), *both("head.out", "classifier.out_proj", when="Classes"),
+    *both("head.out", "classifier", when="Tags"), *both("head.out", "qa_outputs", when="Spans"))
+
+roberta = Family(
+    "roberta", "arXiv:1907.11692", make, SIZES, "roberta", tuple(OWN.get(f.argument, f) for f in FIELDS), TABLE, prefix="roberta.",
+    only={"position_embedding_type": ("absolute",), "is_decoder": (False,)},
+    heads={"RobertaForMaskedLM": lambda m, l: masked("gelu", m.source.norm),
+           "RobertaModel": lambda m, l: Features(transform=POOLER), "RobertaForSequenceClassification": classes(POOLER),
+           "RobertaForTokenClassification": tags, "RobertaForQuestionAnswering": spans})

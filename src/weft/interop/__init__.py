@@ -1,0 +1,1 @@
+"""Weights in and out: published folders, our own, the hub."""

@@ -1,0 +1,203 @@
+"""Folders: `load` and `save`. Safetensors and JSON only; nothing is unpickled, nothing outside the folder is named."""
+import json
+import shutil
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .. import spec as S
+from ..families import families
+from ..family import Family, Row
+from ..model.model import Model
+from ..model.start import begin, number
+from .convert import Foreign, export_weights, import_weights, is_fresh, names
+from .hub import fetch
+
+SPEC, CONFIG, WEIGHTS, INDEX = "weft.json", "config.json", "model.safetensors", "model.safetensors.index.json"
+CARRIED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
+           "spiece.model", "source.spm", "target.spm", "tokenizer.model", "chat_template.jinja", "generation_config.json",
+           "preprocessor_config.json")
+
+
+def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), device: str | torch.device = "cpu",
+         dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
+    """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head;
+    `fresh` names the parts that may start anew, such as {"head"}."""
+    folder, anew = fetch(where), {fresh} if isinstance(fresh, str) else set(fresh)
+    family, spec = describe(folder)
+    if head is not None:
+        spec = S.replace(spec, head=head)
+    with ExitStack() as open_files:
+        foreign = read_tensors(folder, open_files)
+        if family is not None and "head" not in anew:
+            spec = untie(family, spec, foreign)
+        model = fill(family, spec, foreign, anew, device, dtype, seed, folder)
+    model.family, model.origin = family.name if family else None, folder
+    return model.eval()
+
+
+def fill(family: Family | None, spec: S.Model, foreign: Foreign, anew: set[str], device: str | torch.device, dtype: torch.dtype,
+         seed: int, folder: Path) -> Model:
+    with torch.device("meta"):
+        model = Model(spec)
+    model.to(dtype).to_empty(device=device)
+    state = model.state_dict()
+    unknown = [f for f in anew if not any(is_fresh(n, {f}) for n in state)]
+    if unknown:
+        raise ValueError(f"fresh={set(unknown)}: the model has no such part; it has {', '.join(sorted({n.split('.')[0] for n in state}))}")
+    with torch.no_grad():
+        if family is None:
+            wanted = {n for n in state if not is_fresh(n, anew)}
+            if wanted - foreign.names or {n for n in foreign.names - wanted if not is_fresh(n, anew)}:
+                raise ValueError(f"{folder}: the tensors are not those of {SPEC}: {', '.join(sorted(wanted ^ foreign.names)[:12])}")
+            pairs: Iterable[tuple[str, Tensor]] = ((n, foreign.get(n)) for n in wanted)
+        else:
+            pairs = import_weights(family, spec, {n: t.shape for n, t in state.items()}, foreign, anew)
+        for name, tensor in pairs:
+            state[name].copy_(tensor)
+        for name in state:
+            if is_fresh(name, anew):
+                begin(name, state[name], spec, torch.Generator(state[name].device).manual_seed(number(seed, name)))
+    return model
+
+
+def untie(family: Family, s: S.Model, foreign: Foreign) -> S.Model:
+    """Whether a head is tied, the tensors decide: a config may say it is where the file holds another table (T5 v1.1)."""
+    if not isinstance(s.head, S.Vocabulary) or not s.head.tied:
+        return s
+    rows = {names(row.ours): names(row.theirs)[0] for row in family.table if isinstance(row, Row)}
+    head, table = rows.get(("head.out.weight",)), rows.get(("source.tokens.weight",))
+    if head not in foreign.names or table not in foreign.names or torch.equal(foreign.get(head), foreign.get(table)):
+        return s
+    return S.replace(s, head=S.replace(s.head, tied=False))
+
+
+def describe(folder: Path) -> tuple[Family | None, S.Model]:
+    """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
+    if (folder / SPEC).exists():
+        return None, S.from_json(read_text(folder / SPEC))
+    if not (folder / CONFIG).exists():
+        raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
+    config = parse(folder / CONFIG)
+    kind = config.get("model_type")
+    known = [f for f in families() if f.model_type and f.model_type == kind]
+    if not known:
+        raise ValueError(f"{folder / CONFIG}: model type {kind!r} is not known; Weft reads "
+                         f"{', '.join(sorted({f.model_type for f in families() if f.model_type}))}")
+    problems = []
+    for family in known:                   # t5 and t5 v1.1 share a model type: the first that reads it exactly
+        try:
+            spec = family.read(config)
+            family.write(spec)
+            return family, spec
+        except ValueError as error:
+            problems.append(str(error))
+    raise ValueError(f"{folder / CONFIG}: {problems[0]}")
+
+
+def read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def parse(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_text(path))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return found
+
+
+def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:
+    """One file, or shards named by an index; only siblings of the index are opened."""
+    if (folder / INDEX).exists():
+        index = parse(folder / INDEX).get("weight_map", {})
+        for file in set(index.values()):
+            if Path(file).name != file or not file.endswith(".safetensors"):
+                raise ValueError(f"{folder / INDEX} names {file!r}; only .safetensors files beside it may be named")
+    elif (folder / WEIGHTS).exists():
+        index = None
+    else:
+        old = [p.name for p in folder.glob("*.bin")] + [p.name for p in folder.glob("*.pt")]
+        way_out = f"; {old[0]} is a pickle, which Weft never opens: convert it to safetensors first" if old else ""
+        raise ValueError(f"{folder} holds no {WEIGHTS}{way_out}")
+    handles = {}
+    for file in sorted(set(index.values())) if index is not None else [WEIGHTS]:
+        try:
+            handles[file] = open_files.enter_context(safe_open(folder / file, "pt"))
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{folder / file} cannot be read: {error}") from None
+    where = index if index is not None else dict.fromkeys(handles[WEIGHTS].keys(), WEIGHTS)
+    return Foreign(set(where), lambda name: handles[where[name]].get_tensor(name))
+
+
+def find_family(s: S.Model, hint: str | None = None) -> Family:
+    """The family that can say this spec in its own config.json."""
+    ordered = sorted((f for f in families() if f.model_type), key=lambda f: f.name != hint)
+    problems = []
+    for family in ordered:
+        try:
+            family.write(s)
+            return family
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problems.append(str(error))
+    nearest = f" ({problems[0]})" if hint else ""
+    raise ValueError(f"no Hugging Face family says this spec exactly{nearest}; save it with to=\"weft\"")
+
+
+def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000) -> Path:
+    """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names."""
+    if to not in ("hf", "weft"):
+        raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
+    folder = Path(folder)
+    state = {n: t.detach() for n, t in model.state_dict().items()}
+    if to == "hf":
+        family = find_family(model.spec, model.family)
+        config = family.write(model.spec)
+        bare = isinstance(model.spec.head, S.Features)
+        state = export_weights(family, model.spec, state, bare)
+        kept = parse(model.origin / CONFIG) if model.origin is not None and (model.origin / CONFIG).exists() else {}
+        if kept.get("model_type") != family.model_type:
+            kept = {}
+        config = {k: v for k, v in kept.items() if k not in ("transformers_version", "auto_map", "_name_or_path",
+            "torch_dtype")} | config | {
+            "dtype": str(next(iter(state.values())).dtype).removeprefix("torch.")}
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("model*.safetensors"), folder / INDEX, folder / (CONFIG if to == "weft" else SPEC)):
+        if model.origin is None or old.parent != model.origin:
+            old.unlink(missing_ok=True)
+    write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, folder, shard)
+    name, text = (CONFIG, json.dumps(config, indent=2) + "\n") if to == "hf" else (SPEC, model.spec.json() + "\n")
+    (folder / name).write_text(text, encoding="utf-8")
+    for file in CARRIED:
+        if model.origin is not None and (model.origin / file).exists() and model.origin != folder:
+            shutil.copyfile(model.origin / file, folder / file)
+    return folder
+
+
+def write_tensors(state: dict[str, Tensor], folder: Path, shard: int) -> None:
+    shards: list[dict[str, Tensor]] = [{}]
+    room = shard
+    for name, tensor in state.items():
+        if tensor.nbytes > room and shards[-1]:
+            shards.append({})
+            room = shard
+        shards[-1][name] = tensor
+        room -= tensor.nbytes
+    if len(shards) == 1:
+        save_file(shards[0], folder / WEIGHTS, metadata={"format": "pt"})
+        return
+    where = {}
+    for i, part in enumerate(shards):
+        file = f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors"
+        save_file(part, folder / file, metadata={"format": "pt"})
+        where.update(dict.fromkeys(part, file))
+    total = sum(t.nbytes for t in state.values())
+    (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=2) + "\n", encoding="utf-8")

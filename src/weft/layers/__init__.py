@@ -1,0 +1,1 @@
+"""What one block is made of. Shape letters: docs/letters.md."""

@@ -1,0 +1,139 @@
+"""Attention: one replaceable kernel, and the maps around it (Vaswani et al. 2017, section 3.2)."""
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..count import widths
+from .mask import Pair
+from .position import build_score, rotate
+
+
+class Kernel(Protocol):
+    """softmax(q kᵀ · scale + mask) v. A mask is boolean (True: may look) or added; a row that sees nothing gives 0."""
+
+    def __call__(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
+                 causal: bool, scale: float | None, dropout: float) -> Tensor: ...
+
+
+def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
+          causal: bool, scale: float | None, dropout: float) -> Tensor:
+    return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, attn_mask=mask, is_causal=causal, scale=scale,
+                                          dropout_p=dropout, enable_gqa=q_BHLK.shape[1] != k_BGMK.shape[1])
+
+
+def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:
+    """The attention weights themselves, (B, H, L, M)."""
+    k_BHMK = k_BGMK.repeat_interleave(q_BHLK.shape[1] // k_BGMK.shape[1], 1)
+    score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2) * (q_BHLK.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        mask = torch.ones(score_BHLM.shape[-2:], dtype=torch.bool, device=score_BHLM.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        score_BHLM = score_BHLM.masked_fill(~mask, float("-inf"))
+    elif mask is not None:
+        score_BHLM = score_BHLM + mask
+    seen = (score_BHLM > float("-inf")).any(-1, keepdim=True)
+    return score_BHLM.masked_fill(~seen, 0.0).softmax(-1) * seen
+
+
+def opened(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
+           causal: bool, scale: float | None, dropout: float) -> Tensor:
+    """The slow twin of `fused`, in the open: its oracle, and the way to see the weights."""
+    weight_BHLM = F.dropout(weights(q_BHLK, k_BGMK, mask, causal, scale), dropout)
+    return weight_BHLM @ v_BGMK.repeat_interleave(q_BHLK.shape[1] // v_BGMK.shape[1], 1)
+
+
+class Store(Protocol):
+    """Where decoding keeps keys and values: `layers` asks, `model.cache` holds."""
+
+    def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]: ...
+    @property
+    def memory(self) -> tuple[Tensor, Tensor] | None: ...
+    def remember(self, k_BGMK: Tensor, v_BGMK: Tensor) -> None: ...
+
+
+class View(NamedTuple):
+    """What an attention is told beside x: the same for all blocks that look the same way."""
+    pair: Pair
+    mask: Tensor | None = None
+    causal: bool = False
+    angles: tuple[Tensor, Tensor] | None = None
+    place_BLD: Tensor | None = None
+    memory_place_BMD: Tensor | None = None
+    grid: tuple[int, int] | None = None
+
+
+class Attention(nn.Module):
+    def __init__(self, s: S.Attention, width: int) -> None:
+        super().__init__()
+        self.s, self.heads = s, s.heads
+        self.key_width, self.value_width, self.groups = widths(s, width)
+        self.query = nn.Linear(width, s.heads * self.key_width, bias=s.bias)
+        self.key = nn.Linear(width, self.groups * self.key_width, bias=s.bias)
+        self.value = nn.Linear(width, self.groups * self.value_width, bias=s.bias)
+        self.out = nn.Linear(s.heads * self.value_width, width, bias=s.out_bias)
+        self.score = build_score(s.score, s.heads)
+        self.kernel: Kernel = fused
+
+    def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
+        placed_BLD = x_BLD if view.place_BLD is None else x_BLD + view.place_BLD
+        q_BHLK = self.split(self.query(placed_BLD), self.key_width)
+        if memory_BMD is None:
+            k_BGMK, v_BGMK = self.split(self.key(placed_BLD), self.key_width), self.split(self.value(x_BLD), self.value_width)
+            if view.angles is not None:
+                q_BHLK, k_BGMK = rotate(q_BHLK, *view.angles), rotate(k_BGMK, *view.angles)
+            if store is not None:
+                k_BGMK, v_BGMK = store.extend(k_BGMK, v_BGMK)
+        else:
+            k_BGMK, v_BGMK = self.look_back(memory_BMD, view, store)
+        return self.join(self.attend(q_BHLK, k_BGMK, v_BGMK, view))
+
+    def look_back(self, memory_BMD: Tensor, view: View, store: Store | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of the encoder's output, worked out once while decoding."""
+        if store is not None and store.memory is not None:
+            return store.memory
+        placed_BMD = memory_BMD if view.memory_place_BMD is None else memory_BMD + view.memory_place_BMD
+        k_BGMK = self.split(self.key(placed_BMD), self.key_width)
+        v_BGMK = self.split(self.value(memory_BMD), self.value_width)
+        if store is not None:
+            store.remember(k_BGMK, v_BGMK)
+        return k_BGMK, v_BGMK
+
+    def attend(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, view: View) -> Tensor:
+        mask = view.mask
+        if self.score is not None:
+            mask = add_score(self.score(view.pair), mask)
+        return self.kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
+                           causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0)
+
+    def split(self, t: Tensor, width: int) -> Tensor:
+        heads: Tensor = t.unflatten(-1, (-1, width)).transpose(1, 2)
+        return heads
+
+    def join(self, y_BHLK: Tensor) -> Tensor:
+        out: Tensor = self.out(y_BHLK.transpose(1, 2).flatten(2))
+        return out
+
+
+def add_score(score: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return score
+    return score.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else score + mask
+
+
+@contextmanager
+def using(model: nn.Module, kernel: Kernel) -> Iterator[None]:
+    """Every attention of a model computes with `kernel` inside the block."""
+    found = [m for m in model.modules() if isinstance(m, Attention)]
+    before = [m.kernel for m in found]
+    try:
+        for m in found:
+            m.kernel = kernel
+        yield
+    finally:
+        for m, old in zip(found, before, strict=True):
+            m.kernel = old

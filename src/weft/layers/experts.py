@@ -1,0 +1,73 @@
+"""Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import spec as S
+from .dropout import build_dropout
+from .norm import ACTIVATIONS
+
+
+class Bank(nn.Module):
+    """One linear map an expert, all in one matrix product over tokens sorted by expert."""
+
+    def __init__(self, experts: int, inputs: int, outputs: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(experts, outputs)) if bias else None
+
+    def forward(self, x_TD: Tensor, ends_E: Tensor, expert_T: Tensor) -> Tensor:
+        weight = self.weight.to(x_TD.dtype)
+        y_TD = F.grouped_mm(x_TD, weight.transpose(1, 2), offs=ends_E)
+        return y_TD if self.bias is None else y_TD + self.bias.to(y_TD.dtype)[expert_T]
+
+
+class Experts(nn.Module):
+    def __init__(self, s: S.Experts, width: int) -> None:
+        super().__init__()
+        self.s, e = s, s.expert
+        self.activation, self.drop = ACTIVATIONS[e.activation], build_dropout(e.dropout)
+        self.router = nn.Linear(width, s.count, bias=False)
+        self.gate = Bank(s.count, width, e.hidden, e.bias) if isinstance(e, S.Gated) else None
+        self.up = Bank(s.count, width, e.hidden, e.bias)
+        self.down = Bank(s.count, e.hidden, width, e.bias)
+        self.score_BLE: Tensor | None = None       # the newest router scores, for `balance`
+
+    def choose(self, score_BLE: Tensor) -> tuple[Tensor, Tensor]:
+        """The chosen experts of each token and their gates."""
+        if self.s.gates == "all":
+            gates, chosen = score_BLE.softmax(-1, dtype=torch.promote_types(score_BLE.dtype, torch.float32)).topk(self.s.chosen, -1)
+            return gates, chosen
+        best, chosen = score_BLE.topk(self.s.chosen, -1)
+        return best.softmax(-1, dtype=torch.promote_types(best.dtype, torch.float32)), chosen
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        self.score_BLE = self.router(x_BLD)
+        gates, chosen = self.choose(self.score_BLE.flatten(0, 1))
+        expert_T, order_T = chosen.flatten().sort(stable=True)
+        token_T = order_T // self.s.chosen
+        ends_E = torch.searchsorted(expert_T, torch.arange(self.s.count, device=expert_T.device), right=True, out_int32=True)
+        x_TD = x_BLD.flatten(0, 1)[token_T]
+        if torch.is_autocast_enabled(x_TD.device.type):
+            x_TD = x_TD.to(torch.get_autocast_dtype(x_TD.device.type))
+        h_TF = self.activation((self.up if self.gate is None else self.gate)(x_TD, ends_E, expert_T))
+        if self.gate is not None:
+            h_TF = h_TF * self.up(x_TD, ends_E, expert_T)
+        y_TD = self.down(self.drop(h_TF), ends_E, expert_T) * gates.flatten()[order_T, None].to(h_TF.dtype)
+        return torch.zeros_like(x_BLD).flatten(0, 1).index_add(0, token_T, y_TD.to(x_BLD.dtype)).view_as(x_BLD)
+
+
+def balance(model: nn.Module, keep_BL: Tensor | None = None) -> Tensor | None:
+    """Mean over the layers of E · Σ share chosen · share of probability: 1 when all experts work alike
+    (Switch, arXiv:2101.03961, section 2.2; times the number chosen). Call it after a forward; None without experts."""
+    terms = []
+    for layer in model.modules():
+        if not isinstance(layer, Experts) or layer.score_BLE is None:
+            continue
+        score_TE = layer.score_BLE.flatten(0, 1).float()
+        kept_T = torch.ones_like(score_TE[:, 0]) if keep_BL is None else (keep_BL != 0).flatten().to(score_TE.dtype)
+        chosen_TE = F.one_hot(layer.choose(score_TE)[1], layer.s.count).sum(1)
+        share = (chosen_TE * kept_T[:, None]).sum(0) / (kept_T.sum() * layer.s.chosen)
+        probability = (score_TE.softmax(-1) * kept_T[:, None]).sum(0) / kept_T.sum()
+        terms.append(layer.s.count * (share * probability).sum())
+    return torch.stack(terms).mean() if terms else None

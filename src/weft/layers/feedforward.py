@@ -1,0 +1,23 @@
+"""The feed-forward layer: dense or gated (Vaswani et al. 2017, section 3.3; Shazeer 2020, arXiv:2002.05202)."""
+from torch import Tensor, nn
+
+from .. import spec as S
+from .dropout import build_dropout
+from .norm import ACTIVATIONS
+
+
+class FeedForward(nn.Module):
+    def __init__(self, s: S.Dense | S.Gated, width: int) -> None:
+        super().__init__()
+        self.activation, self.drop = ACTIVATIONS[s.activation], build_dropout(s.dropout)
+        self.gate = nn.Linear(width, s.hidden, bias=s.bias) if isinstance(s, S.Gated) else None
+        self.up = nn.Linear(width, s.hidden, bias=s.bias)
+        self.down = nn.Linear(s.hidden, width, bias=s.bias)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        if self.gate is None:
+            h_BLF = self.activation(self.up(x_BLD))
+        else:
+            h_BLF = self.activation(self.gate(x_BLD)) * self.up(x_BLD)
+        y_BLD: Tensor = self.down(self.drop(h_BLF))
+        return y_BLD

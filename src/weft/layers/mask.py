@@ -1,0 +1,74 @@
+"""Who may look at whom: predicates that compose, over query and key positions and documents."""
+from collections.abc import Callable
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import spec as S
+
+
+class Pair(NamedTuple):
+    """Queries and keys that meet: their positions and what is kept of them, (B or 1, length)."""
+    query_BL: Tensor
+    key_BM: Tensor
+    query_keep_BL: Tensor | None = None
+    key_keep_BM: Tensor | None = None
+    plain: bool = False                    # both count 0, 1, 2, … in every row
+
+    @property
+    def offset_BLM(self) -> Tensor:
+        """Key position minus query position."""
+        return self.key_BM[:, None, :] - self.query_BL[:, :, None]
+
+
+Predicate = Callable[[Pair], Tensor]       # True: may look; (B or 1, L, M)
+
+
+def causal(pair: Pair) -> Tensor:
+    return pair.offset_BLM <= 0
+
+
+def window(before: int, after: int) -> Predicate:
+    return lambda pair: (pair.offset_BLM >= -before) & (pair.offset_BLM <= after)
+
+
+def padding(pair: Pair) -> Tensor:
+    assert pair.key_keep_BM is not None
+    return (pair.key_keep_BM != 0)[:, None, :]
+
+
+def document(pair: Pair) -> Tensor:
+    """Only within one's own document (of packed short ones)."""
+    assert pair.query_keep_BL is not None
+    assert pair.key_keep_BM is not None
+    return pair.query_keep_BL[:, :, None] == pair.key_keep_BM[:, None, :]
+
+
+def all_of(*predicates: Predicate) -> Predicate:
+    return lambda pair: reduce(torch.logical_and, (p(pair) for p in predicates))
+
+
+def predicates(pattern: object, pair: Pair) -> list[Predicate]:
+    found: list[Predicate] = []
+    if isinstance(pattern, S.Causal):
+        found.append(causal)
+    elif isinstance(pattern, S.Window):
+        found.append(window(pattern.before, pattern.after))
+    if pair.key_keep_BM is not None:
+        found.append(padding)
+        if pair.key_keep_BM.dtype != torch.bool and pair.query_keep_BL is not None:
+            found.append(document)
+    return found
+
+
+def see(pattern: object, pair: Pair, triangle: bool) -> tuple[Tensor | None, bool]:
+    """The mask (True: may look), or None and whether the kernel's own causal triangle does (`triangle` allows it)."""
+    found = predicates(pattern, pair)
+    L, M = pair.query_BL.shape[1], pair.key_BM.shape[1]
+    if not found or (found == [causal] and L == 1 and not pair.plain):
+        return None, False                 # the newest token sees all that is stored
+    if found == [causal] and triangle and pair.plain and L == M:
+        return None, True
+    return all_of(*found)(pair)[:, None], False

@@ -1,0 +1,117 @@
+"""A model: four verbs and no loss."""
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..count import table_width
+from ..layers import embed
+from ..layers.sequence import Sequence
+from .cache import Cache
+from .head import Detected, Pooled, build_head
+from .stack import Pyramid, Stack
+from .start import initialise
+
+Output = Tensor | Detected | Pooled
+
+
+class Model(nn.Module):
+    """embed -> encode and/or decode -> read. A tied head reads the embedding's own table: there is no second copy."""
+
+    def __init__(self, s: S.Model) -> None:
+        super().__init__()
+        self.spec = s
+        self.family: str | None = None     # whose published names it came with, and from where: `interop.folder`
+        self.origin: Path | None = None
+        self.source = build_source(s)
+        self.target: nn.Module | None = None
+        if isinstance(s.target, S.Queries):
+            self.target = embed.Queries(s.target, s.width)
+        elif s.target is not None:
+            self.target = embed.Tokens(s.target, table_width(s), s.width)
+        self.encoder = Pyramid(s.encoder, s.width) if isinstance(s.encoder, S.Pyramid) else \
+            Stack(s.encoder, s.width) if s.encoder else None
+        self.decoder = Stack(s.decoder, s.width) if s.decoder else None
+        self.head = build_head(s)
+
+    @property
+    def table_VD(self) -> Tensor:
+        """The token table that the decoder reads and a tied head writes."""
+        owner = self.target if isinstance(self.spec.target, S.Tokens) else self.source
+        weight = owner.tokens.weight  # type: ignore[union-attr]
+        assert isinstance(weight, Tensor)
+        return weight
+
+    def embed(self, inputs: Tensor, *, keep: Tensor | None = None, segments: Tensor | None = None,
+              cache: Cache | None = None) -> Sequence:
+        """Ids (B, L) or images (B, C, rows, columns) of the source. `keep`: see `Sequence`; for a backbone, pixels."""
+        if isinstance(self.source, embed.Tokens):
+            position = None if cache is None else cache.place(inputs.shape[1], keep)
+            assert self.source.tokens is not None
+            found: Sequence = self.source(inputs, self.source.tokens.weight, keep, segments, position)
+        elif isinstance(self.source, embed.Backbone):
+            found = self.source(inputs, keep)
+        else:
+            found = self.source(inputs)
+        return found
+
+    def embed_target(self, targets: Tensor | None, memory: Sequence, *, keep: Tensor | None = None,
+                     cache: Cache | None = None) -> Sequence:
+        """What the decoder beside an encoder reads: target ids, or the object queries."""
+        if isinstance(self.target, embed.Queries):
+            found: Sequence = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
+            return found
+        assert self.target is not None
+        assert targets is not None, "the decoder needs targets"
+        position = None if cache is None else cache.place(targets.shape[1], keep)
+        found = self.target(targets, self.table_VD, keep, None, position)
+        return found
+
+    def encode(self, sequence: Sequence) -> Sequence:
+        assert self.encoder is not None, "this model has no encoder"
+        found: Sequence = self.encoder(sequence)
+        return found
+
+    def decode(self, sequence: Sequence, memory: Sequence | None = None, *, cache: Cache | None = None) -> Sequence:
+        assert self.decoder is not None, "this model has no decoder"
+        found: Sequence = self.decoder(sequence, memory, cache)
+        return found
+
+    def read(self, sequence: Sequence) -> Output:
+        found: Output = self.head(sequence, self.table_VD) if isinstance(self.spec.head, S.Vocabulary) else self.head(sequence)
+        return found
+
+    def forward(self, inputs: Tensor, targets: Tensor | None = None, *, keep: Tensor | None = None,
+                target_keep: Tensor | None = None, segments: Tensor | None = None) -> Output:
+        sequence = self.embed(inputs, keep=keep, segments=segments)
+        if self.encoder is not None:
+            sequence = self.encode(sequence)
+            if self.decoder is not None:
+                sequence = self.decode(self.embed_target(targets, sequence, keep=target_keep), sequence)
+        else:
+            sequence = self.decode(sequence)
+        return self.read(sequence)
+
+    def cache(self, batch: int, room: int) -> Cache:
+        """Room to decode `room` tokens, prompt included, for `batch` rows."""
+        weight = next(self.parameters())
+        return Cache(self.spec, batch, room, weight.dtype, weight.device)
+
+
+def build_source(s: S.Model) -> nn.Module:
+    if isinstance(s.source, S.Tokens):
+        return embed.Tokens(s.source, s.source.width or s.width, s.width)
+    return embed.Patches(s.source, s.width) if isinstance(s.source, S.Patches) else embed.Backbone(s.source, s.width)
+
+
+def build(s: S.Model, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
+    """The model of a spec, initialised; on the meta device, its shapes only."""
+    with torch.device("meta"):
+        model = Model(s)
+    model = model.to(dtype)
+    if torch.device(device).type == "meta":
+        return model
+    model.to_empty(device=device)
+    initialise(model, s, seed)
+    return model

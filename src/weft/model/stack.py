@@ -1,0 +1,113 @@
+"""Blocks in order. What blocks that look the same way are told is worked out once a forward."""
+import torch
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..count import widths
+from ..layers.attention import View, add_score
+from ..layers.mask import Pair, see
+from ..layers.norm import build_norm
+from ..layers.position import angles, build_score
+from ..layers.sequence import Sequence
+from .block import Block
+from .cache import Cache
+
+
+def count(sequence: Sequence) -> Tensor:
+    if sequence.position_BL is not None:
+        return sequence.position_BL
+    return torch.arange(sequence.x_BLD.shape[1], device=sequence.x_BLD.device)[None]
+
+
+def self_pair(sequence: Sequence, cache: Cache | None) -> Pair:
+    position_BL, keep_BL = count(sequence), sequence.keep_BL
+    if cache is None:
+        return Pair(position_BL, position_BL, keep_BL, keep_BL, plain=sequence.position_BL is None)
+    end = cache.length
+    return Pair(position_BL, cache.position_BM[:, :end], None, cache.keep_BM[:, :end] if cache.padded else None)
+
+
+class Stack(nn.Module):
+    def __init__(self, s: S.Stack, width: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(b, width) for b in s.blocks)
+        inners = [b.attention.inner for b in s.blocks]
+        self.attentions = [a for a in inners if isinstance(a, S.Attention)]
+        self.looks = list(dict.fromkeys(look(a) for a in self.attentions))
+        self.which = [self.looks.index(look(a)) for a in self.attentions]
+        self.width = width
+        self.score = build_score(s.score, self.attentions[0].heads)
+        self.norm = build_norm(s.norm, width)
+
+    def forward(self, sequence: Sequence, memory: Sequence | None = None, cache: Cache | None = None) -> Sequence:
+        views = self.views(sequence, cache)
+        across = None if memory is None else look_across(sequence, memory)
+        x_BLD = sequence.x_BLD
+        for i, block in enumerate(self.blocks):
+            x_BLD = block(x_BLD, views[self.which[i]], None if memory is None else memory.x_BLD, across,
+                          None if cache is None else cache.blocks[i])
+        return sequence._replace(x_BLD=self.norm(x_BLD))
+
+    def views(self, sequence: Sequence, cache: Cache | None) -> list[View]:
+        pair = self_pair(sequence, cache)
+        score = None if self.score is None else self.score(pair)
+        views = []
+        for a in self.looks:
+            mask, causal = see(a.pattern, pair, triangle=score is None and a.score is None)
+            if score is not None:
+                mask = add_score(score, mask)
+            turn = None
+            if a.rotary is not None:
+                turn = angles(a.rotary, pair.query_BL, widths(a, self.width)[0], torch.float64
+                              if sequence.x_BLD.dtype == torch.float64 else torch.float32)
+            views.append(View(pair, mask, causal, turn, sequence.place_BLD, None, sequence.grid))
+        return views
+
+
+def look(a: S.Attention) -> S.Attention:
+    """The part of an attention that decides what it is told."""
+    return S.Attention(heads=a.heads, key_width=a.key_width, pattern=a.pattern, rotary=a.rotary, score=a.score)
+
+
+def look_across(sequence: Sequence, memory: Sequence) -> View:
+    pair = Pair(count(sequence), count(memory), sequence.keep_BL, memory.keep_BL)
+    if sequence.keep_BL is None or memory.keep_BL is None or sequence.keep_BL.dtype == torch.bool:
+        pair = pair._replace(query_keep_BL=None)
+    mask, _ = see(S.Full(), pair, triangle=False)
+    return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD)
+
+
+class Merge(nn.Module):
+    """2×2 neighbours become one token of twice the width (Swin, section 3.1)."""
+
+    def __init__(self, norm: S.Norm, width: int) -> None:
+        super().__init__()
+        self.norm, self.reduce = build_norm(norm, 4 * width), nn.Linear(4 * width, 2 * width, bias=False)
+
+    def forward(self, sequence: Sequence) -> Sequence:
+        assert sequence.grid is not None
+        rows, columns = sequence.grid
+        x = sequence.x_BLD.unflatten(1, (rows, columns))
+        x = nn.functional.pad(x, (0, 0, 0, columns % 2, 0, rows % 2))
+        x = torch.cat([x[:, r::2, c::2] for c in (0, 1) for r in (0, 1)], -1)
+        return Sequence(self.reduce(self.norm(x.flatten(1, 2))), grid=(x.shape[1], x.shape[2]))
+
+
+class Pyramid(nn.Module):
+    def __init__(self, s: S.Pyramid, width: int) -> None:
+        super().__init__()
+        plain = [Stack(S.Stack(blocks=stage), width << i) for i, stage in enumerate(s.stages)]
+        self.stages = nn.ModuleList(stack.blocks for stack in plain)
+        self.merges = nn.ModuleList(Merge(s.merge, width << i) for i in range(len(s.stages) - 1))
+        self.norm = build_norm(s.norm, width << len(s.stages) - 1)
+
+    def forward(self, sequence: Sequence) -> Sequence:
+        for i, stage in enumerate(self.stages):
+            if i:
+                sequence = self.merges[i - 1](sequence)
+            view = View(self_pair(sequence, None), grid=sequence.grid)
+            x_BLD = sequence.x_BLD
+            for block in stage:  # type: ignore[attr-defined]
+                x_BLD = block(x_BLD, view)
+            sequence = sequence._replace(x_BLD=x_BLD)
+        return sequence._replace(x_BLD=self.norm(sequence.x_BLD))

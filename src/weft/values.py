@@ -1,0 +1,113 @@
+"""Plain values: frozen, checked when made, compared and hashed by content, to JSON and back."""
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
+
+T = TypeVar("T")
+KINDS: dict[str, type] = {}                # every value class by its name, which is its "kind" in JSON
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def value(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose fields are checked on the way in, with one line for what is wrong."""
+    made: Any = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))(cls)
+    validate: Callable[..., None] = made.__init__
+
+    def __init__(self: Any, **given: Any) -> None:
+        try:
+            validate(self, **given)
+        except ValidationError as error:
+            raise ValueError("; ".join(explain(made, problem) for problem in error.errors())) from None
+
+    made.__init__ = __init__
+    KINDS[made.__name__] = made
+    done: type[T] = made
+    return done
+
+
+def explain(cls: type, problem: Any) -> str:
+    name, known = str(problem["loc"][0]) if problem["loc"] else "", [f.name for f in fields(cls)]
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"{cls.__name__} has no field {name!r}; {suggest(name, known)}"
+    if problem["type"] == "missing":
+        return f"{cls.__name__} needs {name!r}"
+    if problem["type"] == "value_error":
+        return f"{cls.__name__}: {problem['ctx']['error']}"
+    return f"{cls.__name__}.{name} = {problem['input']!r}: {problem['msg'].lower()}"
+
+
+def suggest(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
+
+
+def to_plain(thing: Any) -> Any:
+    if is_dataclass(thing):
+        return {"kind": type(thing).__name__} | {f.name: to_plain(getattr(thing, f.name)) for f in fields(thing)}
+    return [to_plain(item) for item in thing] if isinstance(thing, tuple) else thing
+
+
+def from_plain(plain: Any, path: str = "") -> Any:
+    """The value that `to_plain` wrote; an error names the path to what is wrong."""
+    if isinstance(plain, list):
+        return tuple(from_plain(item, f"{path}.{i}".lstrip(".")) for i, item in enumerate(plain))
+    if not isinstance(plain, dict):
+        return plain
+    where = f"{path}: " if path else ""
+    kind = plain.get("kind")
+    if kind not in KINDS:
+        raise ValueError(f"{where}no value of kind {kind!r}; {suggest(str(kind), list(KINDS))}")
+    parts = {name: from_plain(part, f"{path}.{name}".lstrip(".")) for name, part in plain.items() if name != "kind"}
+    try:
+        return KINDS[kind](**parts)
+    except ValueError as error:
+        raise ValueError(f"{where}{error}") from None
+
+
+def to_json(thing: Any) -> str:
+    return json.dumps(to_plain(thing), indent=1)
+
+
+def from_json(text: str) -> Any:
+    return from_plain(json.loads(text))
+
+
+def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain field of a value with its dotted path."""
+    if is_dataclass(thing):
+        for f in fields(thing):
+            yield from leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."))
+    elif isinstance(thing, tuple) and any(is_dataclass(item) or isinstance(item, tuple) for item in thing):
+        for i, item in enumerate(thing):
+            yield from leaves(item, f"{path}.{i}")
+    else:
+        yield path, thing
+
+
+def at(thing: Any, path: str) -> Any:
+    """The part of a value at a dotted path; `length` counts a tuple."""
+    for name in path.split(".") if path else ():
+        if isinstance(thing, tuple):
+            thing = len(thing) if name == "length" else thing[int(name)]
+        else:
+            thing = getattr(thing, name)
+    return thing
+
+
+def put(thing: Any, path: str, new: Any) -> Any:
+    """A copy of a value with the part at a dotted path replaced."""
+    if not path:
+        return new
+    name, _, rest = path.partition(".")
+    if isinstance(thing, tuple):
+        i = int(name)
+        return (*thing[:i], put(thing[i], rest, new), *thing[i + 1:])
+    known = {f.name: getattr(thing, f.name) for f in fields(thing)}
+    if name not in known:
+        raise ValueError(f"{type(thing).__name__} has no field {name!r}; {suggest(name, list(known))}")
+    return type(thing)(**known | {name: put(known[name], rest, new)})
