@@ -95,8 +95,8 @@ def attention(path: str, a: S.Attention, width: int, m: S.Model) -> Iterator[Pro
         if turned < 2 or int(turned) % 2:
             yield f"{path}.rotary.fraction", f"turns {turned:g} of a head's numbers; make that even and at least 2"
     if isinstance(a.pattern, S.Windows):
-        if isinstance(m.source, S.Tokens) or path.startswith("decoder") or bool(getattr(m.source, "tokens", None)):
-            yield f"{path}.pattern", "Windows need an encoder on a pure image grid; give Patches(tokens=())"
+        if not isinstance(m.source, S.Patches) or m.source.tokens or not path.startswith("encoder"):
+            yield f"{path}.pattern", "Windows need an encoder on a pure image grid; give source=Patches(tokens=())"
         if a.pattern.shift >= a.pattern.size:
             yield f"{path}.pattern.shift", f"{a.pattern.shift} is not within the window, {a.pattern.size}"
         if a.rotary or a.score:

@@ -202,6 +202,7 @@ def pixels(h: S.Pixels, m: S.Model) -> Shapes:
     yield from linear("narrow", m.width, h.width)
     yield "mask", (h.width,)
     yield "positions.weight", ((m.source.image // m.source.patch) ** 2 + len(m.source.tokens), h.width)
+    yield from under("stack.score", score(h.stack.score, h.stack.blocks[0].attention.inner))
     yield from norm("stack.norm", h.stack.norm, h.width)
     yield from linear("out", h.width, m.source.channels * m.source.patch ** 2)
 
@@ -290,5 +291,7 @@ def head_flops(m: S.Model, count: int) -> int:
     h = m.head
     if isinstance(h, S.Classes | S.Features):
         return maps(head(m), 1)
+    if isinstance(h, S.Pixels):
+        return maps(head(m), count, "narrow", "out")
     tied = 2 * count * vocabulary(m) * table_width(m) if isinstance(h, S.Vocabulary) and h.tied else 0
-    return maps((row for row in head(m) if row[0] != "positions.weight"), count) + tied
+    return maps(head(m), count) + tied

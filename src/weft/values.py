@@ -37,7 +37,7 @@ def explain(cls: type, problem: Any) -> str:
     if problem["type"] == "missing":
         return f"{cls.__name__} needs {name!r}"
     if problem["type"] == "value_error":
-        return f"{cls.__name__}: {problem['ctx']['error']}"
+        return str(problem["ctx"]["error"])
     return f"{cls.__name__}.{name} = {problem['input']!r}: {problem['msg'].lower()}"
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..values import suggest
 
 if TYPE_CHECKING:
-    from ..family import Family
+    from ..weights import Family
 
 NAMES = ("transformer", "marian", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
          "mistral", "mixtral", "gpt_neox", "gemma2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit", "mae", "swin", "detr")

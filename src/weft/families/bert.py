@@ -1,7 +1,7 @@
 """BERT: post-norm bidirectional encoder (Devlin et al. 2018, arXiv:1810.04805)."""
 from typing import Any
 
-from ..family import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
+from ..weights import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
 from ..spec import (
     Attention,
     Block,

@@ -1,7 +1,7 @@
 """BLOOM: pre-norm causal decoder with ALiBi and a norm on its embeddings (BigScience 2022, arXiv:2211.05100)."""
 from typing import Any
 
-from ..family import Family, Field, Row, Table, both, sizes
+from ..weights import Family, Field, Row, Table, both, sizes
 from ..spec import Alibi, Attention, Block, Causal, Dense, Features, LayerNorm, Model, Stack, Tokens, Vocabulary, pre
 from .gpt2 import free_classes
 

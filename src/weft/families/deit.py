@@ -1,7 +1,7 @@
 """DeiT: ViT with a second token that learns from a teacher (Touvron et al. 2020, arXiv:2012.12877)."""
 from typing import Any
 
-from ..family import Family, Table, both, sizes
+from ..weights import Family, Table, both, sizes
 from ..spec import Classes, Features, Model, Normal, Transform
 from . import vit
 from .vit import FIELDS, body

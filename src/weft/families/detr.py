@@ -1,7 +1,7 @@
 """DETR: a ResNet's cells, an encoder, object queries decoded in parallel to boxes (Carion et al. 2020, arXiv:2005.12872)."""
 from typing import Any
 
-from ..family import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, Way, both, layer, sizes
+from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, Way, both, layer, sizes
 from ..spec import Attention, Backbone, Block, Boxes, Dense, Features, LayerNorm, Learned2D, Model, Queries, Sine2D, Stack, Xavier, post
 from .bart import CROSS, NAMES
 
@@ -74,8 +74,8 @@ TABLE: Table = (
     *(row for stage in range(4) for i in range(3) for row in convolution(
         f"stages.{stage}.{{}}.layers.{i}", f"layer{stage + 1}.{{}}.conv{i + 1}", f"layer{stage + 1}.{{}}.bn{i + 1}")),
     *both("source.project", "model.input_projection"), Row("target.queries.weight", "model.query_position_embeddings.weight"),
-    Row("source.positions.rows.weight", "model.backbone.position_embedding.row_embeddings.weight"),
-    Row("source.positions.columns.weight", "model.backbone.position_embedding.column_embeddings.weight"),
+    *(Row(f"source.positions.{ours}s.weight", f"{where}.position_embedding.{ours}_embeddings.weight")
+      for where in ("model", "model.backbone") for ours in ("row", "column")),      # the second: transformers before 5
     *layer("encoder.blocks.{}", "model.encoder.layers.{}", NAMES), *layer("decoder.blocks.{}", "model.decoder.layers.{}", NAMES | CROSS),
     *both("decoder.norm", "model.decoder.layernorm"), *both("head.classes", "class_labels_classifier"),
     *both("head.box.{}", "bbox_predictor.layers.{}"))

@@ -1,7 +1,7 @@
 """ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et al. 2020, arXiv:2003.10555)."""
 from typing import Any
 
-from ..family import Alias, Family, Field, Labels, Row, Table, both, sizes
+from ..weights import Alias, Family, Field, Labels, Row, Table, both, sizes
 from ..spec import Features, LayerNorm, Model, Tags, Transform, Vocabulary
 from . import bert
 from .bert import body, classes, spans, tags
@@ -38,6 +38,7 @@ TABLE: Table = (
     *both("head.transform.norm", "generator_predictions.LayerNorm", when="Vocabulary"),
     Row("head.bias", "generator_lm_head.bias", when="Vocabulary"),
     Alias("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
+    *both("head.out", "classifier", when="PlainTags"),
     *both("head.transform.dense", "discriminator_predictions.dense", when="Tags"),
     *both("head.out", "discriminator_predictions.dense_prediction", when="Tags"),
     *both("head.transform.dense", "classifier.dense", when="Classes"), *both("head.out", "classifier.out_proj", when="Classes"),

@@ -1,7 +1,7 @@
 """Gemma 2 without soft caps: sandwich norms, every other layer through a window (Gemma Team 2024, arXiv:2408.00118)."""
 from typing import Any
 
-from ..family import ACTIVATION, Family, Field, Row, Table, Way, layer, sizes
+from ..weights import ACTIVATION, Family, Field, Row, Table, Way, layer, sizes
 from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stack, Tokens, Vocabulary, Window, sandwich
 from .llama import heads as llama_heads
 

@@ -2,7 +2,7 @@
 from dataclasses import replace
 from typing import Any
 
-from ..family import ACTIVATION, Family, Field, Table, Way, both, sizes
+from ..weights import ACTIVATION, Family, Field, Table, Way, both, sizes
 from ..spec import Attention, Block, Causal, Dense, Features, LayerNorm, Learned, Model, Stack, Tokens, Vocabulary, post
 from . import gpt2
 

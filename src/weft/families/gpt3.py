@@ -5,7 +5,7 @@ and a width of 5140 for 13B: 16 heads fit its 1.3 B parameters, and 5120 its 40 
 """
 from dataclasses import replace
 
-from ..family import sizes
+from ..weights import sizes
 from .gpt2 import gpt2
 
 SIZES = sizes("depth width heads positions", small=(12, 768, 12, 2048), medium=(24, 1024, 16, 2048), large=(24, 1536, 16, 2048),

@@ -1,7 +1,7 @@
 """Marian: the 2017 Transformer as its translators train it, sines before cosines (Junczys-Dowmunt et al. 2018, arXiv:1804.00344)."""
 from typing import Any
 
-from ..family import Family, Field, Skip, Table, sizes
+from ..weights import Family, Field, Skip, Table, sizes
 from ..spec import Features, Model, Sinusoid, Vocabulary
 from . import bart
 from .bart import BODY, CORE

@@ -1,7 +1,7 @@
 """Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024, arXiv:2401.04088)."""
 from typing import Any
 
-from ..family import ACTIVATION, Family, Field, Row, Table, layer, sizes
+from ..weights import ACTIVATION, Family, Field, Row, Table, layer, sizes
 from ..spec import Experts, Gated, Model
 from . import llama
 from .llama import ATTENTION, CORE, ENDS, HIDDEN, heads

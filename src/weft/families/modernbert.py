@@ -1,7 +1,7 @@
 """ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al. 2024, arXiv:2412.13663)."""
 from typing import Any
 
-from ..family import ACTIVATION, Alias, Family, Field, Row, Table, Way, both, sizes
+from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, Way, both, sizes
 from ..spec import (
     Attention,
     Block,

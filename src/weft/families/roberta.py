@@ -1,5 +1,5 @@
 """RoBERTa: BERT trained longer on bytes, positions counted from 2 (Liu et al. 2019, arXiv:1907.11692)."""
-from ..family import Alias, Family, Field, Row, Table, Way, both, sizes
+from ..weights import Alias, Family, Field, Row, Table, Way, both, sizes
 from ..spec import Features
 from .bert import FIELDS, POOLER, body, classes, make, masked, spans, tags
 

@@ -1,7 +1,7 @@
 """Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021, arXiv:2103.14030)."""
 from typing import Any
 
-from ..family import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, both, layer, sizes
+from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, both, layer, sizes
 from ..spec import Attention, Block, Classes, Dense, Features, LayerNorm, Model, Normal, Patches, Pyramid, Windows, pre
 
 SIZES = sizes("width depths heads", tiny=(96, (2, 2, 6, 2), (3, 6, 12, 24)), small=(96, (2, 2, 18, 2), (3, 6, 12, 24)),

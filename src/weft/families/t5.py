@@ -3,7 +3,7 @@ feed-forward and leave the head free (arXiv:2010.11934, arXiv:2105.13626)."""
 from dataclasses import replace
 from typing import Any
 
-from ..family import Alias, Family, Field, Row, Skip, Table, Way, sizes
+from ..weights import Alias, Family, Field, Row, Skip, Table, Way, sizes
 from ..spec import (
     Attention,
     Block,

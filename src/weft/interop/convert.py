@@ -1,6 +1,7 @@
 """Weight tables at work: names and shapes of ours to theirs and back, every key accounted for."""
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from .. import spec as S
 from ..check import blocks
-from ..family import Alias, Family, Row, Skip, Table
+from ..weights import Alias, Family, Row, Skip, Table
 
 
 class Foreign(NamedTuple):
@@ -27,7 +28,7 @@ class Bound(NamedTuple):
 # Named invertible functions. Each pair: theirs -> ours (given our shapes), ours -> theirs (given how many).
 
 def cut(t: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
-    return list(t.split([s[0] for s in shapes])) if len(shapes) > 1 else [t.reshape(shapes[0])]
+    return list(t.split([s[0] for s in shapes])) if len(shapes) > 1 else [t]
 
 
 def from_theirs(b: Bound, theirs: list[Tensor], shapes: list[torch.Size], heads: int) -> list[Tensor]:
@@ -39,9 +40,11 @@ def from_theirs(b: Bound, theirs: list[Tensor], shapes: list[torch.Size], heads:
         return [p.flatten(0, 1) for p in theirs[0].unflatten(0, (heads, 3, -1)).unbind(1)]
     if b.how == "less_one":                # stored as the distance from 1 (Gemma)
         return [t + 1 for t in theirs]
-    if b.how in ("one_leading", "two_leading"):
+    leading = b.how in ("one_leading", "two_leading")
+    if leading:
         theirs = [t.reshape(-1, t.shape[-1]) for t in theirs]
-    return cut(torch.cat(theirs) if len(theirs) > 1 else theirs[0], shapes)
+    whole = torch.cat(theirs) if len(theirs) > 1 else theirs[0]
+    return cut(whole.squeeze(0) if leading and len(shapes[0]) == 1 else whole, shapes)
 
 
 def to_theirs(b: Bound, ours: list[Tensor], heads: int) -> list[Tensor]:
@@ -60,6 +63,7 @@ def to_theirs(b: Bound, ours: list[Tensor], heads: int) -> list[Tensor]:
     return [t.reshape(1, 1, -1) for t in pieces] if b.how == "two_leading" else pieces
 
 
+@cache
 def pattern(name: str) -> re.Pattern[str]:
     return re.compile(re.escape(name).replace(r"\{\}", r"(\d+)").replace(r"\{e\}", r"\d+") + "$")
 
@@ -106,8 +110,10 @@ def bind(table: Table, shapes: Mapping[str, torch.Size], kinds: set[str]) -> Ite
 
 
 def kinds_of(s: S.Model) -> set[str]:
-    """What a row's `when` may ask for: the head's kind and those of the feed-forward layers."""
-    return {type(s.head).__name__} | {type(b.feedforward.inner).__name__ for _, _, b in blocks(s)}
+    """What a row's `when` may ask for: the head's kind ("Plain…" without a transform) and those of the feed-forward layers."""
+    head = type(s.head).__name__
+    plain = set() if getattr(s.head, "transform", None) else {f"Plain{head}"}
+    return {head} | plain | {type(b.feedforward.inner).__name__ for _, _, b in blocks(s)}
 
 
 def head_count(s: S.Model) -> int:
@@ -148,8 +154,9 @@ def is_fresh(name: str, fresh: set[str]) -> bool:
 def reason(name: str, table: Table, fresh: set[str], foreign: Foreign) -> str | None:
     """Why a foreign tensor may be left out."""
     for row in table:
-        if isinstance(row, Row) and any(pattern(t).match(name) for t in names(row.theirs)):
-            if is_fresh(names(row.ours)[0], fresh):
+        found = [m for t in names(row.theirs) if (m := pattern(t).match(name))] if isinstance(row, Row) else []
+        if isinstance(row, Row) and found:
+            if is_fresh(fill(names(row.ours)[0], found[0].groups()), fresh):
                 return "made fresh here"
             if names(row.ours)[0].startswith("head."):
                 return "belongs to another head"

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -13,16 +14,18 @@ from torch import Tensor
 
 from .. import spec as S
 from ..families import families
-from ..family import Family, Row
+from ..weights import Family, Row
 from ..model.model import Model
 from ..model.start import begin, number
-from .convert import Foreign, export_weights, import_weights, is_fresh, names
+from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, names
 from .hub import fetch
 
 SPEC, CONFIG, WEIGHTS, INDEX = "weft.json", "config.json", "model.safetensors", "model.safetensors.index.json"
 CARRIED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
            "spiece.model", "source.spm", "target.spm", "tokenizer.model", "chat_template.jinja", "generation_config.json",
            "preprocessor_config.json")
+CODE = {"auto_map", "custom_pipelines", "trust_remote_code"}       # keys by which a folder asks to run its own code: never written
+STALE = {"transformers_version", "_name_or_path", "torch_dtype"}
 
 
 def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), device: str | torch.device = "cpu",
@@ -38,7 +41,7 @@ def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), devi
         if family is not None and "head" not in anew:
             spec = untie(family, spec, foreign)
         model = fill(family, spec, foreign, anew, device, dtype, seed, folder)
-    model.family, model.origin = family.name if family else None, folder
+    model.family, model.origin = family.name if family else None, folder.resolve()
     return model.eval()
 
 
@@ -54,12 +57,15 @@ def fill(family: Family | None, spec: S.Model, foreign: Foreign, anew: set[str],
     with torch.no_grad():
         if family is None:
             wanted = {n for n in state if not is_fresh(n, anew)}
-            if wanted - foreign.names or {n for n in foreign.names - wanted if not is_fresh(n, anew)}:
-                raise ValueError(f"{folder}: the tensors are not those of {SPEC}: {', '.join(sorted(wanted ^ foreign.names)[:12])}")
+            left = {n for n in foreign.names - wanted if not is_fresh(n, anew)}
+            if left or wanted - foreign.names:
+                raise ValueError(f"{folder}: {accuse(sorted(left), sorted(wanted - foreign.names))}")
             pairs: Iterable[tuple[str, Tensor]] = ((n, foreign.get(n)) for n in wanted)
         else:
             pairs = import_weights(family, spec, {n: t.shape for n, t in state.items()}, foreign, anew)
         for name, tensor in pairs:
+            if tensor.shape != state[name].shape or not tensor.is_floating_point():
+                raise ValueError(f"{folder}: {name} is {tuple(tensor.shape)} of {tensor.dtype}, not {tuple(state[name].shape)} of floats")
             state[name].copy_(tensor)
         for name in state:
             if is_fresh(name, anew):
@@ -71,7 +77,8 @@ def untie(family: Family, s: S.Model, foreign: Foreign) -> S.Model:
     """Whether a head is tied, the tensors decide: a config may say it is where the file holds another table (T5 v1.1)."""
     if not isinstance(s.head, S.Vocabulary) or not s.head.tied:
         return s
-    rows = {names(row.ours): names(row.theirs)[0] for row in family.table if isinstance(row, Row)}
+    rows = {names(row.ours): names(row.theirs)[0] for row in family.table
+            if isinstance(row, Row) and (not row.when or "Vocabulary" in row.when.split())}
     head, table = rows.get(("head.out.weight",)), rows.get(("source.tokens.weight",))
     if head not in foreign.names or table not in foreign.names or torch.equal(foreign.get(head), foreign.get(table)):
         return s
@@ -81,7 +88,7 @@ def untie(family: Family, s: S.Model, foreign: Foreign) -> S.Model:
 def describe(folder: Path) -> tuple[Family | None, S.Model]:
     """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
     if (folder / SPEC).exists():
-        return None, S.from_json(read_text(folder / SPEC))
+        return None, read_spec(folder / SPEC)
     if not (folder / CONFIG).exists():
         raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
     config = parse(folder / CONFIG)
@@ -98,7 +105,20 @@ def describe(folder: Path) -> tuple[Family | None, S.Model]:
             return family, spec
         except ValueError as error:
             problems.append(str(error))
+        except (TypeError, KeyError, AttributeError) as error:
+            problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
     raise ValueError(f"{folder / CONFIG}: {problems[0]}")
+
+
+def read_spec(path: Path) -> S.Model:
+    plain = parse(path)
+    try:
+        found = S.from_plain(plain)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(found, S.Model):
+        raise ValueError(f"{path} holds a {type(found).__name__}, not a Model")
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -118,9 +138,9 @@ def parse(path: Path) -> dict[str, Any]:
 def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:
     """One file, or shards named by an index; only siblings of the index are opened."""
     if (folder / INDEX).exists():
-        index = parse(folder / INDEX).get("weight_map", {})
-        for file in set(index.values()):
-            if Path(file).name != file or not file.endswith(".safetensors"):
+        index = parse(folder / INDEX).get("weight_map")
+        for file in index.values() if isinstance(index, dict) else [index]:
+            if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
                 raise ValueError(f"{folder / INDEX} names {file!r}; only .safetensors files beside it may be named")
     elif (folder / WEIGHTS).exists():
         index = None
@@ -134,7 +154,12 @@ def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:
             handles[file] = open_files.enter_context(safe_open(folder / file, "pt"))
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{folder / file} cannot be read: {error}") from None
-    where = index if index is not None else dict.fromkeys(handles[WEIGHTS].keys(), WEIGHTS)
+    where: dict[str, str] = {}
+    for file, handle in handles.items():
+        where |= dict.fromkeys(handle.keys(), file)
+    lost = sorted(set(index or ()) - set(where))
+    if lost:
+        raise ValueError(f"{folder / INDEX} names tensors that its files do not hold: {', '.join(lost[:12])}")
     return Foreign(set(where), lambda name: handles[where[name]].get_tensor(name))
 
 
@@ -160,26 +185,47 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
     state = {n: t.detach() for n, t in model.state_dict().items()}
     if to == "hf":
         family = find_family(model.spec, model.family)
-        config = family.write(model.spec)
-        bare = isinstance(model.spec.head, S.Features)
-        state = export_weights(family, model.spec, state, bare)
-        kept = parse(model.origin / CONFIG) if model.origin is not None and (model.origin / CONFIG).exists() else {}
-        if kept.get("model_type") != family.model_type:
-            kept = {}
-        config = {k: v for k, v in kept.items() if k not in ("transformers_version", "auto_map", "_name_or_path",
-            "torch_dtype")} | config | {
-            "dtype": str(next(iter(state.values())).dtype).removeprefix("torch.")}
+        config = describe_for(family, model)
+        state = export_weights(family, model.spec, state, isinstance(model.spec.head, S.Features))
+        config["dtype"] = str(next(iter(state.values())).dtype).removeprefix("torch.")
     folder.mkdir(parents=True, exist_ok=True)
-    for old in (*folder.glob("model*.safetensors"), folder / INDEX, folder / (CONFIG if to == "weft" else SPEC)):
-        if model.origin is None or old.parent != model.origin:
+    with TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
+        new = Path(made)
+        write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, new, shard)
+        name, text = (CONFIG, json.dumps(config, indent=2) + "\n") if to == "hf" else (SPEC, model.spec.json() + "\n")
+        (new / name).write_text(text, encoding="utf-8")
+        if model.origin is not None:
+            carry(model.origin, new)
+        written = {path.name for path in new.iterdir()}
+        for file in sorted(written):
+            (new / file).replace(folder / file)
+    for old in (*folder.glob("model-?????-of-?????.safetensors"), *(folder / n for n in (WEIGHTS, INDEX, CONFIG, SPEC))):
+        if old.name not in written:
             old.unlink(missing_ok=True)
-    write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, folder, shard)
-    name, text = (CONFIG, json.dumps(config, indent=2) + "\n") if to == "hf" else (SPEC, model.spec.json() + "\n")
-    (folder / name).write_text(text, encoding="utf-8")
-    for file in CARRIED:
-        if model.origin is not None and (model.origin / file).exists() and model.origin != folder:
-            shutil.copyfile(model.origin / file, folder / file)
     return folder
+
+
+def describe_for(family: Family, model: Model) -> dict[str, Any]:
+    """Its config.json: what the origin's said beside what the spec says, but never a way to run code."""
+    kept = parse(model.origin / CONFIG) if model.origin is not None and (model.origin / CONFIG).exists() else {}
+    return (without(CODE | STALE, kept) if kept.get("model_type") == family.model_type else {}) | family.write(model.spec)
+
+
+def carry(origin: Path, folder: Path) -> None:
+    """The tokenizer's files and their like."""
+    for file in CARRIED:
+        if (origin / file).exists():
+            shutil.copyfile(origin / file, folder / file)
+        if (origin / file).exists() and file.endswith("_config.json"):
+            found = parse(origin / file)
+            if without(CODE, found) != found:
+                (folder / file).write_text(json.dumps(without(CODE, found), indent=2) + "\n", encoding="utf-8")
+
+
+def without(keys: set[str], config: Any) -> Any:
+    if isinstance(config, dict):
+        return {k: without(keys, v) for k, v in config.items() if k not in keys}
+    return [without(keys, item) for item in config] if isinstance(config, list) else config
 
 
 def write_tensors(state: dict[str, Tensor], folder: Path, shard: int) -> None:

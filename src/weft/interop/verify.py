@@ -114,6 +114,8 @@ def run_theirs(other: Any, s: S.Model, batch: dict[str, Tensor]) -> dict[str, Te
     if type(other).__name__.endswith("MultipleChoice"):
         given = {k: v[:, None] for k, v in given.items()}
     found = dict(other(**given, output_hidden_states=True))
+    if "prediction_logits" in found:       # BERT's pre-training class
+        found["logits"] = found["prediction_logits"]
     states = found.get("decoder_hidden_states") or found.get("hidden_states")
     if found.get("last_hidden_state") is None and states and "ids" in batch:   # vision models keep theirs before the last norm
         found["last_hidden_state"] = states[-1]
@@ -123,7 +125,10 @@ def run_theirs(other: Any, s: S.Model, batch: dict[str, Tensor]) -> dict[str, Te
 @torch.no_grad()
 def compare(model: Model, other: Any, batch: dict[str, Tensor]) -> dict[str, float]:
     """Largest difference per output that both sides have, at tokens that are not padding."""
-    ours, others = run_ours(model, batch), run_theirs(other, model.spec, batch)
+    return distances(run_ours(model, batch), run_theirs(other, model.spec, batch), batch)
+
+
+def distances(ours: dict[str, Tensor], others: dict[str, Tensor], batch: dict[str, Tensor]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name in ours:
         if name not in others:

@@ -8,8 +8,25 @@ from .dropout import build_dropout
 from .norm import ACTIVATIONS
 
 
+def one_by_one(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
+    """The slow twin of `grouped`: a matrix product an expert. On the meta device any split has the right shapes."""
+    ends = torch.arange(1, len(ends_E) + 1).mul(len(x_TD)).div(len(ends_E)).int().tolist() if ends_E.is_meta else ends_E.tolist()
+    return torch.cat([F.linear(x_TD[a:b], w) for a, b, w in zip([0, *ends[:-1]], ends, weight_EFD, strict=True)])
+
+
+def grouped(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
+    """All experts in one kernel, without asking how many tokens each has."""
+    return F.grouped_mm(x_TD, weight_EFD.transpose(1, 2), offs=ends_E)
+
+
+def can_group(x_TD: Tensor, weight_EFD: Tensor) -> bool:
+    if x_TD.device.type == "cpu":
+        return x_TD.dtype in (torch.float32, torch.bfloat16)
+    return x_TD.device.type == "cuda" and x_TD.dtype == torch.bfloat16 and all(n % 8 == 0 for n in weight_EFD.shape[1:])
+
+
 class Bank(nn.Module):
-    """One linear map an expert, all in one matrix product over tokens sorted by expert."""
+    """One linear map an expert, over tokens sorted by expert."""
 
     def __init__(self, experts: int, inputs: int, outputs: int, bias: bool) -> None:
         super().__init__()
@@ -17,8 +34,8 @@ class Bank(nn.Module):
         self.bias = nn.Parameter(torch.empty(experts, outputs)) if bias else None
 
     def forward(self, x_TD: Tensor, ends_E: Tensor, expert_T: Tensor) -> Tensor:
-        weight = self.weight.to(x_TD.dtype)
-        y_TD = F.grouped_mm(x_TD, weight.transpose(1, 2), offs=ends_E)
+        weight_EFD = self.weight.to(x_TD.dtype)
+        y_TD = (grouped if can_group(x_TD, weight_EFD) else one_by_one)(x_TD, weight_EFD, ends_E)
         return y_TD if self.bias is None else y_TD + self.bias.to(y_TD.dtype)[expert_T]
 
 
@@ -47,9 +64,7 @@ class Experts(nn.Module):
         expert_T, order_T = chosen.flatten().sort(stable=True)
         token_T = order_T // self.s.chosen
         ends_E = torch.searchsorted(expert_T, torch.arange(self.s.count, device=expert_T.device), right=True, out_int32=True)
-        x_TD = x_BLD.flatten(0, 1)[token_T]
-        if torch.is_autocast_enabled(x_TD.device.type):
-            x_TD = x_TD.to(torch.get_autocast_dtype(x_TD.device.type))
+        x_TD = x_BLD.flatten(0, 1)[token_T].to(self.score_BLE.dtype)      # autocast shows in what the router said
         h_TF = self.activation((self.up if self.gate is None else self.gate)(x_TD, ends_E, expert_T))
         if self.gate is not None:
             h_TF = h_TF * self.up(x_TD, ends_E, expert_T)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .attention import Attention, View
+from .sequence import count_positions
 
 
 class LinformerAttention(Attention):
@@ -15,7 +16,8 @@ class LinformerAttention(Attention):
         self.values = nn.Embedding(s.pattern.length, s.pattern.rank)
 
     def attend(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, view: View) -> Tensor:
-        position_BM, keep_BM = view.pair.key_BM, view.pair.key_keep_BM
+        keep_BM = view.pair.key_keep_BM
+        position_BM = view.pair.key_BM if keep_BM is None else count_positions(keep_BM)
         if k_BGMK.shape[2] > self.keys.num_embeddings:
             raise ValueError(f"{k_BGMK.shape[2]} tokens are more than Linformer's length, {self.keys.num_embeddings}")
 

@@ -53,6 +53,7 @@ class Model(nn.Module):
         elif isinstance(self.source, embed.Backbone):
             found = self.source(inputs, keep)
         else:
+            assert keep is None, "patches have no padding"
             found = self.source(inputs)
         return found
 

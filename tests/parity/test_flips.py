@@ -1,0 +1,39 @@
+"""A parity test proves a field only if it fails when the field is wrong: every field is made wrong once."""
+import pytest
+
+from weft import spec as S
+
+from .cases import CASES, MAIN, Case, ours
+from .flips import EXEMPT, OPEN, Flip, flips, listed, verdicts
+
+families = pytest.mark.parametrize("c", MAIN.values(), ids=MAIN)
+
+
+@families
+def test_every_change_of_a_field_is_noticed(c: Case) -> None:
+    unseen = {str(flip) for flip, how in verdicts(c) if not how}
+    known = {flip for flip in unseen if listed(OPEN, c, flip)}
+    assert unseen == known, f"parity holds although {unseen - known}"
+
+
+@pytest.mark.parametrize("c", [c for c in CASES.values() if not c.main], ids=lambda c: c.name)
+def test_every_change_of_another_head_is_noticed(c: Case) -> None:
+    assert not [str(flip) for flip, how in verdicts(c, "head") if not how]
+
+
+@families
+def test_no_field_escapes_the_proof(c: Case) -> None:
+    tried = {flip.path for flip in flips(ours(c).spec)}
+    for path, leaf in S.leaves(ours(c).spec):
+        general = ".".join("*" if name.isdigit() else name for name in path.split("."))
+        assert general in tried or listed(EXEMPT, c, f"{general} {leaf} ->"), f"{general} = {leaf} is never changed"
+
+
+@pytest.mark.parametrize("row", [*EXEMPT, *OPEN])
+def test_every_exemption_is_needed(row: str) -> None:
+    rows = {row: ""}
+    assert any(listed(rows, c, flip) for c in MAIN.values() for flip in changes(c))
+
+
+def changes(c: Case) -> list[Flip | str]:
+    return [*flips(ours(c).spec), *(f"{path} {leaf} ->" for path, leaf in S.leaves(ours(c).spec))]

@@ -1,0 +1,32 @@
+"""Compiled models say what eager ones say."""
+import pytest
+import torch
+
+import weft
+
+MODELS = {
+    "gpt2": dict(depth=2, width=32, heads=4, vocabulary=64, positions=16),
+    "bert": dict(depth=2, width=32, heads=4, hidden=64, vocabulary=64, positions=16),
+    "llama": dict(depth=2, width=32, heads=4, groups=2, hidden=64, vocabulary=64),
+    "t5": dict(depth=2, width=32, heads=4, head_width=8, hidden=64, vocabulary=64),
+    "bloom": dict(depth=2, width=32, heads=4, vocabulary=64),
+    "vit": dict(depth=2, width=32, heads=4, hidden=64, image=16, patch=4, classes=3),
+    "swin": dict(width=16, depths=(2, 2), heads=(2, 2), window=3, image=24, patch=2, classes=3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_forward_and_backward_is_the_eager_one(name: str) -> None:
+    model = weft.build(weft.families.family(name)(**MODELS[name])).eval()
+    ids = torch.randint(0, 64, (2, 12))
+    inputs = [torch.randn(2, 3, 24 if name == "swin" else 16, 24 if name == "swin" else 16)] if name in ("vit", "swin") else [ids]
+    inputs += [ids[:, :7]] if name == "t5" else []
+    results = []
+    for run in (model, torch.compile(model, fullgraph=True)):
+        model.zero_grad()
+        y = run(*inputs)
+        y.square().mean().backward()
+        results.append([y.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    for a, b in zip(*results, strict=True):
+        assert (a - b).abs().max() <= 1e-5 * b.abs().max().clamp(min=1)

@@ -1,0 +1,67 @@
+"""The fused kernel and the open one; the maps that the open one shows."""
+import itertools
+
+import pytest
+import torch
+
+import weft
+from weft.layers.attention import fused, opened, using
+from weft.observe import attention_maps
+
+MASKS = {
+    "none": None, "bool": torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(0)) > 0.4,
+    "blind row": torch.ones(2, 1, 5, 7, dtype=torch.bool).index_fill(2, torch.tensor([2]), False),
+    "added": torch.randn(1, 4, 5, 7, generator=torch.Generator().manual_seed(1)),
+    "added and barred": torch.zeros(2, 4, 5, 7).masked_fill(torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(2)) > 0.5,
+        float("-inf")),
+}
+
+
+@pytest.mark.parametrize(("mask", "groups", "scale"), list(itertools.product(MASKS, (1, 2, 4), (None, 1.0))))
+def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(mask: str, groups: int, scale: float | None) -> None:
+    g = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(2, h, n, w, generator=g) for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6)))
+    results = []
+    for kernel in (fused, opened):
+        parts = [t.clone().requires_grad_() for t in (q, k, v)]
+        y = kernel(*parts, MASKS[mask], causal=False, scale=scale, dropout=0.0)
+        y.square().sum().backward()
+        results.append([y.detach(), *(p.grad for p in parts)])
+    for a, b in zip(*results, strict=True):
+        assert torch.isfinite(a).all()
+        assert (a - b).abs().max() <= 1e-6 * b.abs().max().clamp(min=1)
+
+
+def test_the_kernels_own_triangle_is_the_causal_mask() -> None:
+    q = torch.randn(2, 3, 6, 8)
+    triangle = torch.ones(6, 6, dtype=torch.bool).tril()
+    for kernel in (fused, opened):
+        assert torch.allclose(kernel(q, q, q, None, causal=True, scale=None, dropout=0.0),
+                              kernel(q, q, q, triangle, causal=False, scale=None, dropout=0.0), atol=1e-6)
+
+
+def tiny() -> weft.Model:
+    return weft.build(weft.t5(depth=2, width=16, heads=2, hidden=32, head_width=8, vocabulary=32)).eval()
+
+
+def test_maps_are_seen_without_a_flag_and_change_nothing() -> None:
+    model = tiny()
+    ids, targets, keep = torch.randint(0, 32, (2, 6)), torch.randint(0, 32, (2, 4)), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    plain = model(ids, targets, keep=keep)
+    with attention_maps(model) as maps:
+        seen = model(ids, targets, keep=keep)
+    assert torch.allclose(plain, seen, atol=1e-5)
+    assert len(maps) == 6
+    for name, weight in maps.items():
+        assert torch.allclose(weight.sum(-1), torch.ones(()), atol=1e-6), name
+    assert (maps["encoder.blocks.0.attention.inner"][1, :, :, 4:] == 0).all()
+    assert maps["decoder.blocks.0.attention.inner"].triu(1).abs().max() == 0
+    assert maps["decoder.blocks.1.cross.inner"].shape == (2, 2, 4, 6)
+    assert all(m.kernel is fused for m in model.modules() if hasattr(m, "kernel"))
+
+
+def test_a_kernel_is_put_back_after_an_error() -> None:
+    model = tiny()
+    with pytest.raises(RuntimeError, match="stop"), using(model, opened):
+        raise RuntimeError("stop")
+    assert all(m.kernel is fused for m in model.modules() if hasattr(m, "kernel"))

@@ -1,0 +1,67 @@
+"""Every block its own FSDP2 unit: two gloo ranks equal one process."""
+import os
+import socket
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import weft
+from weft.model.block import Block
+
+SPECS = {
+    "gpt2": (weft.gpt2, dict(depth=2, width=32, heads=4, vocabulary=64, positions=16)),
+    "t5": (weft.t5, dict(depth=2, width=32, heads=4, hidden=64, head_width=8, vocabulary=64)),
+    "mixtral": (weft.mixtral, dict(depth=2, width=32, heads=4, groups=2, hidden=16, vocabulary=64, experts=4, chosen=2)),
+}
+
+
+def losses(model: torch.nn.Module, name: str, rank: int, world: int) -> list[float]:
+    g = torch.Generator().manual_seed(1)
+    ids = torch.randint(0, 64, (4, 12), generator=g)
+    mine = ids.chunk(world)[rank]
+    optimiser, found = torch.optim.SGD(model.parameters(), lr=0.1), []
+    for _ in range(3):
+        output = model(mine, mine) if name == "t5" else model(mine)
+        loss = torch.nn.functional.cross_entropy(output[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        total = loss.detach().clone()
+        if world > 1:
+            dist.all_reduce(total)
+        found.append(float(total / world))
+    return found
+
+
+def build(name: str) -> weft.Model:
+    family, sizes = SPECS[name]
+    return weft.build(family(**sizes, **({"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0} if name == "gpt2" else
+                                         {"dropout": 0.0} if name == "t5" else {})))
+
+
+def worker(rank: int, port: int, name: str, truth: list[float]) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
+    dist.init_process_group("gloo")
+    model, mesh = build(name), init_device_mesh("cpu", (2,))
+    for module in model.modules():
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    found = losses(model, name, rank, 2)
+    dist.destroy_process_group()
+    assert max(abs(a - b) for a, b in zip(found, truth, strict=True)) < 1e-5, (found, truth)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="gloo over loopback")
+@pytest.mark.parametrize("name", SPECS)
+def test_two_sharded_ranks_train_like_one_process(name: str) -> None:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    mp.spawn(worker, (port, name, losses(build(name), name, 0, 1)), nprocs=2)

@@ -1,0 +1,266 @@
+"""How every number starts: by its name and the seed alone, at the spread its paper asks."""
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import weft
+from weft import spec as S
+from weft.families import NAMES, family
+from weft.model.model import Model
+from weft.model.start import begin, initialise, number
+
+TEXT: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "vocabulary": 40}
+IMAGE: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "image": 8, "patch": 4}
+PLAIN = {k: v for k, v in TEXT.items() if k != "hidden"}
+SMALL: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("transformer", "marian", "modernbert", "gpt_neox"), TEXT), "electra": TEXT | {"positions": 12, "embedding": 8},
+    **dict.fromkeys(("bert", "roberta", "bart"), TEXT | {"positions": 12}),
+    **dict.fromkeys(("gpt", "gpt2", "gpt3"), PLAIN | {"positions": 12}), "bloom": PLAIN,
+    **dict.fromkeys(("t5", "t5_v1_1", "mt5", "byt5"), TEXT | {"head_width": 8}), "llama": TEXT | {"groups": 1},
+    "mistral": TEXT | {"groups": 1, "window": 3}, "mixtral": TEXT | {"groups": 1, "experts": 3},
+    "gemma2": TEXT | {"groups": 1, "head_width": 8, "window": 3}, "vit": IMAGE, "deit": IMAGE,
+    "mae": IMAGE | {"guess_depth": 1, "guess_width": 8, "guess_heads": 2, "guess_hidden": 12},
+    "swin": {"width": 8, "depths": (1, 2), "heads": (1, 2), "window": 2, "image": 16, "patch": 2},
+    "detr": {"depth": 1, "width": 16, "heads": 2, "hidden": 24, "depths": (1, 1), "widths": (8, 16), "stem": 4, "queries": 3}}
+
+
+def rare() -> Iterator[tuple[str, S.Model]]:
+    """Parts that no family has."""
+    linear = S.put(family("bert")(**SMALL["bert"]), "encoder.blocks.0.attention.inner.pattern", S.Linformer(length=12, rank=3))
+    yield "linformer", linear
+    yield "learned 2D", S.put(family("vit")(**SMALL["vit"]), "source.positions", S.Learned2D(count=4))
+    yield "distances in a block", S.put(linear, "encoder.blocks.1.attention.inner.score", S.Buckets(count=8))
+    for start in (S.Xavier(), S.T5Start(), S.Normal(cut=2.0, by_depth=True)):
+        for name in ("mixtral", "detr", "swin", "t5_v1_1"):
+            yield f"{name} {type(start).__name__}", family(name)(**SMALL[name], start=start)
+
+
+SPECS = {name: family(name)(**SMALL[name]) for name in NAMES} | dict(rare())
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def equal(a: nn.Module, b: nn.Module) -> bool:
+    ours, theirs = tensors(a), tensors(b)
+    return list(ours) == list(theirs) and all(torch.equal(ours[n], theirs[n]) for n in ours)
+
+
+def filled(s: S.Model, number: float, seed: int = 0) -> Model:
+    """Built on meta, made real in memory that holds `number` everywhere, then started."""
+    with torch.device("meta"):
+        model = Model(s)
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in tensors(model).values():
+            tensor.fill_(number)
+    initialise(model, s, seed)
+    return model
+
+
+# Every number of every family
+
+@pytest.mark.parametrize("name", SPECS)
+def test_no_number_is_left_as_the_memory_held_it(name: str) -> None:
+    model = filled(SPECS[name], float("nan"))
+    assert [n for n, t in tensors(model).items() if not t.isfinite().all()] == []
+    assert equal(model, filled(SPECS[name], 1e6))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_building_directly_equals_building_on_meta_and_starting_later(name: str) -> None:
+    direct = Model(SPECS[name])
+    initialise(direct, SPECS[name], 3)
+    assert equal(direct, filled(SPECS[name], 0.0, 3))
+    assert equal(direct, weft.build(SPECS[name], seed=3))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_no_module_keeps_a_tensor_that_a_start_would_not_reach(name: str) -> None:
+    meta = weft.build(SPECS[name], device="meta")
+    assert {t.device.type for t in tensors(meta).values()} == {"meta"}
+    kept = [f"{type(m).__name__}.{k}" for m in weft.build(SPECS[name]).modules() for k, v in vars(m).items() if isinstance(v, Tensor)]
+    assert kept == []
+    assert set(meta.state_dict()) == set(tensors(meta))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_norms_start_at_one_biases_at_zero_and_nothing_else_is_flat(name: str) -> None:
+    model = weft.build(SPECS[name])
+    norms = {f"{n}.weight" for n, m in model.named_modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm) or "Norm" in type(m).__name__}
+    for found, tensor in tensors(model).items():
+        if found in norms or found.endswith(".variance"):
+            assert (tensor == 1).all(), found
+        elif found.rsplit(".", 1)[-1] in ("bias", "mean"):
+            assert (tensor == 0).all(), found
+        else:
+            assert tensor.std() > 0, found
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
+    for name in ("gpt2", "t5", "vit"):
+        one, again, other = (weft.build(SPECS[name], seed=s) for s in (1, 1, 2))
+        assert equal(one, again)
+        drawn = [n for n, t in tensors(one).items() if t.unique().numel() > 2]
+        assert drawn
+        assert not [n for n in drawn if torch.equal(tensors(one)[n], tensors(other)[n])]
+
+
+def test_the_start_leaves_the_global_generator_alone_and_does_not_read_it() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one = weft.build(SPECS["gpt2"])
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(6)
+    assert equal(one, weft.build(SPECS["gpt2"]))
+
+
+# By name alone
+
+def deeper(name: str, depth: int, start: Any) -> dict[str, Tensor]:
+    return tensors(weft.build(family(name)(**SMALL[name] | {"depth": depth}, start=start)))
+
+
+@pytest.mark.parametrize(("name", "start"), [("gpt2", S.Normal()), ("bert", S.Xavier()), ("t5", S.T5Start())])
+def test_a_deeper_model_starts_with_the_shallow_ones_numbers(name: str, start: Any) -> None:
+    shallow, deep = deeper(name, 2, start), deeper(name, 3, start)
+    assert len(deep) > len(shallow)
+    assert [n for n in shallow if not torch.equal(shallow[n], deep[n])] == []
+
+
+def test_no_two_parameters_start_alike() -> None:
+    found = tensors(weft.build(SPECS["gpt2"]))
+    first = [f"{t.flatten()[0].item():.9f}" for n, t in found.items() if t.dim() > 1]
+    assert len(set(first)) == len(first)
+
+
+def test_the_order_in_which_parameters_start_does_not_matter() -> None:
+    model = weft.build(SPECS["mae"], seed=4)
+    other = Model(SPECS["mae"])
+    with torch.no_grad():
+        for name, tensor in reversed(tensors(other).items()):
+            begin(name, tensor, SPECS["mae"], torch.Generator().manual_seed(number(4, name)))
+    assert equal(model, other)
+
+
+# Spread
+
+WIDE: dict[str, Any] = {"depth": 2, "width": 256, "heads": 4, "vocabulary": 1000}
+
+
+def near(tensor: Tensor, std: float) -> bool:
+    return abs(tensor.std().item() / std - 1) < 0.05 and abs(tensor.mean().item()) < 0.05 * std
+
+
+def test_normal_weights_have_the_asked_spread_and_the_cut_is_kept() -> None:
+    for name, tensor in tensors(weft.build(family("bert")(**WIDE, hidden=512, start=S.Normal(std=0.05)))).items():
+        assert tensor.numel() < 10_000 or near(tensor, 0.05), name
+    for name, tensor in tensors(weft.build(family("bert")(**WIDE, hidden=512, start=S.Normal(std=0.05, cut=2.0)))).items():
+        if tensor.numel() > 10_000:        # a normal cut at two deviations keeps 0.8796 of its spread
+            assert tensor.abs().max() <= 0.1, name
+            assert near(tensor, 0.05 * 0.8796), name
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_gpt2_starts_what_joins_the_residual_smaller_by_the_root_of_twice_the_depth(depth: int) -> None:
+    assert family("gpt2").start == S.Normal(std=0.02, by_depth=True)
+    plain, scaled = deeper("gpt2", depth, S.Normal()), deeper("gpt2", depth, S.Normal(by_depth=True))
+    for name, tensor in plain.items():
+        joins = name.endswith((".inner.out.weight", ".inner.down.weight"))
+        torch.testing.assert_close(scaled[name], tensor * (2 * depth) ** -0.5 if joins else tensor, rtol=1e-5, atol=0)
+    assert sum(n.endswith((".inner.out.weight", ".inner.down.weight")) for n in plain) == 2 * depth
+    wide = tensors(weft.build(family("gpt2")(**WIDE)))
+    assert near(wide["decoder.blocks.0.attention.inner.out.weight"], 0.02 / 4 ** 0.5)
+    assert near(wide["decoder.blocks.0.attention.inner.query.weight"], 0.02)
+
+
+def test_a_decoder_with_three_branches_a_block_counts_three() -> None:
+    plain, scaled = deeper("bart", 2, S.Normal()), deeper("bart", 2, S.Normal(by_depth=True))
+    for stack, branches in (("encoder", 4), ("decoder", 6)):
+        name = f"{stack}.blocks.0.attention.inner.out.weight"
+        torch.testing.assert_close(scaled[name], plain[name] * branches ** -0.5, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mixtral", "swin", "mae"])
+def test_a_branchs_gain_multiplies_value_out_and_feedforward_but_not_query_and_key(name: str) -> None:
+    s = SPECS[name]
+    path = {"swin": "encoder.stages.1.0", "mae": "head.stack.blocks.0"}.get(name, "decoder.blocks.1")
+    gained = S.put(S.put(s, f"{path}.attention.gain", 0.25), f"{path}.feedforward.gain", 0.5)
+    before, after = tensors(weft.build(s)), tensors(weft.build(gained))
+    for found, tensor in before.items():
+        branch, role = found.removeprefix(path + ".").split(".")[0], found.split(".")[-2]
+        gain = {"attention": 0.25, "feedforward": 0.5}[branch] if found.startswith(path) and role in (
+            "value", "out", "up", "gate", "down") and ".inner." in found else 1.0
+        assert torch.equal(after[found], tensor * gain), found
+    assert sum(not torch.equal(after[n], t) for n, t in before.items()) == (5 if name in ("llama", "mixtral") else 4)
+
+
+def test_deepnorms_beta_reaches_the_weights() -> None:
+    scales = S.deepnorm("decoder", decoder=50)
+    assert scales == pytest.approx((100 ** 0.25, 400 ** -0.25))
+    look = S.deep(S.LayerNorm(), S.Attention(heads=4, pattern=S.Causal()), scales)
+    feed = S.deep(S.LayerNorm(), S.Dense(hidden=512), scales)
+    s = S.Model(width=256, source=S.Tokens(vocabulary=10), decoder=S.Stack(blocks=(S.Block(attention=look, feedforward=feed),)),
+                head=S.Vocabulary(), start=S.Xavier())
+    found = tensors(weft.build(s))
+    for name, gain in (("query", 1.0), ("key", 1.0), ("value", scales[1]), ("out", scales[1])):
+        assert near(found[f"decoder.blocks.0.attention.inner.{name}.weight"], gain * (2 / 512) ** 0.5), name
+    for name in ("up", "down"):
+        assert near(found[f"decoder.blocks.0.feedforward.inner.{name}.weight"], scales[1] * (2 / 768) ** 0.5), name
+
+
+def test_xavier_is_uniform_by_both_fans_and_tables_by_the_width() -> None:
+    found = tensors(weft.build(family("transformer")(**WIDE, hidden=1024)))
+    for name, tensor in found.items():
+        if tensor.dim() == 2 and ".inner." in name:
+            bound = (6 / sum(tensor.shape)) ** 0.5
+            assert bound * 0.99 < tensor.abs().max() <= bound, name
+            assert near(tensor, bound / 3 ** 0.5), name
+    assert near(found["source.tokens.weight"], 256 ** -0.5)
+    assert found["source.tokens.weight"].abs().max() > 3 * 256 ** -0.5         # normal, not uniform
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_t5_starts_each_map_by_its_fan_in_and_the_query_by_the_head_width_too(factor: float) -> None:
+    s = family("t5_v1_1")(**WIDE, hidden=1024, head_width=16, start=S.T5Start(factor=factor))
+    found = tensors(weft.build(s))
+    attention, feed = "decoder.blocks.1.cross.inner.", "encoder.blocks.0.feedforward.inner."
+    for name, std in ((attention + "query", (256 * 16) ** -0.5), (attention + "key", 256 ** -0.5), (attention + "value", 256 ** -0.5),
+                      (attention + "out", 64 ** -0.5), (feed + "up", 256 ** -0.5), (feed + "gate", 256 ** -0.5),
+                      (feed + "down", 1024 ** -0.5), ("source.tokens", 1.0), ("head.out", 1.0)):
+        assert near(found[f"{name}.weight"], factor * std), name
+    wide = S.put(s, "encoder.score", S.Buckets(count=10_000, distance=20_000))
+    assert near(tensors(weft.build(wide))["encoder.score.weight"], factor * 256 ** -0.5)
+
+
+def test_the_experts_start_like_the_maps_they_stand_for() -> None:
+    found = tensors(weft.build(family("mixtral")(**WIDE, hidden=512, groups=1, experts=4, start=S.Xavier())))
+    for name in ("up", "gate", "down"):
+        bank = found[f"decoder.blocks.0.feedforward.inner.{name}.weight"]
+        assert near(bank, (2 / 768) ** 0.5), name
+        assert not torch.equal(bank[0], bank[1])
+
+
+def test_convolutions_start_by_their_fan_out_and_patches_like_any_map() -> None:
+    found = tensors(weft.build(S.put(SPECS["detr"], "source.widths", (128, 256))))
+    wide = {n: t for n, t in found.items() if "convolution" in n and t.numel() > 10_000}
+    assert {t.shape[-1] for t in wide.values()} == {1, 3}
+    for name, tensor in wide.items():
+        assert near(tensor, (2 / (tensor.shape[0] * tensor[0, 0].numel())) ** 0.5), name
+    assert near(found["source.project.weight"], (2 / (256 + 16)) ** 0.5)
+    patches = weft.build(family("vit")(**IMAGE | {"width": 256}, start=S.Normal(std=0.05))).get_parameter("source.patch.weight")
+    assert near(patches, 0.05)
+
+
+def test_sine_tables_start_as_sines_and_stay() -> None:
+    model = weft.build(SPECS["mae"])
+    for name in ("source.positions.weight", "head.positions.weight"):
+        table = model.get_parameter(name)
+        assert not table.requires_grad
+        assert (table[0] == 0).all()                                   # the class token's row
+        torch.testing.assert_close(table[1:].square().sum(1), torch.full((4,), table.shape[1] / 2))   # sin² + cos² a pair
+        assert not torch.equal(table[1], table[2])

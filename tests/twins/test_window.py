@@ -1,0 +1,58 @@
+"""Windows and Linformer against attention written out cell by cell."""
+import pytest
+import torch
+
+from weft import spec as S
+from weft.layers.attention import View
+from weft.layers.linformer import LinformerAttention
+from weft.layers.mask import Pair
+from weft.layers.window import WindowAttention
+
+
+def started(module: torch.nn.Module) -> torch.nn.Module:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(0, 0.4)
+    return module
+
+
+@pytest.mark.parametrize(("rows", "columns", "shift"), [(6, 6, 0), (6, 6, 1), (5, 7, 1), (4, 8, 2), (3, 3, 1), (2, 7, 1)])
+def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(rows: int, columns: int, shift: int) -> None:
+    size, width = 3, 8
+    m = started(WindowAttention(S.Attention(heads=2, pattern=S.Windows(size=size, shift=shift)), width)).double()
+    x = torch.randn(2, rows * columns, width, dtype=torch.float64)
+    at = torch.arange(rows * columns)[None]
+    found = m(x, None, View(Pair(at, at, plain=True), grid=(rows, columns)))
+
+    shifted = shift if min(rows, columns) > size else 0
+    R, C = -(-rows // size) * size, -(-columns // size) * size
+    padded = torch.zeros(2, R, C, width, dtype=torch.float64)
+    padded[:, :rows, :columns] = x.view(2, rows, columns, width)
+    cells = [(r, c) for r in range(R) for c in range(C)]
+    def place(r: int, c: int) -> tuple[int, int]:          # where the shift moves a cell
+        return (r - shifted) % R, (c - shifted) % C
+    allowed, bias = torch.zeros(R * C, R * C, dtype=torch.bool), torch.zeros(2, R * C, R * C, dtype=torch.float64)
+    for i, a in enumerate(cells):
+        for j, b in enumerate(cells):
+            (ar, ac), (br, bc) = place(*a), place(*b)
+            neighbours = (a[0] >= shifted) == (b[0] >= shifted) and (a[1] >= shifted) == (b[1] >= shifted)
+            if ar // size == br // size and ac // size == bc // size and neighbours:
+                allowed[i, j] = True
+                bias[:, i, j] = m.offsets.weight[(ar - br + size - 1) * (2 * size - 1) + ac - bc + size - 1]
+    flat = padded.view(2, R * C, width)
+    q, k, v = (t(flat).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
+    score = (q @ k.transpose(-1, -2) / 2 + bias).masked_fill(~allowed, float("-inf"))
+    slow = m.out((score.softmax(-1) @ v).transpose(1, 2).flatten(2)).view(2, R, C, width)[:, :rows, :columns].flatten(1, 2)
+    assert (found - slow).abs().max() < 1e-12
+
+
+def test_linformer_is_attention_over_projected_keys_and_values() -> None:
+    m = started(LinformerAttention(S.Attention(heads=2, pattern=S.Linformer(length=10, rank=3)), 8)).double()
+    x, at = torch.randn(2, 7, 8, dtype=torch.float64), torch.arange(7)[None]
+    q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
+    k, v = torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k), torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v)
+    slow = m.out(((q @ k.transpose(-1, -2) / 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
+    assert (m(x, None, View(Pair(at, at, plain=True))) - slow).abs().max() < 1e-12
+    with pytest.raises(ValueError, match="more than Linformer's length"):
+        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], plain=True)))
