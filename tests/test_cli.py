@@ -27,10 +27,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     model = weft.build(weft.bert(depth=2, width=32, heads=4, hidden=64, vocabulary=64, positions=16))
     weft.save(model, root / "hf")
     weft.save(model, root / "own", to="weft")
-    (root / "empty").mkdir()
-    (root / "other").mkdir()
+    for name in ("empty", "other", "settings"):
+        (root / name).mkdir()
     (root / "other" / "diary.txt").write_text("dear diary")
-    (root / "settings").mkdir()
     (root / "settings" / "config.json").write_text("{}")
     (root / "file").write_text("")
     return {p.name: str(p) for p in root.iterdir()}
@@ -131,9 +130,6 @@ def test_the_tree_adds_up(f: Any, size: str) -> None:
     assert added(show.tree("", spec)) == spec.parameters()
 
 
-CROSS = S.post(NORM, LOOK)
-
-
 @pytest.mark.parametrize(("block", "lines"), [
     (S.Block(attention=S.pre(RMS, LOOK), feedforward=S.pre(RMS, S.Gated(hidden=64))),
      ["x <- x + Attention(RMSNorm(x))", "x <- x + Gated(RMSNorm(x))"]),
@@ -145,7 +141,7 @@ CROSS = S.post(NORM, LOOK)
      ["x <- LayerNorm(x * 2.213 + Attention(x))", "x <- LayerNorm(x * 2.213 + Dense(x))"]),
     (S.Block(attention=S.pre(NORM, LOOK), cross=S.pre(NORM, LOOK), feedforward=S.pre(NORM, FEED)),
      ["x <- x + Attention(LayerNorm(x))", "x <- x + Attention(LayerNorm(x), encoder)", "x <- x + Dense(LayerNorm(x))"]),
-    (S.Block(attention=CROSS, cross=CROSS, feedforward=S.Branch(inner=FEED)),
+    (S.Block(attention=S.post(NORM, LOOK), cross=S.post(NORM, LOOK), feedforward=S.Branch(inner=FEED)),
      ["x <- LayerNorm(x + Attention(x))", "x <- LayerNorm(x + Attention(x, encoder))", "x <- x + Dense(x)"]),
     (S.Parallel(attention=S.pre(NORM, LOOK), feedforward=S.pre(NORM, FEED)),
      ["x <- x + Attention(LayerNorm(x)) + Dense(LayerNorm(x))"]),
@@ -204,9 +200,7 @@ def test_verify_leaves_with_one_where_an_output_differs(difference: float, told:
 # convert
 
 def test_convert_goes_there_and_back_unchanged(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "convert", folders["hf"], str(tmp_path / "own"), "--to", "weft")
-    assert "read" in text
-    assert "written" in text
+    assert "written" in printed(capsys, "convert", folders["hf"], str(tmp_path / "own"), "--to", "weft")
     found = json.loads(printed(capsys, "convert", str(tmp_path / "own"), str(tmp_path / "hf"), "--to", "hf", "--json"))
     assert found["read"] | {"files": None} == {"folder": str(tmp_path / "own"), "layout": "weft", "family": None, "parameters": 20960,
                                                "files": None}
@@ -241,8 +235,6 @@ def test_convert_writes_over_an_older_model_folder(folders: dict[str, str], tmp_
     ("verify", "FOLDER; see weft verify --help"),
     ("verify ./nowhere", "./nowhere is no folder"),
     ("verify {own}", "convert it with --to hf first"),
-    ("verify {empty}", "holds neither config.json nor weft.json"),
-    ("convert {hf}", "OUT, --to; see weft convert --help"),
     ("convert {hf} {empty}", "--to; see weft convert --help"),
     ("convert {hf} {empty} --to tf", "choose from"),
     ("convert {hf} {hf} --to hf", "is the folder to read; give another one to write"),

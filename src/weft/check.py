@@ -10,7 +10,11 @@ MAY_BE_ZERO = {"shift", "offset", "before", "after", "pad", "begin", "end", "sta
 def problems(m: S.Model) -> Iterator[Problem]:
     yield from numbers(m)
     yield from parts(m)
+    seen: set[tuple[str, int, int]] = set()
     for path, width, block in blocks(m):
+        if (key := (path[:7], width, id(block))) in seen:
+            continue                       # the same block at another depth
+        seen.add(key)
         yield from branches(path, block, m)
         for name in ("attention", "cross"):
             branch = getattr(block, name, None)
@@ -32,7 +36,7 @@ def blocks(m: S.Model) -> Iterator[tuple[str, int, S.Block | S.Parallel]]:
 
 
 def numbers(m: S.Model) -> Iterator[Problem]:
-    for path, leaf in S.leaves(m):
+    for path, leaf in S.leaves(m, seen=set()):
         name = path.rsplit(".", 1)[-1]
         if type(leaf) is int and (leaf < 0 or (leaf == 0 and name not in MAY_BE_ZERO)):
             yield path, f"{leaf} is too small; give a whole number of 1 or more"

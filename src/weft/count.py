@@ -12,11 +12,22 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 
 def total(m: S.Model) -> int:
-    return sum(prod(shape) for _, shape in shapes(m))
+    known: dict[tuple[int, int], int] = {}         # a block that stands at many depths is counted once
+    for _, width, b in all_blocks(m):
+        if (id(b), width) not in known:
+            known[id(b), width] = sum(prod(shape) for _, shape in block(b, width))
+    return sum(prod(shape) for _, shape in outside(m)) + sum(known[id(b), width] for _, width, b in all_blocks(m))
 
 
 def shapes(m: S.Model) -> Shapes:
     """Every parameter's name and shape."""
+    yield from outside(m)
+    for path, width, b in all_blocks(m):
+        yield from under(path, block(b, width))
+
+
+def outside(m: S.Model) -> Shapes:
+    """What is not in a block."""
     yield from source(m)
     if isinstance(m.target, S.Tokens):
         yield from under("target", tokens(m.target, m.width))
@@ -24,8 +35,6 @@ def shapes(m: S.Model) -> Shapes:
         yield from under("target", around(m.target, table_width(m)))
     elif isinstance(m.target, S.Queries):
         yield "target.queries.weight", (m.target.count, m.width)
-    for path, width, b in all_blocks(m):
-        yield from under(path, block(b, width))
     for name, stack in (("encoder", m.encoder), ("decoder", m.decoder)):
         if isinstance(stack, S.Stack):
             yield from under(f"{name}.score", score(stack.score, stack.blocks[0].attention.inner))

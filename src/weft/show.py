@@ -14,21 +14,12 @@ from .families import families
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page
 
-    from .weights import Family
 
 T = TypeVar("T")
 GLUE = "\xa0"                              # a space at which no line breaks
 
 
 # Numbers
-
-def parameters(f: "Family", size: str) -> int:
-    """Parameters of a preset from two layers, since later ones cost as much as the second: a catalogue must be quick."""
-    depth: int = f.sizes[size].get("depth", 2)
-    m = f.make(**{**f.sizes[size], **({"depth": 2} if depth > 2 else {})})
-    last = [s.blocks[1] for s in (m.encoder, m.decoder) if isinstance(s, S.Stack) and len(s.blocks) == 2]
-    return m.parameters() + (depth - 2) * sum(prod(shape) for b in last for _, shape in count.block(b, m.width))
-
 
 def short(number: int, units: str = " KMBT", gap: str = "") -> str:
     """Three digits and a letter, as papers name sizes."""
@@ -265,7 +256,7 @@ def plain(*columns: str, rows: Sequence[Sequence[str]], width: int) -> "Page":
 
 
 def sizes() -> list[dict[str, Any]]:
-    return [{"family": f.name, "sizes": {s: parameters(f, s) for s in f.sizes}, "paper": f.paper} for f in families()]
+    return [{"family": f.name, "sizes": {s: f(s).parameters() for s in f.sizes}, "paper": f.paper} for f in families()]
 
 
 def catalogue(found: list[dict[str, Any]], width: int) -> "Page":

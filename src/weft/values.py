@@ -77,14 +77,18 @@ def from_json(text: str) -> Any:
     return from_plain(json.loads(text))
 
 
-def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain field of a value with its dotted path."""
+def leaves(thing: Any, path: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """Every plain field of a value with its dotted path; with `seen`, a part that stands in many places only once."""
+    if seen is not None and id(thing) in seen:
+        return
     if is_dataclass(thing):
+        if seen is not None:
+            seen.add(id(thing))
         for f in fields(thing):
-            yield from leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."))
+            yield from leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."), seen)
     elif isinstance(thing, tuple) and any(is_dataclass(item) or isinstance(item, tuple) for item in thing):
         for i, item in enumerate(thing):
-            yield from leaves(item, f"{path}.{i}")
+            yield from leaves(item, f"{path}.{i}", seen)
     else:
         yield path, thing
 

@@ -182,7 +182,7 @@ def left_right_and_no_padding_agree(model: Model, s: S.Model) -> None:
 def pick(output: Any, row: int, count: int, side: str, s: S.Model) -> Tensor:
     """The real part of a row's output."""
     def real(t: Tensor) -> Tensor:
-        tokens = t.dim() == 3 and s.decoder is None or s.encoder is None and t.dim() == 3
+        tokens = (t.dim() == 3 and s.decoder is None) or (s.encoder is None and t.dim() == 3)
         return (t[row, :count] if side == "right" else t[row, -count:]) if tokens else t[row]
     parts = [t for t in output if t is not None] if isinstance(output, tuple) else [output]
     return torch.cat([real(t).flatten() for t in parts])[None]

@@ -26,7 +26,8 @@ def hold(s: S.Model) -> None:
 
 
 def sweep(kind: str, times: int) -> None:
-    @settings(max_examples=COUNT[kind] * times, deadline=None, database=None, derandomize=times == 1, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=COUNT[kind] * times, deadline=None, database=None, derandomize=times == 1,
+        suppress_health_check=list(HealthCheck))
     @given(draw.models[kind])
     def run(s: S.Model) -> None:
         hold(s)

@@ -1,9 +1,9 @@
 """The house keeps its shape: floors, imports, letters, sizes."""
 import ast
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -65,10 +65,11 @@ def test_it_answers_at_once_without_torch(words: tuple[str, ...]) -> None:
     code += "\nassert 'torch' not in sys.modules, 'torch was imported'"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     times = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(3):                     # its own work, not that of a busy machine: processor time
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *words], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(times) < 0.5
 
 

@@ -24,6 +24,12 @@ from weft.interop.convert import Foreign
 from weft.interop.folder import fill as fill_model
 from weft.interop.folder import read_tensors
 
+FP32, FP64 = 1e-5, 1e-9
+ROUGH = {                                  # where fp64 cannot agree to 1e-9, to what it agrees, and why
+    "bloom": (1e-8, "transformers writes √(2/π) in BLOOM's GELU with eight digits"),
+    "marian": (1e-6, "transformers reads its sinusoids from an fp32 table"),
+}
+
 hf.utils.logging.set_verbosity_error()
 hf.utils.logging.disable_progress_bar()
 

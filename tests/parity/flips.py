@@ -85,11 +85,12 @@ def groups(spec: S.Model) -> Iterator[tuple[str, list[tuple[str, ...]], Any, Any
 
 
 NUMBERS: dict[str, Callable[[Any], Any]] = {                   # others: one more, or half as much again
-    "heads": lambda n: n // 2 if n > 1 else 2, "key_width": lambda n: n + 2, "count": lambda n: n + 2, "groups": lambda n: 1 if n != 1 else 2, "before": lambda n: n - 1 if n else 1,
+    "heads": lambda n: n // 2 if n > 1 else 2, "key_width": lambda n: n + 2, "count": lambda n: n + 2,
+    "groups": lambda n: 1 if n != 1 else 2, "before": lambda n: n - 1 if n else 1,
     "eps": lambda e: 10 * e, "theta": lambda t: 2 * t, "fraction": lambda f: 0.5 if f != 0.5 else 1.0, "chosen": lambda n: n - 1 or 2,
     "low": lambda x: x / 2, "distance": lambda n: 2 * n, "image": lambda n: 2 * n, "patch": lambda n: n // 2,
 }
-ABSENT: dict[str, Any] = {"groups": 1, "key_width": 6, "value_width": 5, "width": 16, "segments": 2, "scale": 0.7}
+ABSENT: dict[str, float] = {"groups": 1, "key_width": 6, "value_width": 5, "width": 16, "segments": 2, "scale": 0.7}
 
 
 def kind_like(kind: type, old: Any) -> Any:
@@ -107,7 +108,8 @@ def kind_like(kind: type, old: Any) -> Any:
         S.Block: lambda: S.Block(attention=old.attention, feedforward=old.feedforward),
         S.Parallel: lambda: S.Parallel(attention=old.attention, feedforward=old.feedforward),
         S.Branch: lambda: S.Branch(inner=S.Attention(heads=4)), S.Queries: S.Queries,
-        S.Stack: lambda: S.Stack(blocks=(S.Block(attention=S.Branch(inner=S.Attention(heads=4)), feedforward=S.Branch(inner=S.Dense(hidden=8))),)),
+        S.Stack: lambda: S.Stack(blocks=(S.Block(attention=S.Branch(inner=S.Attention(heads=4)),
+                                                 feedforward=S.Branch(inner=S.Dense(hidden=8))),)),
         S.Shared: lambda: S.Shared(scale=old.scale), S.Tokens: lambda: S.Tokens(vocabulary=67, scale=old.scale),
     }
     try:
@@ -125,8 +127,7 @@ def others(name: str, hint: Any, old: Any) -> list[Any]:
         new = [value for k in kinds if (value := kind_like(k, old)) is not None]
         if type(None) in get_args(hint) and old is not None:
             new.append(None)
-        plain = next((k for k in get_args(hint) if k in (int, float)), None)
-        if plain and old is None and name in ABSENT:
+        if old is None and name in ABSENT:
             new.append(ABSENT[name])
         return new + (number(name, old) if isinstance(old, int | float) else [])
     return number(name, old)

@@ -1,8 +1,8 @@
 """BART: post-norm encoder-decoder with learned positions from 2 (Lewis et al. 2019, arXiv:1910.13461)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, both, layer, sizes
 from ..spec import Attention, Block, Causal, Dense, Features, LayerNorm, Learned, Model, Shared, Stack, Tokens, Vocabulary, post
+from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, both, layer, sizes
 
 SIZES = sizes("depth width heads hidden", base=(6, 768, 12, 3072), large=(12, 1024, 16, 4096))
 

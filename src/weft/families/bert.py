@@ -1,7 +1,6 @@
 """BERT: post-norm bidirectional encoder (Devlin et al. 2018, arXiv:1810.04805)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
 from ..spec import (
     Attention,
     Block,
@@ -19,6 +18,7 @@ from ..spec import (
     Vocabulary,
     post,
 )
+from ..weights import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
 
 SIZES = sizes("depth width heads hidden", base=(12, 768, 12, 3072), large=(24, 1024, 16, 4096),
               tiny=(2, 128, 2, 512), mini=(4, 256, 4, 1024), small=(4, 512, 8, 2048), medium=(8, 512, 8, 2048))  # arXiv:1908.08962

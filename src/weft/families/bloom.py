@@ -1,8 +1,8 @@
 """BLOOM: pre-norm causal decoder with ALiBi and a norm on its embeddings (BigScience 2022, arXiv:2211.05100)."""
 from typing import Any
 
-from ..weights import Family, Field, Row, Table, both, sizes
 from ..spec import Alibi, Attention, Block, Causal, Dense, Features, LayerNorm, Model, Stack, Tokens, Vocabulary, pre
+from ..weights import Family, Field, Row, Table, both, sizes
 from .gpt2 import free_classes
 
 SIZES = sizes("depth width heads", _560m=(24, 1024, 16), _1b1=(24, 1536, 16), _1b7=(24, 2048, 16), _3b=(30, 2560, 32),

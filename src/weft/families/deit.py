@@ -1,8 +1,8 @@
 """DeiT: ViT with a second token that learns from a teacher (Touvron et al. 2020, arXiv:2012.12877)."""
 from typing import Any
 
-from ..weights import Family, Table, both, sizes
 from ..spec import Classes, Features, Model, Normal, Transform
+from ..weights import Family, Table, both, sizes
 from . import vit
 from .vit import FIELDS, body
 

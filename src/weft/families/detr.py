@@ -1,8 +1,8 @@
 """DETR: a ResNet's cells, an encoder, object queries decoded in parallel to boxes (Carion et al. 2020, arXiv:2005.12872)."""
 from typing import Any
 
-from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, Way, both, layer, sizes
 from ..spec import Attention, Backbone, Block, Boxes, Dense, Features, LayerNorm, Learned2D, Model, Queries, Sine2D, Stack, Xavier, post
+from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, Way, both, layer, sizes
 from .bart import CROSS, NAMES
 
 SIZES = sizes("depth width heads hidden depths", resnet_50=(6, 256, 8, 2048, (3, 4, 6, 3)), resnet_101=(6, 256, 8, 2048, (3, 4, 23, 3)))

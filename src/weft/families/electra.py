@@ -1,8 +1,8 @@
 """ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et al. 2020, arXiv:2003.10555)."""
 from typing import Any
 
-from ..weights import Alias, Family, Field, Labels, Row, Table, both, sizes
 from ..spec import Features, LayerNorm, Model, Tags, Transform, Vocabulary
+from ..weights import Alias, Family, Field, Labels, Row, Table, both, sizes
 from . import bert
 from .bert import body, classes, spans, tags
 

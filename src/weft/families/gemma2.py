@@ -1,8 +1,8 @@
 """Gemma 2 without soft caps: sandwich norms, every other layer through a window (Gemma Team 2024, arXiv:2408.00118)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Table, Way, layer, sizes
 from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stack, Tokens, Vocabulary, Window, sandwich
+from ..weights import ACTIVATION, Family, Field, Row, Table, Way, layer, sizes
 from .llama import heads as llama_heads
 
 SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304, 8, 4, 256, 9216, 256), _9b=(42, 3584, 16, 8, 256, 14336,

@@ -2,8 +2,8 @@
 from dataclasses import replace
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Table, Way, both, sizes
 from ..spec import Attention, Block, Causal, Dense, Features, LayerNorm, Learned, Model, Stack, Tokens, Vocabulary, post
+from ..weights import ACTIVATION, Family, Field, Table, Way, both, sizes
 from . import gpt2
 
 SIZES = sizes("depth width heads vocabulary positions", base=(12, 768, 12, 40478, 512))

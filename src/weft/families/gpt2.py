@@ -1,8 +1,8 @@
 """GPT-2: pre-norm causal decoder with learned positions (Radford et al. 2019, "Language models are unsupervised multitask learners")."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, sizes
 from ..spec import Attention, Block, Causal, Classes, Dense, Features, LayerNorm, Learned, Model, Normal, Stack, Tokens, Vocabulary, pre
+from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, sizes
 
 SIZES = sizes("depth width heads", small=(12, 768, 12), medium=(24, 1024, 16), large=(36, 1280, 20), xl=(48, 1600, 25))
 

@@ -1,8 +1,8 @@
 """GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotary (Black et al. 2022, arXiv:2204.06745)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, sizes
 from ..spec import Attention, Block, Causal, Dense, Features, LayerNorm, Model, Parallel, Rotary, Stack, Tokens, Vocabulary, pre
+from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, sizes
 
 SIZES = sizes("depth width heads hidden vocabulary", _20b=(44, 6144, 64, 24576, 50432), pythia_70m=(6, 512, 8, 2048, 50304),
               pythia_160m=(12, 768, 12, 3072, 50304), pythia_410m=(24, 1024, 16, 4096, 50304), pythia_1b=(16, 2048, 8, 8192, 50304))

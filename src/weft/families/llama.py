@@ -1,8 +1,8 @@
 """Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped queries (Touvron et al. 2023, arXiv:2302.13971)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, Way, layer, sizes
 from ..spec import Attention, Block, Causal, Features, Gated, Model, RMSNorm, Rotary, Stack, Stretch, Tokens, Vocabulary, Window, pre
+from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, Way, layer, sizes
 from .gpt2 import free_classes
 
 SIZES = {

@@ -1,8 +1,8 @@
 """MAE: a ViT that sees a quarter of the patches, and the light stack that guesses the rest (He et al. 2021, arXiv:2111.06377)."""
 from typing import Any
 
-from ..weights import Family, Field, Row, Table, both, layer, sizes
 from ..spec import Attention, Block, Dense, Features, LayerNorm, Model, Pixels, Sine2D, Stack, at, pre
+from ..weights import Family, Field, Row, Table, both, layer, sizes
 from . import vit
 from .vit import FIELDS as VIT
 from .vit import LAYER, body

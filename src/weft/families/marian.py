@@ -1,8 +1,8 @@
 """Marian: the 2017 Transformer as its translators train it, sines before cosines (Junczys-Dowmunt et al. 2018, arXiv:1804.00344)."""
 from typing import Any
 
-from ..weights import Family, Field, Skip, Table, sizes
 from ..spec import Features, Model, Sinusoid, Vocabulary
+from ..weights import Family, Field, Skip, Table, sizes
 from . import bart
 from .bart import BODY, CORE
 

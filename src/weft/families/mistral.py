@@ -1,6 +1,6 @@
 """Mistral: Llama that looks back through a window (Jiang et al. 2023, arXiv:2310.06825)."""
-from ..weights import ACTIVATION, Family, Field, sizes
 from ..spec import Model, Window, at
+from ..weights import ACTIVATION, Family, Field, sizes
 from .llama import CORE, HIDDEN, LOOK, TABLE, heads, make
 
 

@@ -1,8 +1,8 @@
 """Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024, arXiv:2401.04088)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Table, layer, sizes
 from ..spec import Experts, Gated, Model
+from ..weights import ACTIVATION, Family, Field, Row, Table, layer, sizes
 from . import llama
 from .llama import ATTENTION, CORE, ENDS, HIDDEN, heads
 from .mistral import WINDOW

@@ -1,7 +1,6 @@
 """ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al. 2024, arXiv:2412.13663)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, Way, both, sizes
 from ..spec import (
     Attention,
     Block,
@@ -22,6 +21,7 @@ from ..spec import (
     Window,
     pre,
 )
+from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, Way, both, sizes
 
 SIZES = sizes("depth width heads hidden", base=(22, 768, 12, 1152), large=(28, 1024, 16, 2624))
 

@@ -1,6 +1,6 @@
 """RoBERTa: BERT trained longer on bytes, positions counted from 2 (Liu et al. 2019, arXiv:1907.11692)."""
-from ..weights import Alias, Family, Field, Row, Table, Way, both, sizes
 from ..spec import Features
+from ..weights import Alias, Family, Field, Row, Table, Way, both, sizes
 from .bert import FIELDS, POOLER, body, classes, make, masked, spans, tags
 
 SIZES = sizes("depth width heads hidden vocabulary segments eps offset", base=(12, 768, 12, 3072, 50265, 1, 1e-5, 2),

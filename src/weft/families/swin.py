@@ -1,8 +1,8 @@
 """Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021, arXiv:2103.14030)."""
 from typing import Any
 
-from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, both, layer, sizes
 from ..spec import Attention, Block, Classes, Dense, Features, LayerNorm, Model, Normal, Patches, Pyramid, Windows, pre
+from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, both, layer, sizes
 
 SIZES = sizes("width depths heads", tiny=(96, (2, 2, 6, 2), (3, 6, 12, 24)), small=(96, (2, 2, 18, 2), (3, 6, 12, 24)),
               base=(128, (2, 2, 18, 2), (4, 8, 16, 32)), large=(192, (2, 2, 18, 2), (6, 12, 24, 48)))

@@ -3,7 +3,6 @@ feed-forward and leave the head free (arXiv:2010.11934, arXiv:2105.13626)."""
 from dataclasses import replace
 from typing import Any
 
-from ..weights import Alias, Family, Field, Row, Skip, Table, Way, sizes
 from ..spec import (
     Attention,
     Block,
@@ -21,6 +20,7 @@ from ..spec import (
     Vocabulary,
     pre,
 )
+from ..weights import Alias, Family, Field, Row, Skip, Table, Way, sizes
 
 
 def make(depth: int, width: int, heads: int, hidden: int, head_width: int = 64, decoder_depth: int | None = None, vocabulary: int = 32128,

@@ -4,8 +4,8 @@ No published file exists; the weight table is that of `torch.nn.Transformer`, be
 """
 from typing import Any
 
-from ..weights import Family, Row, Table, both, layer, sizes
 from ..spec import Attention, Block, Causal, Dense, LayerNorm, Model, Shared, Sinusoid, Stack, Tokens, Vocabulary, Xavier, post
+from ..weights import Family, Row, Table, both, layer, sizes
 
 SIZES = sizes("depth width heads hidden dropout", base=(6, 512, 8, 2048, 0.1), big=(6, 1024, 16, 4096, 0.3))
 

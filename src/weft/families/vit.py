@@ -1,8 +1,8 @@
 """ViT: patches through a pre-norm encoder, read at the class token (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
 from typing import Any
 
-from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, layer, sizes
 from ..spec import Attention, Block, Classes, Dense, Features, LayerNorm, Learned, Model, Normal, Patches, Stack, Transform, pre
+from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, both, layer, sizes
 
 SIZES = sizes("depth width heads hidden patch", base=(12, 768, 12, 3072, 16), large=(24, 1024, 16, 4096, 16), huge=(32, 1280, 16, 5120, 14))
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from .. import spec as S
 from ..families import families
-from ..weights import Family, Row
 from ..model.model import Model
 from ..model.start import begin, number
+from ..weights import Family, Row
 from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, names
 from .hub import fetch
 

@@ -28,9 +28,12 @@ def theirs(folder: Path, dtype: torch.dtype) -> Any:
     except ImportError:
         raise ValueError("verify compares with transformers, which is not installed; pip install 'weft[hf]'") from None
     library: Any = transformers
+    names = parse(folder / CONFIG).get("architectures") or ["?"]
+    if not hasattr(library, names[0]):
+        raise ValueError(f"{folder / CONFIG}: transformers has no class {names[0]!r}; name one under \"architectures\"")
     library.utils.logging.set_verbosity_error()
     library.utils.logging.disable_progress_bar()
-    kind = getattr(library, parse(folder / CONFIG)["architectures"][0])
+    kind = getattr(library, names[0])
     return kind.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
 
 
