@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from . import spec as S
 
 Problem = tuple[str, str]
-MAY_BE_ZERO = {"shift", "offset", "before", "after", "pad", "begin", "end", "start"}
 
 
 def problems(m: S.Model) -> Iterator[Problem]:
-    yield from numbers(m)
     yield from parts(m)
     seen: set[tuple[str, int, int]] = set()
     for path, width, block in blocks(m):
@@ -33,15 +31,6 @@ def blocks(m: S.Model) -> Iterator[tuple[str, int, S.Block | S.Parallel]]:
         elif stack is not None:
             yield from ((f"{name}.stages.{s}.{i}", m.width << s, b)
                         for s, stage in enumerate(stack.stages) for i, b in enumerate(stage))
-
-
-def numbers(m: S.Model) -> Iterator[Problem]:
-    for path, leaf in S.leaves(m, seen=set()):
-        name = path.rsplit(".", 1)[-1]
-        if type(leaf) is int and (leaf < 0 or (leaf == 0 and name not in MAY_BE_ZERO)):
-            yield path, f"{leaf} is too small; give a whole number of 1 or more"
-        if name in ("dropout", "skip") and not 0 <= leaf < 1:
-            yield path, f"{leaf} is no probability; give a number from 0 up to 1"
 
 
 def parts(m: S.Model) -> Iterator[Problem]:

@@ -3,7 +3,9 @@
 A choice is a sum type: the union at a field lists what may stand there. Nothing here imports torch.
 """
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from .values import at, from_json, from_plain, leaves, put, to_json, to_plain, value
 
@@ -13,6 +15,10 @@ __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Br
            "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
            "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain"]
+
+Count = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 # Norms
@@ -44,14 +50,14 @@ class Sinusoid:
 @value
 class Learned:
     """One vector a position; the table's first `offset` rows belong to no position (RoBERTa, BART: 2)."""
-    count: int
-    offset: int = 0
+    count: Count
+    offset: Natural = 0
 
 
 @value
 class Learned2D:
     """One half-width vector a row and one a column, side by side."""
-    count: int = 50
+    count: Count = 50
 
 
 @value
@@ -68,7 +74,7 @@ class Stretch:
     factor: float
     low: float = 1.0
     high: float = 4.0
-    original: int = 8192
+    original: Count = 8192
 
 
 @value
@@ -82,8 +88,8 @@ class Rotary:
 @value
 class Buckets:
     """A learned scalar per head and log-spaced distance (Raffel et al. 2020, arXiv:1910.10683, section 2.1)."""
-    count: int = 32
-    distance: int = 128
+    count: Count = 32
+    distance: Count = 128
     sided: bool = True                     # tell future from past: half of the buckets each
 
 
@@ -107,39 +113,39 @@ class Causal:
 @value
 class Window:
     """A query at i sees keys from i - before to i + after (Beltagy et al. 2020, arXiv:2004.05150)."""
-    before: int
-    after: int
+    before: Natural
+    after: Natural
 
 
 @value
 class Windows:
     """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et al. 2021, arXiv:2103.14030)."""
-    size: int = 7
-    shift: int = 0
+    size: Count = 7
+    shift: Natural = 0
     bias: bool = True
 
 
 @value
 class Linformer:
     """Keys and values projected along the length to `rank` rows (Wang et al. 2020, arXiv:2006.04768)."""
-    length: int
-    rank: int
+    length: Count
+    rank: Count
 
 
 @value
 class Attention:
     """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2)."""
-    heads: int
-    groups: int | None = None              # key/value heads; None: one a query head; 1: multi-query
-    key_width: int | None = None           # d_k; None: width / heads
-    value_width: int | None = None         # d_v; None: d_k
+    heads: Count
+    groups: Count | None = None              # key/value heads; None: one a query head; 1: multi-query
+    key_width: Count | None = None           # d_k; None: width / heads
+    value_width: Count | None = None         # d_v; None: d_k
     pattern: Full | Causal | Window | Windows | Linformer = Full()
     rotary: Rotary | None = None
     score: Buckets | Alibi | None = None   # this block's own; `Stack.score` is shared by its blocks
     scale: float | None = None             # None: d_k ** -0.5
     bias: bool = True                      # on q, k and v
     out_bias: bool = True
-    dropout: float = 0.0                   # on the weights
+    dropout: Rate = 0.0                   # on the weights
 
 
 # Feed-forward
@@ -150,26 +156,26 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "gelu_sigmoid", "swish", "tanh
 @value
 class Dense:
     """down(activation(up(x)))."""
-    hidden: int
+    hidden: Count
     activation: Activation = "gelu"
     bias: bool = True
-    dropout: float = 0.0                   # on the hidden layer
+    dropout: Rate = 0.0                   # on the hidden layer
 
 
 @value
 class Gated:
     """down(activation(gate(x)) * up(x)): SwiGLU with swish, GeGLU with gelu (Shazeer 2020, arXiv:2002.05202)."""
-    hidden: int
+    hidden: Count
     activation: Activation = "swish"
     bias: bool = True
-    dropout: float = 0.0
+    dropout: Rate = 0.0
 
 
 @value
 class Experts:
     """A gate sends each token to the `chosen` best of `count` experts (Shazeer et al. 2017, arXiv:1701.06538)."""
-    count: int
-    chosen: int
+    count: Count
+    chosen: Count
     expert: Dense | Gated
     gates: Literal["chosen", "all"] = "chosen"    # softmax over the chosen (Mixtral) or over all (Switch)
 
@@ -188,8 +194,8 @@ class Branch:
     after: LayerNorm | RMSNorm | None = None
     alpha: float = 1.0
     gain: float = 1.0                      # on the initial weights of value, out and feed-forward (DeepNorm's beta)
-    dropout: float = 0.0
-    skip: float = 0.0                      # stochastic depth (Huang et al. 2016, arXiv:1603.09382)
+    dropout: Rate = 0.0
+    skip: Rate = 0.0                      # stochastic depth (Huang et al. 2016, arXiv:1603.09382)
 
 
 def pre(norm: Norm, inner: Inner, **more: Any) -> Branch:
@@ -254,13 +260,13 @@ class Pyramid:
 @value
 class Tokens:
     """Rows of a table, plus positions, plus segments."""
-    vocabulary: int
-    width: int | None = None               # narrower than the model: projected up (ELECTRA)
+    vocabulary: Count
+    width: Count | None = None               # narrower than the model: projected up (ELECTRA)
     positions: Sinusoid | Learned | None = None
-    segments: int | None = None
+    segments: Count | None = None
     scale: float = 1.0                     # on the rows (2017: the root of the width)
     norm: LayerNorm | RMSNorm | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
 
 
 @value
@@ -269,28 +275,28 @@ class Shared:
     positions: Sinusoid | Learned | None = None
     scale: float = 1.0
     norm: LayerNorm | RMSNorm | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
 
 
 @value
 class Patches:
     """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
-    image: int
-    patch: int
-    channels: int = 3
+    image: Count
+    patch: Count
+    channels: Count = 3
     tokens: tuple[Literal["class", "distillation"], ...] = ("class",)
     positions: Learned | Learned2D | Sine2D | None = None
     norm: LayerNorm | RMSNorm | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
 
 
 @value
 class Backbone:
     """A ResNet with frozen batch norm, projected to the model's width; positions at every attention (DETR, G6)."""
-    depths: tuple[int, ...] = (3, 4, 6, 3)
-    widths: tuple[int, ...] = (256, 512, 1024, 2048)
-    stem: int = 64
-    channels: int = 3
+    depths: tuple[Count, ...] = (3, 4, 6, 3)
+    widths: tuple[Count, ...] = (256, 512, 1024, 2048)
+    stem: Count = 64
+    channels: Count = 3
     positions: Sine2D | Learned2D | None = Sine2D(scale="unit")
     door: Literal["attention", "input"] = "attention"
 
@@ -298,7 +304,7 @@ class Backbone:
 @value
 class Queries:
     """A decoder input that is learned, not read: one vector an object, at every attention (DETR)."""
-    count: int = 100
+    count: Count = 100
 
 
 # Heads
@@ -323,10 +329,10 @@ class Vocabulary:
 @value
 class Classes:
     """A score per class from one vector a sequence."""
-    outputs: int
+    outputs: Count
     pool: Literal["first", "last", "mean", "tokens"] = "first"    # tokens: a classifier each, averaged (DeiT)
     transform: Transform | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
     bias: bool = True
     labels: tuple[str, ...] | None = None
 
@@ -334,9 +340,9 @@ class Classes:
 @value
 class Tags:
     """Scores at every position: a tag each, or replaced or not."""
-    outputs: int
+    outputs: Count
     transform: Transform | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
     labels: tuple[str, ...] | None = None
 
 
@@ -349,15 +355,15 @@ class Spans:
 @value
 class Boxes:
     """A class (the last means no object) and a box per query (DETR, section 3.2)."""
-    classes: int
-    layers: int = 3
+    classes: Count
+    layers: Count = 3
     labels: tuple[str, ...] | None = None
 
 
 @value
 class Pixels:
     """Mask tokens join the visible patches, a light stack of its own width guesses all pixels (MAE, arXiv:2111.06377)."""
-    width: int
+    width: Count
     stack: Stack
 
 
@@ -403,7 +409,7 @@ class Special:
 @value
 class Model:
     """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the target."""
-    width: int
+    width: Count
     source: Tokens | Patches | Backbone
     head: Vocabulary | Classes | Tags | Spans | Boxes | Pixels | Features
     encoder: Stack | Pyramid | None = None
@@ -411,7 +417,7 @@ class Model:
     target: Tokens | Shared | Queries | None = None
     start: Normal | Xavier | T5Start = Normal()
     special: Special = Special()
-    context: int | None = None             # the length it was trained for, where no position table says it
+    context: Count | None = None             # the length it was trained for, where no position table says it
 
     def __post_init__(self) -> None:
         from .check import problems

@@ -77,18 +77,14 @@ def from_json(text: str) -> Any:
     return from_plain(json.loads(text))
 
 
-def leaves(thing: Any, path: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Every plain field of a value with its dotted path; with `seen`, a part that stands in many places only once."""
-    if seen is not None and id(thing) in seen:
-        return
+def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain field of a value with its dotted path."""
     if is_dataclass(thing):
-        if seen is not None:
-            seen.add(id(thing))
         for f in fields(thing):
-            yield from leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."), seen)
+            yield from leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."))
     elif isinstance(thing, tuple) and any(is_dataclass(item) or isinstance(item, tuple) for item in thing):
         for i, item in enumerate(thing):
-            yield from leaves(item, f"{path}.{i}", seen)
+            yield from leaves(item, f"{path}.{i}")
     else:
         yield path, thing
 
