@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -427,7 +428,25 @@ def test_a_hub_name_without_a_network_is_a_clear_error_within_ten_seconds(tmp_pa
     assert all(word in said for word in ("some-one/no-such-model", "folder", "network"))
 
 
-@pytest.mark.parametrize("name", ["../up", "~/model", "/absent", "a/b/c", "./here", "no such name!"])
-def test_a_name_that_cannot_be_a_hub_name_is_refused_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["../up", "~/model", "/absent", "a/b/c", "./here"])
+def test_a_name_that_can_only_be_a_path_is_never_sent_to_the_hub(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *given, **_: asked.append(given))
     monkeypatch.chdir(tmp_path)
-    assert "folder" in complaint(lambda: weft.load(name))
+    assert complaint(lambda: weft.load(name)) == f"{name} is no folder"
+    assert not asked
+
+
+def test_the_hub_is_asked_for_weights_and_words_only_and_its_answer_is_loaded(mlm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def answer(name: str, **more: Any) -> str:
+        asked.update(more, name=name)
+        return str(mlm)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
+    assert same(weft.load("some-one/model"), made())
+    assert asked["name"] == "some-one/model"
+    for file in ("a.bin", "a.pt", "a.py", "a.pkl", "a.h5", "a.msgpack", "a.onnx", "sub/a.bin", "a.npy"):
+        assert not [p for p in asked["allow_patterns"] if fnmatch(file, p)], file
+    for file in (WEIGHTS, INDEX, CONFIG, "tokenizer.json", "vocab.txt", "merges.txt", "spiece.model", "source.spm"):
+        assert [p for p in asked["allow_patterns"] if fnmatch(file, p)], file

@@ -52,6 +52,20 @@ def every(m: Model) -> int:
     return whole[1] if len(whole) > 1 else len(m.encoder.blocks)
 
 
+def layer_types(depth: int, every: int) -> list[str]:
+    return ["sliding_attention" if i % every else "full_attention" for i in range(depth)]
+
+
+def read_every(found: int | list[str]) -> int:
+    """Files list the kind of every layer; older ones say every how many sees all."""
+    if isinstance(found, int):
+        return found
+    every = ([i for i, kind in enumerate(found) if kind == "full_attention"][1:] or [len(found)])[0]
+    if found != layer_types(len(found), every):
+        raise ValueError(f"{found}: Weft knows a full_attention layer first and then at even distances")
+    return every
+
+
 FIRST, NEAR = "encoder.blocks.0.attention.inner", "encoder.blocks.1.attention.inner"
 FIELDS = (
     Field("depth", "num_hidden_layers", "encoder.blocks.length", 22), Field("width", "hidden_size", "width", 768),
@@ -59,7 +73,7 @@ FIELDS = (
     Field("hidden", "intermediate_size", "encoder.blocks.0.feedforward.inner.hidden", 1152),
     Field("vocabulary", "vocab_size", "source.vocabulary", 50368),
     Field("window", "local_attention", f"{NEAR}.pattern.before", 64, Way(lambda n: n // 2, lambda n: 2 * n)),
-    Field("every", "global_attn_every_n_layers", every, 3),
+    Field("every", "layer_types", every, 3, Way(read_every, int), legacy=("global_attn_every_n_layers",)),
     Field("theta", ("rope_parameters.full_attention.rope_theta", "global_rope_theta"), f"{FIRST}.rotary.theta", 160_000.0),
     Field("near_theta", ("rope_parameters.sliding_attention.rope_theta", "local_rope_theta"), f"{NEAR}.rotary.theta", 10_000.0),
     Field("eps", "norm_eps", "source.norm.eps", 1e-5),
@@ -80,9 +94,10 @@ TABLE: Table = (
 
 modernbert = Family(
     "modernbert", "arXiv:2412.13663", make, SIZES, "modernbert", FIELDS, TABLE, prefix="model.", context="max_position_embeddings",
-    start=Normal(cut=2.0, by_depth=True),
+    start=Normal(cut=2.0, by_depth=True), extra=lambda m: {"layer_types": layer_types(len(m.encoder.blocks), every(m)),
+                                                           "global_attn_every_n_layers": every(m)},
     only={"attention_bias": (False,), "mlp_bias": (False,), "norm_bias": (False,), "classifier_bias": (False,), "decoder_bias": (True,),
-          "classifier_pooling": ("cls",), "tie_word_embeddings": (True,), "rope_parameters.full_attention.rope_type": ("default",),
+          "classifier_pooling": ("cls",), "classifier_activation": ("gelu",), "tie_word_embeddings": (True,), "rope_parameters.full_attention.rope_type": ("default",),
           "rope_parameters.sliding_attention.rope_type": ("default",)},
     heads={"ModernBertForMaskedLM": lambda m, l: Vocabulary(bias="trained", transform=transform(m.source.norm)),
            "ModernBertModel": lambda m, l: Features(),

@@ -11,6 +11,7 @@ from .. import spec as S
 from ..count import widths
 from .mask import Pair
 from .position import build_score, rotate
+from .precision import cast_once
 
 
 class Kernel(Protocol):
@@ -80,7 +81,8 @@ class Attention(nn.Module):
         self.kernel: Kernel = fused
 
     def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
-        placed_BLD = x_BLD if view.place_BLD is None else x_BLD + view.place_BLD
+        x_BLD = cast_once(x_BLD)
+        placed_BLD = x_BLD if view.place_BLD is None else cast_once(x_BLD + view.place_BLD)
         q_BHLK = self.split(self.query(placed_BLD), self.key_width)
         if memory_BMD is None:
             k_BGMK, v_BGMK = self.split(self.key(placed_BLD), self.key_width), self.split(self.value(x_BLD), self.value_width)
@@ -96,6 +98,7 @@ class Attention(nn.Module):
         """Keys and values of the encoder's output, worked out once while decoding."""
         if store is not None and store.memory is not None:
             return store.memory
+        memory_BMD = cast_once(memory_BMD)
         placed_BMD = memory_BMD if view.memory_place_BMD is None else memory_BMD + view.memory_place_BMD
         k_BGMK = self.split(self.key(placed_BMD), self.key_width)
         v_BGMK = self.split(self.value(memory_BMD), self.value_width)

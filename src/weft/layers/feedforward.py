@@ -4,6 +4,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from .dropout import build_dropout
 from .norm import ACTIVATIONS
+from .precision import cast_once
 
 
 class FeedForward(nn.Module):
@@ -18,6 +19,7 @@ class FeedForward(nn.Module):
         if self.gate is None:
             h_BLF = self.activation(self.up(x_BLD))
         else:
+            x_BLD = cast_once(x_BLD)
             h_BLF = self.activation(self.gate(x_BLD)) * self.up(x_BLD)
         y_BLD: Tensor = self.down(self.drop(h_BLF))
         return y_BLD

@@ -1,0 +1,11 @@
+"""Mixed precision: what autocast would do several times, done once."""
+import torch
+from torch import Tensor
+
+
+def cast_once(x: Tensor) -> Tensor:
+    """For an x that several maps read: autocast casts it anew for each of them, and its gradient back."""
+    kind = x.device.type
+    if x.dtype != torch.float32 or kind == "meta" or not torch.is_autocast_enabled(kind):
+        return x
+    return x.to(torch.get_autocast_dtype(kind))
