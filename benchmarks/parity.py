@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 from rich.table import Table
-from tests.parity.cases import CASES, FP32, MAIN, ORIGINAL, ROUGH, Case, differences
+from tests.parity.cases import CASES, FP32, MAIN, ORIGINAL, ROUGH, Case, differences, saved
 from tests.parity.flips import verdicts
 from tests.parity.trips import byte_problems, opening_problems
 
@@ -32,7 +32,7 @@ def measure(c: Case) -> Line:
     for flip, how in said:
         if not how:
             print(f"  not noticed: {flip}", file=sys.stderr, flush=True)
-    problems = [] if c is ORIGINAL else [*byte_problems(c), *opening_problems(c)]
+    problems = [] if c is ORIGINAL else [*byte_problems(c), *opening_problems(c, saved(c))]
     trip = "no file" if c is ORIGINAL else "; ".join(problems) or "same bytes"
     return Line(c, max(differences(c).values()), max(differences(c, dtype=torch.float64).values()), len(said),
                 sum(bool(how) for _, how in said), trip)

@@ -26,9 +26,10 @@ class Skip:
 
 @dataclass(frozen=True)
 class Alias:
-    """A second foreign name for one tensor: must be equal where it stands in a file, and is never written."""
+    """A second foreign name for one tensor: must be equal where it stands in a file, unless its part is made fresh; never written."""
     theirs: str
     of: str
+    part: str = "head"
 
 
 Table = tuple[Row | Skip | Alias, ...]
@@ -126,6 +127,7 @@ class Family:
     heads: Mapping[str, HeadMaker] = field(default_factory=dict)   # foreign class name -> head
     prefix: str = ""                       # of the base model's keys, absent in files of the bare model
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # keys of which we know these values; the first is written
+    present: tuple[str, ...] = ()          # keys whose absence means a value that we do not know
     start: S.Start = S.Normal()
     context: str = ""                      # the key that holds the length it was trained for
     extra: Callable[[Any], Mapping[str, Any]] = lambda m: {}   # keys that follow from the others
@@ -143,6 +145,10 @@ class Family:
             if dig(config, key) not in (*allowed, None):
                 raise ValueError(f"config.json: {key} = {dig(config, key)!r} is not supported for {self.name}; "
                                  f"Weft knows {' or '.join(map(repr, allowed))}")
+        for key in self.present:
+            if key not in config:
+                raise ValueError(f"config.json: {key} is missing, which means a default that Weft does not know for {self.name}; "
+                                 f"it knows {self.only[key][0]!r}")
         given = {f.argument: self.field(f, config) for f in self.fields}
         std = given.pop("std", None)
         spec = self(next(iter(self.sizes)), **given)

@@ -450,3 +450,32 @@ def test_the_hub_is_asked_for_weights_and_words_only_and_its_answer_is_loaded(ml
         assert not [p for p in asked["allow_patterns"] if fnmatch(file, p)], file
     for file in (WEIGHTS, INDEX, CONFIG, "tokenizer.json", "vocab.txt", "merges.txt", "spiece.model", "source.spm"):
         assert [p for p in asked["allow_patterns"] if fnmatch(file, p)], file
+
+
+def test_a_fresh_head_does_not_ask_whether_the_old_one_was_tied(tmp_path: Path) -> None:
+    model = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=32, positions=8))
+    weft.save(model, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["cls.predictions.decoder.weight"] = torch.zeros(32, 16)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="should be the same tensor"):
+        weft.load(tmp_path)
+    assert weft.load(tmp_path, head=weft.Classes(outputs=2), fresh={"head"}).spec.head == weft.Classes(outputs=2)
+
+
+def test_soft_caps_that_a_config_leaves_to_the_default_are_refused(tmp_path: Path) -> None:
+    spec = weft.gemma2(depth=2, width=16, heads=2, groups=1, head_width=8, hidden=16, vocabulary=32)
+    weft.save(weft.build(spec), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["attn_logit_softcapping"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="attn_logit_softcapping is missing"):
+        weft.load(tmp_path)
+
+
+def test_a_model_too_large_for_memory_says_so(tmp_path: Path) -> None:
+    weft.save(weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=32, positions=8)), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"vocab_size": 10 ** 13}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="do not fit into memory"):
+        weft.load(tmp_path)

@@ -85,7 +85,9 @@ for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "Fo
 MODERNBERT = TEXT | {"config": "ModernBertConfig", "num_hidden_layers": 4, "local_attention": 4, "pad_token_id": 0, "norm_eps": 1e-3,
     "gain": 1.2,
                      **dict.fromkeys(("eos_token_id", "bos_token_id", "cls_token_id", "sep_token_id"), 1)}
-case("modernbert", "ModernBertForMaskedLM", main=True, **MODERNBERT)
+THETAS = {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in (("full_attention", 900.0), ("sliding_attention", 30.0))}
+case("modernbert", "ModernBertForMaskedLM", main=True, **MODERNBERT, rope_parameters=THETAS)
+case("modernbert", "ModernBertForMaskedLM", "every-other", **MODERNBERT, layer_types=["full_attention", "sliding_attention"] * 2)
 for head in ("Model", "ForSequenceClassification", "ForTokenClassification"):
     case("modernbert", f"ModernBert{head}", **MODERNBERT)
 
@@ -104,8 +106,9 @@ BLOOM = {"config": "BloomConfig", "n_layer": 2, "hidden_size": 32, "n_head": 4, 
 case("bloom", "BloomForCausalLM", main=True, **BLOOM)
 case("bloom", "BloomForCausalLM", "six-heads", **BLOOM | {"n_head": 6, "hidden_size": 48})
 case("bloom", "BloomForSequenceClassification", **BLOOM, num_labels=3)
+ROTARY = {"rope_type": "default", "rope_theta": 900.0}
 LLAMA = TEXT | {"config": "LlamaConfig", "num_key_value_heads": 2, "head_dim": 12, "rms_norm_eps": 1e-3, "pad_token_id": 0}
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 case("llama", "LlamaForCausalLM", main=True, **LLAMA, rope_parameters=LLAMA3)
 case("llama", "LlamaForCausalLM", "plain-rotary", **LLAMA)
@@ -115,19 +118,20 @@ case("llama", "LlamaForCausalLM", "one-group", **LLAMA | {"num_key_value_heads":
 case("llama", "LlamaForSequenceClassification", **LLAMA, num_labels=3)
 case("llama", "LlamaModel", **LLAMA)
 MISTRAL = LLAMA | {"config": "MistralConfig"}
-case("mistral", "MistralForCausalLM", main=True, **MISTRAL, sliding_window=4)
+case("mistral", "MistralForCausalLM", main=True, **MISTRAL, sliding_window=4, rope_parameters=ROTARY)
 case("mistral", "MistralForCausalLM", "no-window", **MISTRAL, sliding_window=None)
 MIXTRAL = LLAMA | {"config": "MixtralConfig", "num_local_experts": 4}
-case("mixtral", "MixtralForCausalLM", main=True, **MIXTRAL)
+case("mixtral", "MixtralForCausalLM", main=True, **MIXTRAL, rope_parameters=ROTARY)
 case("mixtral", "MixtralForCausalLM", "three-of-five", **MIXTRAL | {"num_local_experts": 5, "sliding_window": 5}, num_experts_per_tok=3)
 NEOX = TEXT | {"config": "GPTNeoXConfig", "layer_norm_eps": 1e-3, "num_attention_heads": 2}
-case("gpt_neox", "GPTNeoXForCausalLM", main=True, **NEOX)
+case("gpt_neox", "GPTNeoXForCausalLM", main=True, **NEOX, rope_parameters=ROTARY | {"partial_rotary_factor": 0.25})
 case("gpt_neox", "GPTNeoXForCausalLM", "in-turn", **NEOX, use_parallel_residual=False)
 case("gpt_neox", "GPTNeoXForCausalLM", "half-rotary-no-bias", **NEOX, attention_bias=False,
-     rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5})
+     rope_parameters=ROTARY | {"partial_rotary_factor": 0.5})
 GEMMA = TEXT | {"config": "Gemma2Config", "num_key_value_heads": 2, "head_dim": 12, "sliding_window": 4, "query_pre_attn_scalar": 7,
                 "rms_norm_eps": 1e-3, "attn_logit_softcapping": None, "final_logit_softcapping": None}
-case("gemma2", "Gemma2ForCausalLM", main=True, norm=0.0, **GEMMA)
+case("gemma2", "Gemma2ForCausalLM", main=True, norm=0.0, **GEMMA, rope_parameters=ROTARY)
+case("gemma2", "Gemma2ForCausalLM", "whole-first", norm=0.0, **GEMMA, layer_types=["full_attention", "sliding_attention"])
 
 # Encoder-decoders
 
@@ -141,6 +145,7 @@ T5 = {"config": "T5Config", "num_layers": 2, "d_model": 32, "d_kv": 6, "num_head
 GATED = T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 case("t5", "T5ForConditionalGeneration", main=True, **T5)
 case("t5", "T5Model", **T5)
+case("t5", "T5ForConditionalGeneration", "silu", **T5, feed_forward_proj="gated-silu")
 case("t5_v1_1", "T5ForConditionalGeneration", "free", main=True, change=free_head, **GATED)
 case("t5_v1_1", "T5ForConditionalGeneration", "tied", **GATED)
 case("mt5", "MT5ForConditionalGeneration", main=True, change=free_head, **GATED | {"config": "MT5Config"})
@@ -326,6 +331,16 @@ def ours(c: Case, dtype: torch.dtype = torch.float32) -> weft.Model:
 def saved(c: Case) -> Path:
     """The same folder after it went through Weft."""
     return weft.save(ours(c), shelf() / f"{c.name}-again")
+
+
+@cache
+def scratch(c: Case) -> Path:
+    """The same model as one that never saw a file: its config is all Weft's."""
+    with torch.device("meta"):
+        model = weft.Model(ours(c).spec)
+    model.load_state_dict(ours(c).state_dict(), assign=True)
+    model.family = c.family                # several can say some specs
+    return weft.save(model, shelf() / f"{c.name}-scratch")
 
 
 def example(c: Case, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:

@@ -187,7 +187,7 @@ def together(spec: S.Model, general: str, paths: list[tuple[str, ...]], old: Any
                 name = paths[0][-1]
                 yield flip(S.replace(old, **{here: None, there: getattr(old, here)}), (f".{name}.{here}.", f".{name}.{there}."))._replace(
                     old=here, new=there)
-    if isinstance(old, S.Attention) and old.key_width is not None:     # other heads, the same shapes
+    if isinstance(old, S.Attention) and old.key_width is not None and (old.groups or 2) % 2 == 0:     # other heads, the same shapes
         yield flip(S.replace(old, heads=old.heads // 2, key_width=old.key_width * 2, groups=old.groups and old.groups // 2))._replace(
             old="heads", new="fewer, wider")
     if isinstance(old, S.Learned):         # other rows of the same table

@@ -1,18 +1,48 @@
-"""config.json is read and written under the names, and with the defaults, that transformers has."""
+"""config.json is read under the names, and with the defaults, that transformers has; nothing in it is overlooked."""
 import json
+import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import transformers as hf
 
+from weft import spec as S
 from weft.families import family
-from weft.weights import Field, dig
+from weft.weights import SPECIAL, Family, Field, dig, put_key
 
-from .cases import MAIN, ORIGINAL, Case, folder, ours, saved
+from .cases import CASES, MAIN, ORIGINAL, Case, folder
+from .trips import untied
 
-PUBLISHED = {name: c for name, c in MAIN.items() if c is not ORIGINAL}
-FIELDS = [(c, f) for c in PUBLISHED.values() for f in family(c.family).fields]
+FILES = {name: c for name, c in MAIN.items() if c is not ORIGINAL}
+FIELDS = [(c, f) for c in FILES.values() for f in family(c.family).fields]
 fields = pytest.mark.parametrize(("c", "f"), FIELDS, ids=[f"{c.family}-{f.argument}" for c, f in FIELDS])
+INERT = {                                  # what transformers writes and Weft need not read to say the same, and why
+    r"architectures|model_type|dtype|transformers_version|id2label|label2id": "read apart from the table",
+    r"\w*dropout|\w*layerdrop|router_jitter_noise": "acts in training only",
+    r"init\w*": "acts on the initial weights only",
+    r"\w+_(cost|coefficient|coef)|auxiliary_loss|mask_ratio|norm_pix_loss|sparse_\w+|output_router_logits": "an objective's",
+    r"use_cache|is_encoder_decoder|deterministic_flash_attn|reorder_and_upcast_attn|slow_but_exact|pretraining_tp": "how, not what",
+    r"(cls|sep|forced_eos)_token_id": "an id for data or decoding",
+    r"summary_\w+": "of heads that Weft does not read",
+    r"dense_act_fn|is_gated_act|hidden_size|num_layers|out_features|out_indices|stage_names": "follows from keys that are read",
+    r"encoder_stride|pooler_output_size|num_channels": "of a head that Weft does not read, or shown by the tensors' shapes",
+    r"tie_word_embeddings": "where the tensors decide, or a second table is refused unless it is the same",
+    r"is_decoder": "a stack's, read by no class of these families",
+}
+NULL_IS_NONE = {                           # absent means a number to transformers, null means none; Weft reads both as none
+    "mistral": ("num_key_value_heads", "sliding_window"), "mixtral": ("num_key_value_heads",),
+    "gemma2": ("attn_logit_softcapping", "final_logit_softcapping"),
+}
+LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.5, "high_freq_factor": 5.0, "original_max_position_embeddings": 32}
+OLDER = [                                  # the names that published files hold, from before transformers 5
+    ("llama", {"rope_theta": 700.0}), ("llama", {"rope_theta": 700.0, "rope_scaling": None}), ("llama", {"rope_scaling": LLAMA3}),
+    ("mistral", {"rope_theta": 700.0}), ("mixtral", {"rope_theta": 700.0}), ("gemma2", {"rope_theta": 700.0}),
+    ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 700}), ("modernbert", {"global_rope_theta": 700.0, "local_rope_theta": 60.0}),
+    ("modernbert", {"global_attn_every_n_layers": 2}), ("bloom", {"n_embed": 32, "num_attention_heads": 4}),
+    ("t5", {"tie_word_embeddings": False}), ("gpt2", {"n_ctx": 16}), ("bart", {"normalize_before": False, "add_final_layer_norm": False}),
+]
+NEWER = {"bloom": ("hidden_size", "n_head"), "t5": ("scale_decoder_outputs",)}
 
 
 def config(c: Case) -> dict[str, Any]:
@@ -20,25 +50,75 @@ def config(c: Case) -> dict[str, Any]:
     return found
 
 
-def other(found: Any) -> Any:
+def keys(f: Family) -> set[str]:
+    """The outermost names of all that a family reads."""
+    read = {key for field in (*f.fields, *SPECIAL) for key in (*field.keys, *field.legacy)}
+    return {key.split(".")[0] for key in (*read, *f.only, f.context)}
+
+
+@fields
+def test_a_key_that_is_read_stands_in_the_file_that_transformers_writes(c: Case, f: Field) -> None:
+    *outer, last = f.keys[0].split(".")
+    assert last in (dig(config(c), ".".join(outer)) if outer else config(c))
+
+
+@pytest.mark.parametrize("c", FILES.values(), ids=FILES)
+def test_a_key_that_transformers_writes_is_read_or_has_a_reason_not_to_be(c: Case) -> None:
+    assert not [key for key in config(c).keys() - keys(family(c.family)) if not any(re.fullmatch(row, key) for row in INERT)]
+
+
+@pytest.mark.parametrize("row", INERT)
+def test_every_reason_is_needed(row: str) -> None:
+    assert any(re.fullmatch(row, key) for c in FILES.values() for key in config(c).keys() - keys(family(c.family)))
+
+
+def another(found: Any) -> Any:
     """Another value that a config may hold."""
     if isinstance(found, bool):
         return not found
     if isinstance(found, int | float):
         return 2 * found or 0.5
     if isinstance(found, list):
-        return [*found, found[-1]]
-    return {"relu": "gelu", "sine": "learned"}.get(found, "relu") if isinstance(found, str) else None
+        return [*found[1:], found[0]] if isinstance(found[0], str) else [2 * n for n in found]
+    if isinstance(found, dict):
+        return found | {"rope_type": "default" if found["rope_type"] == "llama3" else "yarn"}
+    return {"sine": "learned", "relu": "gated-gelu"}.get(found, "relu") if isinstance(found, str) else 24
 
 
 @fields
-def test_a_key_that_is_read_stands_in_the_file_that_transformers_writes(c: Case, f: Field) -> None:
-    print(c.family, f.argument, [k for k in f.keys if dig(config(c), k) is not None], f.keys)
-    assert any(dig(config(c), key) is not None for key in f.keys)
+def test_another_value_of_a_key_gives_another_spec_or_is_refused(c: Case, f: Field) -> None:
+    changed = config(c)
+    put_key(changed, f.keys[0], another(dig(changed, f.keys[0])))
+    with suppress(ValueError):
+        assert family(c.family).read(changed) != family(c.family).read(config(c))
 
 
-@fields
-def test_default(c: Case, f: Field) -> None:
-    d=getattr(hf, c.config)().to_dict()
-    found=next((dig(d,k) for k in f.keys if dig(d,k) is not None),None)
-    assert (None if found is None else f.way.read(found)) == f.default
+@pytest.mark.parametrize("c", FILES.values(), ids=FILES)
+def test_what_a_file_leaves_out_is_what_transformers_takes_for_it(c: Case) -> None:
+    architecture, f = {"architectures": [c.kind]}, family(c.family)
+    whole = {key: value for key, value in getattr(hf, c.config)().to_dict().items() if key not in NULL_IS_NONE.get(c.family, ())}
+    said, unsaid = (S.replace(f.read(given | architecture), special=S.Special(), context=None) for given in (whole, {}))
+    assert said == unsaid
+
+
+@pytest.mark.parametrize(("name", "old"), OLDER)
+def test_the_names_of_older_files_mean_what_transformers_makes_of_them(name: str, old: dict[str, Any]) -> None:
+    c, f = MAIN[name], family(name)
+    older = {key: value for key, value in config(c).items() if key not in ("rope_parameters", "layer_types", *NEWER.get(name, ()))} | old
+    newer = getattr(hf, c.config).from_dict(dict(older)).to_dict() | {"architectures": [c.kind]}
+    assert untied(f.read(older)) == untied(f.read(newer))
+
+
+def test_roberta_with_another_padding_id_is_refused_for_its_positions_start_behind_it() -> None:
+    c, f = MAIN["roberta"], family("roberta")
+    with pytest.raises(ValueError, match="pad_token_id"):
+        f.read(config(c) | {"pad_token_id": 0})
+    with pytest.raises(ValueError, match="id 1"):
+        f.write(S.replace(f.read(config(c)), special=S.Special(pad=0)))
+
+
+@pytest.mark.parametrize("c", CASES.values(), ids=lambda c: c.name)
+def test_the_config_of_a_spec_is_read_again_as_that_spec(c: Case) -> None:
+    f = family(c.family)
+    spec = f.read(config(c) | {"architectures": [c.kind]})
+    assert f.read(json.loads(json.dumps(f.write(spec)))) == spec

@@ -1,4 +1,5 @@
 """There and back: a folder goes through Weft, comes out with the same bytes, and opens where it came from."""
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +31,11 @@ def outputs(s: S.Model) -> set[str]:
     return found | pooled | pair | ({"last_hidden_state"} if isinstance(s.source, S.Tokens) else set())
 
 
+def untied(s: S.Model) -> S.Model:
+    """All but whether a head is tied, which not the config but the tensors decide."""
+    return S.replace(s, head=S.replace(s.head, tied=False)) if isinstance(s.head, S.Vocabulary) else s
+
+
 def kind(c: Case) -> str:
     """Without its next-sentence head, which the objective owns, BERT's pre-training model is a masked one."""
     return "BertForMaskedLM" if c.kind == "BertForPreTraining" else c.kind
@@ -40,10 +46,9 @@ def opener(c: Case, automatic: bool) -> Any:
     return getattr(hf, (f"AutoModelFor{found}" if found else "AutoModel") if automatic else kind(c))
 
 
-def opening_problems(c: Case, automatic: bool = False) -> list[str]:
-    """What the other side says against the folder that Weft saved."""
-    model, report = opener(c, automatic).from_pretrained(saved(c), output_loading_info=True, attn_implementation="eager",
-                                                         dtype=torch.float32)
+def opening_problems(c: Case, where: Path, automatic: bool = False) -> list[str]:
+    """What the other side says against a folder that Weft saved."""
+    model, report = opener(c, automatic).from_pretrained(where, output_loading_info=True, attn_implementation="eager", dtype=torch.float32)
     said = {f"{what}: {key}" for what in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in report[what]
             if key not in WORKED_OUT}
     if type(model).__name__ != kind(c):

@@ -44,7 +44,7 @@ CROSS = {"cross" + o[9:]: t.replace("self_attn", "encoder_attn") for o, t in NAM
 BODY: Table = (
     Row("source.tokens.weight", "model.shared.weight"), *layer("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
     *layer("decoder.blocks.{}", "model.decoder.layers.{}", NAMES | CROSS), Row("head.bias", "final_logits_bias", "one_leading"),
-    *(Alias(name, "model.shared.weight") for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+    *(Alias(name, "model.shared.weight", "source") for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
         "lm_head.weight")))
 TABLE: Table = (
     *BODY, Row("source.positions.weight", "model.encoder.embed_positions.weight"),

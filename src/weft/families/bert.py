@@ -102,7 +102,7 @@ TABLE: Table = (
 
 bert = Family(
     "bert", "arXiv:1810.04805", make, SIZES, "bert", FIELDS, TABLE, prefix="bert.", only={"position_embedding_type": ("absolute",),
-        "is_decoder": (False,)},
+        "is_decoder": (False,), "add_cross_attention": (False,)},
     heads={"BertForMaskedLM": own_masked, "BertForPreTraining": own_masked, "BertModel": lambda m, l: Features(transform=POOLER),
            "BertForSequenceClassification": classes(POOLER), "BertForMultipleChoice": classes(POOLER, 1),
            "BertForTokenClassification": tags, "BertForQuestionAnswering": spans})

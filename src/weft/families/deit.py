@@ -18,6 +18,7 @@ TABLE: Table = (
     *both("head.out.1", "distillation_classifier", when="Classes"), *both("head.out", "classifier", when="Classes"))
 
 deit = Family("deit", "arXiv:2012.12877", make, SIZES, "deit", FIELDS, TABLE, prefix="deit.", start=Normal(cut=2.0),
+              only={"pooler_act": ("tanh",)},
               heads={"DeiTForImageClassificationWithTeacher": lambda m, l: Classes(outputs=l.outputs, labels=l.labels, pool="tokens"),
                      "DeiTForImageClassification": vit.classes,
                      "DeiTModel": lambda m, l: Features(transform=Transform(activation="tanh"))})

@@ -87,6 +87,7 @@ def extra(m: Any) -> dict[str, Any]:
 
 detr = Family("detr", "arXiv:2005.12872", make, SIZES, "detr", FIELDS, TABLE, prefix="model.", start=Xavier(), extra=extra,
               only={"use_timm_backbone": (False, True), "use_pretrained_backbone": (False, True), "dilation": (False,),
-                    "backbone_config.layer_type": ("bottleneck",)},
+                    "backbone_config.layer_type": ("bottleneck",), "backbone_config.hidden_act": ("relu",),
+                    "backbone_config.downsample_in_first_stage": (False,), "backbone_config.downsample_in_bottleneck": (False,)},
               heads={"DetrForObjectDetection": lambda m, l: Boxes(classes=l.outputs, labels=l.labels), "DetrModel": lambda m,
                   l: Features()})

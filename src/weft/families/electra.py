@@ -1,4 +1,5 @@
 """ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et al. 2020, arXiv:2003.10555)."""
+from dataclasses import replace
 from typing import Any
 
 from ..spec import Features, LayerNorm, Model, Tags, Transform, Vocabulary
@@ -32,6 +33,7 @@ def replaced(m: Any, _: Labels) -> Tags:
     return Tags(outputs=1, transform=Transform(activation=m.encoder.blocks[0].feedforward.inner.activation))
 
 
+SMALL = {"width": 256, "heads": 4, "hidden": 1024}             # transformers' defaults
 TABLE: Table = (
     *body("electra."), *both("source.project", "electra.embeddings_project"),
     *both("head.transform.dense", "generator_predictions.dense", when="Vocabulary"),
@@ -46,8 +48,9 @@ TABLE: Table = (
 
 electra = Family(
     "electra", "arXiv:2003.10555", make, SIZES, "electra",
-    (*bert.FIELDS, Field("embedding", "embedding_size", lambda m: m.source.width or m.width, 128)), TABLE, prefix="electra.",
-    only={"position_embedding_type": ("absolute",)},
+    (*(replace(f, default=SMALL.get(f.argument, f.default)) for f in bert.FIELDS),
+     Field("embedding", "embedding_size", lambda m: m.source.width or m.width, 128)), TABLE, prefix="electra.",
+    only={"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,)},
     heads={"ElectraForPreTraining": replaced, "ElectraForMaskedLM": lambda m, l: generator_head(m.source.norm.eps),
            "ElectraModel": lambda m, l: Features(), "ElectraForSequenceClassification": classes(Transform()),
            "ElectraForTokenClassification": tags, "ElectraForQuestionAnswering": spans})

@@ -2,7 +2,7 @@
 from typing import Any
 
 from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stack, Tokens, Vocabulary, Window, sandwich
-from ..weights import ACTIVATION, Family, Field, Row, Table, Way, layer, sizes
+from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Table, Way, layer, sizes
 from .llama import heads as llama_heads
 
 SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304, 8, 4, 256, 9216, 256), _9b=(42, 3584, 16, 8, 256, 14336,
@@ -11,16 +11,29 @@ SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304,
 
 
 def make(depth: int, width: int, heads: int, groups: int, head_width: int, hidden: int, query: float = 256, vocabulary: int = 256000,
-         window: int = 4096, theta: float = 10_000.0, eps: float = 1e-6, activation: Any = "gelu_tanh", head: Any = None) -> Model:
+         window: int = 4096, theta: float = 10_000.0, eps: float = 1e-6, activation: Any = "gelu_tanh", head: Any = None,
+         kinds: tuple[str, ...] | None = None) -> Model:
+    """`kinds`: which layers see all; None: every other, from the second."""
+    if kinds is not None and len(kinds) != depth:
+        raise ValueError(f"{len(kinds)} kinds for {depth} layers; give one each")
     norm = RMSNorm(eps=eps)
 
     def block(i: int) -> Block:
+        whole = i % 2 if kinds is None else kinds[i] == "full_attention"
         look = Attention(heads=heads, groups=groups, key_width=head_width, bias=False, out_bias=False, scale=query ** -0.5,
-                         rotary=Rotary(theta=theta), pattern=Causal() if i % 2 else Window(before=window - 1, after=0))
+                         rotary=Rotary(theta=theta), pattern=Causal() if whole else Window(before=window - 1, after=0))
         return Block(attention=sandwich(norm, look), feedforward=sandwich(norm, Gated(hidden=hidden, activation=activation, bias=False)))
 
     return Model(width=width, source=Tokens(vocabulary=vocabulary, scale=width ** 0.5), head=head or Vocabulary(),
                  decoder=Stack(blocks=tuple(block(i) for i in range(depth)), norm=norm))
+
+
+def kinds(m: Any) -> tuple[str, ...]:
+    return tuple("full_attention" if b.attention.inner.pattern == Causal() else "sliding_attention" for b in m.decoder.blocks)
+
+
+def window(m: Any) -> int:
+    return next((b.attention.inner.pattern.before + 1 for b in m.decoder.blocks if b.attention.inner.pattern != Causal()), 4096)
 
 
 LOOK, HIDDEN = "decoder.blocks.0.attention.inner", "decoder.blocks.0.feedforward.inner"
@@ -30,7 +43,7 @@ FIELDS = (
     Field("head_width", "head_dim", f"{LOOK}.key_width", 256), Field("hidden", "intermediate_size", f"{HIDDEN}.hidden", 9216),
     Field("query", "query_pre_attn_scalar", lambda m: round(m.decoder.blocks[0].attention.inner.scale ** -2), 256),
     Field("vocabulary", "vocab_size", "source.vocabulary", 256000),
-    Field("window", "sliding_window", lambda m: m.decoder.blocks[0].attention.inner.pattern.before + 1, 4096),
+    Field("window", "sliding_window", window, 4096), Field("kinds", "layer_types", kinds, None, TUPLE),
     Field("theta", ("rope_parameters.rope_theta", "rope_theta"), f"{LOOK}.rotary.theta", 10_000.0, Way(float, float)),
     Field("eps", "rms_norm_eps", "decoder.norm.eps", 1e-6),
     Field("activation", ("hidden_activation", "hidden_act"), f"{HIDDEN}.activation", "gelu_tanh",
@@ -48,6 +61,7 @@ TABLE: Table = (
     Row("head.out.weight", "lm_head.weight", when="Vocabulary"), Row("head.out.weight", "score.weight", when="Classes"))
 
 gemma2 = Family("gemma2", "arXiv:2408.00118", make, SIZES, "gemma2", FIELDS, TABLE, prefix="model.", context="max_position_embeddings",
+                present=("attn_logit_softcapping", "final_logit_softcapping"),
                 heads=llama_heads("Gemma2") | {"Gemma2ForCausalLM": lambda m, l: Vocabulary()},
                 only={"attn_logit_softcapping": (None,), "final_logit_softcapping": (None,), "attention_bias": (False,),
-                      "rope_parameters.rope_type": ("default",)})
+                      "use_bidirectional_attention": (None, False), "rope_parameters.rope_type": ("default",)})

@@ -28,7 +28,8 @@ def own(f: Field) -> Field:
     return f
 
 
-FIELDS = tuple(own(f) for f in gpt2.FIELDS if f.argument not in ("hidden", "tied"))
+DEFAULTS = {"vocabulary": 40478, "positions": 512}
+FIELDS = tuple(replace(own(f), default=DEFAULTS.get(f.argument, f.default)) for f in gpt2.FIELDS if f.argument not in ("hidden", "tied"))
 TABLE: Table = (
     *gpt2.body("tokens_embed", "positions_embed"), *both("decoder.blocks.{}.attention.after", "transformer.h.{}.ln_1"),
     *both("decoder.blocks.{}.feedforward.after", "transformer.h.{}.ln_2"))

@@ -1,4 +1,5 @@
 """Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024, arXiv:2401.04088)."""
+from dataclasses import replace
 from typing import Any
 
 from ..spec import Experts, Gated, Model
@@ -16,8 +17,10 @@ def make(hidden: int, experts: int = 8, chosen: int = 2, activation: Any = "swis
     return llama.make(hidden=hidden, **rest, feedforward=Experts(count=experts, chosen=chosen, expert=expert))
 
 
+DEFAULTS = {"theta": 1e6, "eps": 1e-5}
 FIELDS = (
-    *CORE, WINDOW, Field("hidden", "intermediate_size", f"{HIDDEN}.expert.hidden", 14336),
+    *(replace(f, default=DEFAULTS.get(f.argument, f.default)) for f in CORE), WINDOW,
+    Field("hidden", "intermediate_size", f"{HIDDEN}.expert.hidden", 14336),
     Field("experts", "num_local_experts", f"{HIDDEN}.count", 8), Field("chosen", "num_experts_per_tok", f"{HIDDEN}.chosen", 2),
     Field("activation", "hidden_act", f"{HIDDEN}.expert.activation", "swish", ACTIVATION))
 

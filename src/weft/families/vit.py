@@ -51,5 +51,5 @@ def classes(m: Model, l: Any) -> Classes:
 
 
 vit = Family("vit", "arXiv:2010.11929", make, SIZES, "vit", FIELDS, (*body("vit"), *both("head.out", "classifier", when="Classes")),
-             prefix="vit.", start=Normal(cut=2.0),
+             prefix="vit.", start=Normal(cut=2.0), only={"pooler_act": ("tanh",)},
              heads={"ViTForImageClassification": classes, "ViTModel": lambda m, l: Features(transform=Transform(activation="tanh"))})

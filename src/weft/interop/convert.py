@@ -82,7 +82,7 @@ def strip(table: Table, prefix: str) -> Table:
         if isinstance(row, Skip):
             return Skip(bare(row.theirs), row.why)
         if isinstance(row, Alias):
-            return Alias(bare(row.theirs), bare(row.of))
+            return Alias(bare(row.theirs), bare(row.of), row.part)
         return Row(row.ours, tuple(map(bare, names(row.theirs))), row.how, row.when)
     return tuple(one(row) for row in table)
 
@@ -163,6 +163,8 @@ def reason(name: str, table: Table, fresh: set[str], foreign: Foreign) -> str | 
         elif isinstance(row, Skip) and pattern(row.theirs).match(name):
             return row.why
         elif isinstance(row, Alias) and pattern(row.theirs).match(name):
+            if is_fresh(row.part, fresh):
+                return "made fresh here"
             match = pattern(row.theirs).match(name)
             other = fill(row.of, match.groups() if match else ())
             if other in foreign.names and not torch.equal(foreign.get(name), foreign.get(other)):

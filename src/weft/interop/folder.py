@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import spec as S
 from ..families import families
-from ..model.model import Model
+from ..model.model import Model, shapes_of
 from ..model.start import begin, number
 from ..weights import Family, Row
 from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, names
@@ -47,9 +47,11 @@ def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), devi
 
 def fill(family: Family | None, spec: S.Model, foreign: Foreign, anew: set[str], device: str | torch.device, dtype: torch.dtype,
          seed: int, folder: Path) -> Model:
-    with torch.device("meta"):
-        model = Model(spec)
-    model.to(dtype).to_empty(device=device)
+    model = shapes_of(spec).to(dtype)
+    try:
+        model.to_empty(device=device)
+    except (RuntimeError, MemoryError):
+        raise ValueError(f"{folder}: {spec.parameters():,} parameters of {dtype} do not fit into memory") from None
     state = model.state_dict()
     unknown = [f for f in anew if not any(is_fresh(n, {f}) for n in state)]
     if unknown:

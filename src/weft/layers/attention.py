@@ -23,8 +23,38 @@ class Kernel(Protocol):
 
 def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
           causal: bool, scale: float | None, dropout: float) -> Tensor:
+    """torch's own kernel; where its backward is slow, two matrix products."""
+    if backward_is_slow(q_BHLK, k_BGMK):
+        return products(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout)
     return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, attn_mask=mask, is_causal=causal, scale=scale,
                                           dropout_p=dropout, enable_gqa=q_BHLK.shape[1] != k_BGMK.shape[1])
+
+
+def backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor) -> bool:
+    """On the CPU, torch's bf16 backward takes several times the matrix products; these keep the weights, so not for long inputs."""
+    return (q_BHLK.dtype == torch.bfloat16 and q_BHLK.device.type == "cpu" and q_BHLK.requires_grad and torch.is_grad_enabled()
+            and q_BHLK.shape[:3].numel() * k_BGMK.shape[2] <= 1 << 25)
+
+
+def products(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
+             causal: bool, scale: float | None, dropout: float) -> Tensor:
+    """softmax(q kᵀ) v as two matrix products; heads of a group share their keys without a copy."""
+    B, H, L, K = q_BHLK.shape
+    G, M = k_BGMK.shape[1:3]
+    q_BHLK = q_BHLK * (K ** -0.5 if scale is None else scale)
+    score_BHLM = (q_BHLK.reshape(B, G, H // G * L, K) @ k_BGMK.transpose(-1, -2)).view(B, H, L, M)
+    least, seen = torch.finfo(score_BHLM.dtype).min, None
+    if causal:
+        mask = torch.ones(L, M, dtype=torch.bool, device=q_BHLK.device).tril()
+    elif mask is not None:
+        seen = (mask if mask.dtype == torch.bool else mask > least).any(-1, keepdim=True)
+    if mask is not None and mask.dtype == torch.bool:
+        score_BHLM = score_BHLM.masked_fill_(~mask, least)
+    elif mask is not None:
+        score_BHLM = score_BHLM + mask.clamp(min=least)
+    weight_BHLM = F.dropout(score_BHLM.softmax(-1), dropout)
+    y_BHLK = (weight_BHLM.view(B, G, H // G * L, M) @ v_BGMK).view(B, H, L, -1)
+    return y_BHLK if seen is None else y_BHLK * seen
 
 
 def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:

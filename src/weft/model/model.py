@@ -1,8 +1,10 @@
 """A model: four verbs and no loss."""
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .. import spec as S
 from ..count import table_width
@@ -106,11 +108,24 @@ def build_source(s: S.Model) -> nn.Module:
     return embed.Patches(s.source, s.width) if isinstance(s.source, S.Patches) else embed.Backbone(s.source, s.width)
 
 
+class _NoStart(TorchFunctionMode):
+    """torch's layers start themselves when made; here `start.initialise` does, once there is memory."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return func(*args, **(kwargs or {}))
+
+
+def shapes_of(s: S.Model) -> Model:
+    """The model of a spec without memory for its numbers: on the meta device."""
+    with torch.device("meta"), _NoStart():
+        return Model(s)
+
+
 def build(s: S.Model, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
     """The model of a spec, initialised; on the meta device, its shapes only."""
-    with torch.device("meta"):
-        model = Model(s)
-    model = model.to(dtype)
+    model = shapes_of(s).to(dtype)
     if torch.device(device).type == "meta":
         return model
     model.to_empty(device=device)

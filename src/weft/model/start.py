@@ -1,5 +1,5 @@
 """How every number starts. One rule a role, told by the parameter's name; each draws from a generator of its own,
-so a model starts the same whatever the order, the device it was built on, or the sharding."""
+so a model starts the same whatever the order in which it was built and however it is sharded."""
 import hashlib
 
 import torch
