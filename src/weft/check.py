@@ -46,6 +46,12 @@ def parts(m: S.Model) -> Iterator[Problem]:
         yield "source", "a Pyramid works on a pure image grid; give Patches(tokens=())"
     if isinstance(m.source, S.Patches) and m.source.image % m.source.patch:
         yield "source.patch", f"{m.source.patch} does not divide the image, {m.source.image}"
+    if isinstance(m.source, S.Patches) and m.source.positions == S.Sine2D(scale="unit"):
+        yield "source.positions.scale", "patches count cells; use 'grid'"
+    if isinstance(m.source, S.Backbone) and m.source.positions == S.Sine2D(scale="grid"):
+        yield "source.positions.scale", "a backbone's image may be padded; use 'unit'"
+    if isinstance(m.source, S.Patches) and isinstance(m.source.positions, S.Learned) and m.source.positions.offset:
+        yield "source.positions.offset", "patches have no rows to leave out; use 0"
     if isinstance(m.source, S.Backbone) and len(m.source.depths) != len(m.source.widths):
         yield "source.depths", "one depth and one width a stage; give both the same length"
     if isinstance(m.source, S.Patches) and isinstance(m.source.positions, S.Learned) and \

@@ -49,8 +49,8 @@ def layer(ours: str, theirs: str, names: Mapping[str, str], how: str = "same") -
 
 def sizes(columns: str, /, **rows: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
     """The paper's size table; in a name, `_` reads "-" and `__` reads "."."""
-    return {name.lstrip("_").replace("__", ".").replace("_", "-"): dict(zip(columns.split(), row, strict=True)) for name,
-        row in rows.items()}
+    return {name.lstrip("_").replace("__", ".").replace("_", "-"): dict(zip(columns.split(), row, strict=True))
+            for name, row in rows.items()}
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,6 @@ EXEMPT = {                                 # what an evaluated forward cannot sh
     r" source\.positions Learned -> Sine2D": "on patches both are the file's table; whether it trains shows in the gradients",
     r"swin source\.image ": "the images it was trained on, where no table is shaped by them",
 }
-OPEN = {                                   # reported: fields that nothing reads; a row goes when validation refuses them
-    r" source\.positions\.scale ": "Sine2D.scale: patches take `grid`, a backbone `unit`, whatever it says",
-    r"(vit|deit) source\.positions\.offset ": "Learned.offset: patches have none, whatever it says",
-}
-
-
 class Flip(NamedTuple):
     path: str                              # `*` for every block (and stage) that holds the old value
     old: Any

@@ -30,7 +30,7 @@ INERT = {                                  # what transformers writes and Weft n
     r"tie_word_embeddings": "where the tensors decide, or a second table is refused unless it is the same",
     r"is_decoder": "a stack's, read by no class of these families",
 }
-NULL_IS_NONE = {                           # absent means a number to transformers, null means none; Weft reads both as none
+STATED = {                                 # what a file must state: absent means a number to transformers, null means none
     "mistral": ("num_key_value_heads", "sliding_window"), "mixtral": ("num_key_value_heads",),
     "gemma2": ("attn_logit_softcapping", "final_logit_softcapping"),
 }
@@ -95,9 +95,9 @@ def test_another_value_of_a_key_gives_another_spec_or_is_refused(c: Case, f: Fie
 
 @pytest.mark.parametrize("c", FILES.values(), ids=FILES)
 def test_what_a_file_leaves_out_is_what_transformers_takes_for_it(c: Case) -> None:
-    architecture, f = {"architectures": [c.kind]}, family(c.family)
-    whole = {key: value for key, value in getattr(hf, c.config)().to_dict().items() if key not in NULL_IS_NONE.get(c.family, ())}
-    said, unsaid = (S.replace(f.read(given | architecture), special=S.Special(), context=None) for given in (whole, {}))
+    stated = {"architectures": [c.kind]} | dict.fromkeys(STATED.get(c.family, ()))
+    whole = getattr(hf, c.config)().to_dict()
+    said, unsaid = (S.replace(family(c.family).read(given | stated), special=S.Special(), context=None) for given in (whole, {}))
     assert said == unsaid
 
 

@@ -28,10 +28,9 @@ CORE = (
     Field("depth", "encoder_layers", "encoder.blocks.length", 12), Field("decoder_depth", "decoder_layers", "decoder.blocks.length"),
     Field("width", "d_model", "width", 1024), Field("heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{LOOK}.heads", 16),
     Field("hidden", ("encoder_ffn_dim", "decoder_ffn_dim"), f"{HIDDEN}.hidden", 4096),
-    Field("activation", "activation_function", f"{HIDDEN}.activation", "gelu", ACTIVATION), Field("dropout", "dropout", "source.dropout",
-        0.1),
-    Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0), Field("hidden_dropout", "activation_dropout",
-        f"{HIDDEN}.dropout", 0.0),
+    Field("activation", "activation_function", f"{HIDDEN}.activation", "gelu", ACTIVATION),
+    Field("dropout", "dropout", "source.dropout", 0.1), Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    Field("hidden_dropout", "activation_dropout", f"{HIDDEN}.dropout", 0.0),
     Field("scaled", "scale_embedding", lambda m: m.source.scale != 1.0, False), Field("std", "init_std", "start.std", 0.02))
 FIELDS = (*CORE, Field("vocabulary", "vocab_size", "source.vocabulary", 50265),
           Field("positions", "max_position_embeddings", "source.positions.count", 1024))
@@ -44,8 +43,8 @@ CROSS = {"cross" + o[9:]: t.replace("self_attn", "encoder_attn") for o, t in NAM
 BODY: Table = (
     Row("source.tokens.weight", "model.shared.weight"), *layer("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
     *layer("decoder.blocks.{}", "model.decoder.layers.{}", NAMES | CROSS), Row("head.bias", "final_logits_bias", "one_leading"),
-    *(Alias(name, "model.shared.weight", "source") for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
-        "lm_head.weight")))
+    *(Alias(f"{name}.weight", "model.shared.weight", "source")
+      for name in ("model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")))
 TABLE: Table = (
     *BODY, Row("source.positions.weight", "model.encoder.embed_positions.weight"),
     Row("target.positions.weight", "model.decoder.embed_positions.weight"),

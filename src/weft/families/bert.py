@@ -2,22 +2,8 @@
 from typing import Any
 
 from ..spec import (
-    Attention,
-    Block,
-    Classes,
-    Dense,
-    Features,
-    LayerNorm,
-    Learned,
-    Model,
-    Spans,
-    Stack,
-    Tags,
-    Tokens,
-    Transform,
-    Vocabulary,
-    post,
-)
+    Attention, Block, Classes, Dense, Features, LayerNorm, Learned, Model, Spans, Stack, Tags, Tokens, Transform,
+    Vocabulary, post)
 from ..weights import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
 
 SIZES = sizes("depth width heads hidden", base=(12, 768, 12, 3072), large=(24, 1024, 16, 4096),
@@ -101,8 +87,8 @@ TABLE: Table = (
     Skip("cls.seq_relationship.bias", "next-sentence head: its objective owns one"))
 
 bert = Family(
-    "bert", "arXiv:1810.04805", make, SIZES, "bert", FIELDS, TABLE, prefix="bert.", only={"position_embedding_type": ("absolute",),
-        "is_decoder": (False,), "add_cross_attention": (False,)},
+    "bert", "arXiv:1810.04805", make, SIZES, "bert", FIELDS, TABLE, prefix="bert.",
+    only={"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,)},
     heads={"BertForMaskedLM": own_masked, "BertForPreTraining": own_masked, "BertModel": lambda m, l: Features(transform=POOLER),
            "BertForSequenceClassification": classes(POOLER), "BertForMultipleChoice": classes(POOLER, 1),
            "BertForTokenClassification": tags, "BertForQuestionAnswering": spans})

@@ -41,14 +41,14 @@ FIELDS = (
     Field("hidden", ("encoder_ffn_dim", "decoder_ffn_dim"), f"{HIDDEN}.hidden", 2048), Field("queries", "num_queries", "target.count", 100),
     Field("depths", "backbone_config.depths", "source.depths", (3, 4, 6, 3), Way(read_depths, list), legacy=("backbone",)),
     Field("widths", "backbone_config.hidden_sizes", "source.widths", (256, 512, 1024, 2048), TUPLE),
-    Field("stem", "backbone_config.embedding_size", "source.stem", 64), Field("channels", "backbone_config.num_channels",
-        "source.channels", 3),
-    Field("activation", "activation_function", f"{HIDDEN}.activation", "relu", ACTIVATION), Field("dropout", "dropout",
-        "encoder.blocks.0.attention.dropout", 0.1),
+    Field("stem", "backbone_config.embedding_size", "source.stem", 64),
+    Field("channels", "backbone_config.num_channels", "source.channels", 3),
+    Field("activation", "activation_function", f"{HIDDEN}.activation", "relu", ACTIVATION),
+    Field("dropout", "dropout", "encoder.blocks.0.attention.dropout", 0.1),
     Field("positions", "position_embedding_type", "source.positions", Sine2D(scale="unit"),
           Way(read_positions, lambda p: "sine" if isinstance(p, Sine2D) else "learned")),
-    Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0), Field("hidden_dropout", "activation_dropout",
-        f"{HIDDEN}.dropout", 0.0))
+    Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    Field("hidden_dropout", "activation_dropout", f"{HIDDEN}.dropout", 0.0))
 
 NET = "model.backbone.conv_encoder.model."
 PARTS = {"weight": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
@@ -56,8 +56,8 @@ PARTS = {"weight": "weight", "bias": "bias", "mean": "running_mean", "variance":
 
 def convolution(ours: str, convolution: str, norm: str) -> Table:
     return (Row(f"source.{ours}.convolution.weight", f"{NET}{convolution}.weight"),
-            *(Row(f"source.{ours}.norm.{o}", f"{NET}{norm}.{t}") for o, t in PARTS.items()), Skip(f"{NET}{norm}.num_batches_tracked",
-                "a counter"))
+            *(Row(f"source.{ours}.norm.{o}", f"{NET}{norm}.{t}") for o, t in PARTS.items()),
+            Skip(f"{NET}{norm}.num_batches_tracked", "a counter"))
 
 
 def hugging_face(ours: str, theirs: str) -> Table:
@@ -89,5 +89,5 @@ detr = Family("detr", "arXiv:2005.12872", make, SIZES, "detr", FIELDS, TABLE, pr
               only={"use_timm_backbone": (False, True), "use_pretrained_backbone": (False, True), "dilation": (False,),
                     "backbone_config.layer_type": ("bottleneck",), "backbone_config.hidden_act": ("relu",),
                     "backbone_config.downsample_in_first_stage": (False,), "backbone_config.downsample_in_bottleneck": (False,)},
-              heads={"DetrForObjectDetection": lambda m, l: Boxes(classes=l.outputs, labels=l.labels), "DetrModel": lambda m,
-                  l: Features()})
+              heads={"DetrForObjectDetection": lambda m, l: Boxes(classes=l.outputs, labels=l.labels),
+                     "DetrModel": lambda m, l: Features()})

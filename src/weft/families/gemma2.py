@@ -5,9 +5,8 @@ from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stac
 from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Table, Way, layer, sizes
 from .llama import heads as llama_heads
 
-SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304, 8, 4, 256, 9216, 256), _9b=(42, 3584, 16, 8, 256, 14336,
-    256),
-              _27b=(46, 4608, 32, 16, 128, 36864, 144))
+SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304, 8, 4, 256, 9216, 256),
+              _9b=(42, 3584, 16, 8, 256, 14336, 256), _27b=(46, 4608, 32, 16, 128, 36864, 144))
 
 
 def make(depth: int, width: int, heads: int, groups: int, head_width: int, hidden: int, query: float = 256, vocabulary: int = 256000,

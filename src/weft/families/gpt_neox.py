@@ -31,8 +31,8 @@ FIELDS = (
     Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION),
     Field("side_by_side", "use_parallel_residual", lambda m: isinstance(m.decoder.blocks[0], Parallel), True),
     Field("dropout", "hidden_dropout", "source.dropout", 0.0), Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
-    Field("tied", "tie_word_embeddings", lambda m: getattr(m.head, "tied", False), False), Field("std", "initializer_range", "start.std",
-        0.02))
+    Field("tied", "tie_word_embeddings", lambda m: getattr(m.head, "tied", False), False),
+    Field("std", "initializer_range", "start.std", 0.02))
 
 OURS, THEIRS = "decoder.blocks.{}.", "gpt_neox.layers.{}."
 TABLE: Table = (

@@ -55,8 +55,8 @@ CORE = (
     Field("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0), Field("std", "initializer_range", "start.std", 0.02))
 FIELDS = (
     *CORE, Field("hidden", "intermediate_size", f"{HIDDEN}.hidden", 11008), Field("bias", "attention_bias", f"{LOOK}.bias", False),
-    Field("hidden_bias", "mlp_bias", f"{HIDDEN}.bias", False), Field("activation", "hidden_act", f"{HIDDEN}.activation", "swish",
-        ACTIVATION))
+    Field("hidden_bias", "mlp_bias", f"{HIDDEN}.bias", False),
+    Field("activation", "hidden_act", f"{HIDDEN}.activation", "swish", ACTIVATION))
 
 ATTENTION = {"attention.before": "input_layernorm", "attention.inner.query": "self_attn.q_proj", "attention.inner.key": "self_attn.k_proj",
              "attention.inner.value": "self_attn.v_proj", "attention.inner.out": "self_attn.o_proj",
@@ -74,6 +74,5 @@ def heads(name: str) -> dict[str, Any]:
             f"{name}ForSequenceClassification": free_classes}
 
 
-llama = Family("llama", "arXiv:2302.13971", make, SIZES, "llama", FIELDS, TABLE, prefix="model.", context="max_position_embeddings",
-    heads=heads("Llama"),
-               only={"pretraining_tp": (1,)})
+llama = Family("llama", "arXiv:2302.13971", make, SIZES, "llama", FIELDS, TABLE, prefix="model.",
+               context="max_position_embeddings", heads=heads("Llama"),               only={"pretraining_tp": (1,)})

@@ -30,5 +30,5 @@ TABLE: Table = (
     *(Row(f"{OURS}{ours}.weight", f"{THEIRS}experts.{{e}}.{theirs}.weight", "stacked")
       for ours, theirs in (("gate", "w1"), ("down", "w2"), ("up", "w3"))))
 
-mixtral = Family("mixtral", "arXiv:2401.04088", make, SIZES, "mixtral", FIELDS, TABLE, prefix="model.", context="max_position_embeddings",
-    heads=heads("Mixtral"))
+mixtral = Family("mixtral", "arXiv:2401.04088", make, SIZES, "mixtral", FIELDS, TABLE, prefix="model.",
+                 context="max_position_embeddings", heads=heads("Mixtral"))

@@ -2,25 +2,8 @@
 from typing import Any
 
 from ..spec import (
-    Attention,
-    Block,
-    Branch,
-    Classes,
-    Features,
-    Full,
-    Gated,
-    LayerNorm,
-    Model,
-    Normal,
-    Rotary,
-    Stack,
-    Tags,
-    Tokens,
-    Transform,
-    Vocabulary,
-    Window,
-    pre,
-)
+    Attention, Block, Branch, Classes, Features, Full, Gated, LayerNorm, Model, Normal, Rotary, Stack, Tags, Tokens,
+    Transform, Vocabulary, Window, pre)
 from ..weights import ACTIVATION, Alias, Family, Field, Row, Table, Way, both, sizes
 
 SIZES = sizes("depth width heads hidden", base=(22, 768, 12, 1152), large=(28, 1024, 16, 2624))
@@ -101,6 +84,6 @@ modernbert = Family(
           "rope_parameters.full_attention.rope_type": ("default",), "rope_parameters.sliding_attention.rope_type": ("default",)},
     heads={"ModernBertForMaskedLM": lambda m, l: Vocabulary(bias="trained", transform=transform(m.source.norm)),
            "ModernBertModel": lambda m, l: Features(),
-           "ModernBertForSequenceClassification": lambda m, l: Classes(outputs=l.outputs, labels=l.labels,
-               transform=transform(m.source.norm)),
+           "ModernBertForSequenceClassification": lambda m, l: Classes(
+               outputs=l.outputs, labels=l.labels, transform=transform(m.source.norm)),
            "ModernBertForTokenClassification": lambda m, l: Tags(outputs=l.outputs, labels=l.labels, transform=transform(m.source.norm))})

@@ -35,8 +35,8 @@ FIELDS = (
     Field("eps", "layer_norm_eps", "encoder.norm.eps", 1e-5), Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION),
     Field("bias", "qkv_bias", f"{LOOK}.bias", True), Field("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
     Field("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
-    Field("skip", "drop_path_rate", lambda m: m.encoder.stages[-1][-1].attention.skip, 0.1), Field("std", "initializer_range", "start.std",
-        0.02))
+    Field("skip", "drop_path_rate", lambda m: m.encoder.stages[-1][-1].attention.skip, 0.1),
+    Field("std", "initializer_range", "start.std", 0.02))
 
 NAMES = {"attention.before": "layernorm_before", "attention.inner.query": "attention.self.query",
     "attention.inner.key": "attention.self.key",

@@ -24,16 +24,16 @@ def make(depth: int, width: int, heads: int, hidden: int, vocabulary: int = 3700
 
 def attention(ours: str, theirs: str) -> Table:
     parts = tuple(f"{ours}.inner.{n}" for n in ("query", "key", "value"))
-    return (Row(tuple(f"{p}.weight" for p in parts), f"{theirs}.in_proj_weight"), Row(tuple(f"{p}.bias" for p in parts),
-        f"{theirs}.in_proj_bias"),
+    return (Row(tuple(f"{p}.weight" for p in parts), f"{theirs}.in_proj_weight"),
+            Row(tuple(f"{p}.bias" for p in parts), f"{theirs}.in_proj_bias"),
             *both(f"{ours}.inner.out", f"{theirs}.out_proj"))
 
 
 FEED = {"feedforward.inner.up": "linear1", "feedforward.inner.down": "linear2", "attention.after": "norm1"}
 TABLE: Table = (
     Row("source.tokens.weight", "tokens.weight"),
-    *attention("encoder.blocks.{}.attention", "encoder.layers.{}.self_attn"), *attention("decoder.blocks.{}.attention",
-        "decoder.layers.{}.self_attn"),
+    *attention("encoder.blocks.{}.attention", "encoder.layers.{}.self_attn"),
+    *attention("decoder.blocks.{}.attention", "decoder.layers.{}.self_attn"),
     *attention("decoder.blocks.{}.cross", "decoder.layers.{}.multihead_attn"),
     *layer("encoder.blocks.{}", "encoder.layers.{}", FEED | {"feedforward.after": "norm2"}),
     *layer("decoder.blocks.{}", "decoder.layers.{}", FEED | {"cross.after": "norm2", "feedforward.after": "norm3"}),

@@ -26,8 +26,8 @@ FIELDS = (
     Field("channels", "num_channels", "source.channels", 3), Field("eps", "layer_norm_eps", "encoder.norm.eps", 1e-12),
     Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION), Field("bias", "qkv_bias", f"{LOOK}.bias", True),
     Field("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
-    Field("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0), Field("std", "initializer_range", "start.std",
-        0.02))
+    Field("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
+    Field("std", "initializer_range", "start.std", 0.02))
 
 LAYER = {"attention.before": "layernorm_before", "attention.inner.query": "attention.attention.query",
          "attention.inner.key": "attention.attention.key", "attention.inner.value": "attention.attention.value",

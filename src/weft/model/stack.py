@@ -12,6 +12,8 @@ from ..layers.sequence import Sequence
 from .block import Block
 from .cache import Cache
 
+FULL = S.Full()                            # made once: a compiler cannot trace the making of a checked value
+
 
 def count(sequence: Sequence) -> Tensor:
     if sequence.position_BL is not None:
@@ -73,7 +75,7 @@ def look_across(sequence: Sequence, memory: Sequence) -> View:
     pair = Pair(count(sequence), count(memory), sequence.keep_BL, memory.keep_BL)
     if sequence.keep_BL is None or memory.keep_BL is None or sequence.keep_BL.dtype == torch.bool:
         pair = pair._replace(query_keep_BL=None)
-    mask, _ = see(S.Full(), pair, triangle=False)
+    mask, _ = see(FULL, pair, triangle=False)
     return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD)
 
 
