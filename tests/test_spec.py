@@ -1,0 +1,109 @@
+"""Specs are values: checked, compared, written and read; the branch is its equation."""
+import pytest
+import torch
+
+import weft
+from weft import spec as S
+from weft.model.block import Branch
+
+NORM = S.LayerNorm()
+LOOK = S.Attention(heads=2, pattern=S.Causal())
+
+
+def gpt(**changes: object) -> S.Model:
+    block = S.Block(attention=S.pre(NORM, LOOK), feedforward=S.pre(NORM, S.Dense(hidden=16)))
+    return S.Model(**{"width": 8, "source": S.Tokens(vocabulary=11), "decoder": S.Stack(blocks=(block,) * 2),
+        "head": S.Vocabulary()} | changes)
+
+
+@pytest.mark.parametrize(("path", "new", "words"), [
+    ("decoder.blocks.1.attention.inner.heads", 3, r"decoder\.blocks\.1\.attention\.inner\.heads: 3 does not divide the width 8; choose"),
+    ("decoder.blocks.0.attention.inner.pattern", S.Full(), r"pattern: a decoder of tokens must not look ahead; use Causal"),
+    ("decoder.blocks.0.attention.inner.pattern", S.Window(before=2, after=1), "must not look ahead"),
+    ("decoder.blocks.0.attention.inner.groups", 4, "groups: 4 does not divide the 2 heads"),
+    ("decoder.blocks.0.attention.inner.rotary", S.Rotary(fraction=0.25), "rotary.fraction: turns 1 of a head's numbers"),
+    ("decoder.blocks.0.feedforward.inner", S.Experts(count=2, chosen=3, expert=S.Dense(hidden=8)), "3 of 2 experts"),
+    ("decoder.blocks.0.feedforward.inner", LOOK, "must be Dense, Gated or Experts"),
+    ("decoder.blocks.0.cross", S.pre(NORM, S.Attention(heads=2)), "no encoder's output to look at"),
+    ("decoder.score", S.Buckets(count=7), "7 buckets to distance 128: give an even count"),
+    ("source.positions", S.Sinusoid(), None),
+    ("head", S.Boxes(classes=3), "Boxes are read from object queries"),
+    ("head", S.Classes(outputs=2, labels=("a",)), "head.labels: 1 names for 2 outputs"),
+    ("head", S.Classes(outputs=2, pool="tokens"), "there are no extra tokens to read"),
+    ("target", S.Shared(), "only an encoder with a decoder has a target"),
+])
+def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, new: object, words: str | None) -> None:
+    if words is None:
+        assert S.at(S.put(gpt(), path, new), path) == new
+    else:
+        with pytest.raises(ValueError, match=words) as error:
+            S.put(gpt(), path, new)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
+    (lambda: S.Attention(), "Attention needs 'heads'"),
+    (lambda: S.Attention(heads="two"), "Attention.heads = 'two': input should be a valid integer"),
+    (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
+    (lambda: S.Dense(hidden=8, activation="gleu"), "Dense.activation = 'gleu': input should be 'relu'"),
+    (lambda: S.Dense(hidden=8, dropout=1.0), "Dense.dropout = 1.0: input should be less than 1"),
+    (lambda: S.from_json('{"kind": "LayerNrom"}'), "no value of kind 'LayerNrom'; did you mean 'LayerNorm'"),
+    (lambda: S.from_json(gpt().json().replace('"heads": 2', '"heads": "2"', 1)),
+        r"^decoder\.blocks\.0\.attention\.inner: Attention\.heads = '2'"),
+    (lambda: S.put(gpt(), "decoder.blocks.0.atention", 1), "Block has no field 'atention'; did you mean 'attention'"),
+    (lambda: weft.bert("bse"), "bert has no size 'bse'; did you mean 'base'"),
+])
+def test_a_slip_of_the_pen_gets_one_line_and_the_nearest_right_name(make: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_a_spec_is_a_value() -> None:
+    assert gpt() == gpt()
+    assert hash(gpt()) == hash(gpt())
+    assert gpt() != gpt(width=16)
+    with pytest.raises(AttributeError):
+        gpt().width = 9  # type: ignore[misc]
+
+
+def test_deepnorm_scales_are_those_of_its_table() -> None:
+    """arXiv:2203.00555, table 1, at the depths of its translation models."""
+    assert S.deepnorm("decoder", decoder=24) == pytest.approx((48 ** 0.25, 192 ** -0.25))
+    assert S.deepnorm("encoder", encoder=12) == pytest.approx((24 ** 0.25, 96 ** -0.25))
+    assert S.deepnorm("encoder", encoder=18, decoder=6) == pytest.approx((0.81 * (18 ** 4 * 6) ** 0.0625, 0.87 * (18 ** 4 * 6) ** -0.0625))
+    assert S.deepnorm("decoder", encoder=18, decoder=6) == pytest.approx((18 ** 0.25, 72 ** -0.25))
+
+
+@pytest.mark.parametrize("placed", ["pre", "post", "sandwich", "deep"])
+def test_a_branch_is_its_equation(placed: str) -> None:
+    inner = S.Dense(hidden=16)
+    s = S.deep(NORM, inner, S.deepnorm("decoder", decoder=12)) if placed == "deep" else getattr(S, placed)(NORM, inner)
+    m = Branch(s, 8).double()
+    with torch.no_grad():
+        for p in m.parameters():
+            p.normal_()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    truth = {
+        "pre": lambda: x + m.inner(m.before(x)), "post": lambda: m.after(x + m.inner(x)),
+        "sandwich": lambda: x + m.out(m.inner(m.before(x))), "deep": lambda: m.after(24 ** 0.25 * x + m.inner(x)),
+    }[placed]()
+    assert torch.equal(m(x), truth)
+
+
+def test_skipped_branches_keep_the_mean_and_are_whole() -> None:
+    m = Branch(S.Branch(inner=S.Dense(hidden=16), skip=0.5), 8).train()
+    x = torch.randn(1, 3, 8).expand(2000, 3, 8)
+    update = m(x) - x
+    whole = m.inner(x[:1])
+    kept = (update.abs().sum((1, 2)) > 0)
+    assert torch.allclose(update[kept][0], 2 * whole[0], atol=1e-6)
+    assert 0.45 < float(kept.float().mean()) < 0.55
+
+
+def test_electra_publishes_a_generator_beside_its_discriminator() -> None:
+    from weft.families.electra import generator
+    assert isinstance(generator("base").head, S.Vocabulary)
+    assert generator("base").width == 256
+    assert generator("base").source.width == weft.electra("base").width
