@@ -22,6 +22,8 @@ import transformers as T
 
 import weft
 
+from . import receipt
+
 SIZE = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536)
 BATCH, LENGTH, VOCABULARY = 8, 256, 8192
 
@@ -72,10 +74,11 @@ def race(ours: Callable[[], None], theirs: Callable[[], None], rounds: int) -> t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
-    given = parser.parse_args()
+    parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
+    given, began = parser.parse_args(), time.perf_counter()
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
@@ -99,6 +102,8 @@ def main() -> None:
                 key = f"{name}/{'bf16' if bf16 else 'fp32'}/{'forward+backward' if backward else 'forward'}"
                 found[key] = {"weft": round(a, 2), "transformers": round(b, 2), "ratio": round(ratio, 3)}
                 print(f"{name:6} {'bf16' if bf16 else 'fp32':9} {key.rsplit('/', 1)[1]:17} {a:9.1f} {b:16.1f} {ratio:6.2f}", flush=True)
+    if given.receipt:
+        receipt.write(given.receipt, found, time.perf_counter() - began)
     print(json.dumps(found))
     sys.exit(any(row["ratio"] < 0.97 for row in found.values()))
 

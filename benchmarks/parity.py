@@ -2,8 +2,10 @@
 
 The last line is JSON: family -> largest difference, changes tried on its spec, changes noticed.
 """
+import argparse
 import json
 import sys
+import time
 from typing import NamedTuple
 
 import torch
@@ -12,6 +14,8 @@ from rich.table import Table
 from tests.parity.cases import CASES, FP32, MAIN, ORIGINAL, ROUGH, Case, differences, saved
 from tests.parity.flips import verdicts
 from tests.parity.trips import byte_problems, opening_problems
+
+from . import receipt
 
 COLUMNS = ("family", "case", "fp32 difference", "fp64 difference", "changed", "noticed", "round trip")
 
@@ -57,10 +61,15 @@ def summary(lines: list[Line]) -> dict[str, dict[str, float]]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
+    given, start = parser.parse_args(), time.perf_counter()
     torch.set_num_threads(1)
     lines = [measure(c) for c in (ORIGINAL, *CASES.values())]
     show(lines)
     found = summary(lines)
+    if given.receipt:
+        receipt.write(given.receipt, found, time.perf_counter() - start)
     print(json.dumps(found))
     good = all(row["difference"] <= FP32 and row["caught"] == row["flipped"] for row in found.values())
     return 0 if good and all(line.trip in ("same bytes", "no file") for line in lines) else 1

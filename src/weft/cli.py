@@ -87,7 +87,7 @@ def convert(args: argparse.Namespace) -> int:
         folder = fetch(args.folder)
         if out.resolve() == folder.resolve():
             raise ValueError(f"{args.out} is the folder to read; give another one to write")
-        model = load(folder)
+        model = load(folder, dtype=None)
         save(model, out, to=args.to)
     found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
     tell(args, found, lambda width: show.folders(found, width))
@@ -166,7 +166,7 @@ def parser() -> Parser:
     verb(verify, "compare a folder here and in transformers on one input",
          f"Exit code 1 where an output differs by more than {LIMIT:g}.").add_argument(
         "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
-    made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's", "Weights are written as float32.")
+    made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
     made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
     made.add_argument("out", metavar="OUT", help="a new or an empty folder, or a model folder to write over")
     made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")

@@ -479,3 +479,10 @@ def test_a_model_too_large_for_memory_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="do not fit into memory"):
         weft.load(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("bert", torch.bfloat16), ("gemma2", torch.float32)])
+def test_dtype_none_keeps_the_files_numbers(name: str, kept: torch.dtype, tmp_path: Path) -> None:
+    """Gemma's offset by one is worked out in float32, or the way back would lose bits."""
+    weft.save(weft.build(SPECS[name], dtype=torch.bfloat16), tmp_path)
+    assert next(weft.load(tmp_path, dtype=None).parameters()).dtype == kept

@@ -29,9 +29,9 @@ STALE = {"transformers_version", "_name_or_path", "torch_dtype"}
 
 
 def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), device: str | torch.device = "cpu",
-         dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
+         dtype: torch.dtype | None = torch.float32, seed: int = 0) -> Model:
     """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head;
-    `fresh` names the parts that may start anew, such as {"head"}."""
+    `fresh` names the parts that may start anew, such as {"head"}; dtype None keeps the file's."""
     folder, anew = fetch(where), {fresh} if isinstance(fresh, str) else set(fresh)
     family, spec = describe(folder)
     if head is not None:
@@ -40,9 +40,16 @@ def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), devi
         foreign = read_tensors(folder, open_files)
         if family is not None and "head" not in anew:
             spec = untie(family, spec, foreign)
-        model = fill(family, spec, foreign, anew, device, dtype, seed, folder)
+        model = fill(family, spec, foreign, anew, device, dtype or dtype_of(foreign, family), seed, folder)
     model.family, model.origin = family.name if family else None, folder.resolve()
     return model.eval()
+
+
+def dtype_of(foreign: Foreign, family: Family | None) -> torch.dtype:
+    """What a file's numbers are stored in; float32 where a row works on them, so that the way back gives the same."""
+    if family is not None and any(isinstance(row, Row) and row.how == "less_one" for row in family.table):
+        return torch.float32
+    return foreign.get(min(foreign.names)).dtype
 
 
 def fill(family: Family | None, spec: S.Model, foreign: Foreign, anew: set[str], device: str | torch.device, dtype: torch.dtype,

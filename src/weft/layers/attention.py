@@ -52,7 +52,9 @@ def products(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None
         score_BHLM = score_BHLM.masked_fill_(~mask, least)
     elif mask is not None:
         score_BHLM = score_BHLM + mask.clamp(min=least)
-    weight_BHLM = F.dropout(score_BHLM.softmax(-1), dropout)
+    weight_BHLM = score_BHLM.softmax(-1)
+    if dropout:
+        weight_BHLM = F.dropout(weight_BHLM, dropout)
     y_BHLK = (weight_BHLM.view(B, G, H // G * L, M) @ v_BGMK).view(B, H, L, -1)
     return y_BHLK if seen is None else y_BHLK * seen
 
