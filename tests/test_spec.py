@@ -28,8 +28,11 @@ def gpt(**changes: object) -> S.Model:
     ("decoder.score", S.Buckets(count=7), "7 buckets to distance 128: give an even count"),
     ("source.positions", S.Sinusoid(), None),
     ("head", S.Boxes(classes=3), "Boxes are read from object queries"),
-    ("head", S.Classes(outputs=2, labels=("a",)), "head.labels: 1 names for 2 outputs"),
+    ("head", S.Classes(outputs=2, labels=("a",), pool="last"), "head.labels: 1 names for 2 outputs"),
     ("head", S.Classes(outputs=2, pool="tokens"), "there are no extra tokens to read"),
+    ("head", S.Classes(outputs=2), "'first' of a decoder sees no other token; use 'last' or 'mean'"),
+    ("decoder.blocks", (), "decoder.blocks: a stack needs a block"),
+    ("decoder.blocks.0.attention.inner.rotary", S.Rotary(theta=5.0), None),
     ("target", S.Shared(), "only an encoder with a decoder has a target"),
 ])
 def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, new: object, words: str | None) -> None:
@@ -44,6 +47,15 @@ def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, n
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
     (lambda: S.Attention(), "Attention needs 'heads'"),
+    (lambda: S.Attention(3), r"Attention takes its fields by name: Attention\(heads=…\)"),
+    (lambda: S.Attention(heads=2, pattern="causal"), r"pattern = 'causal': give one of Full, Causal, Window, Windows, Linformer$"),
+    (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = \[1, 2\]: give a tuple"),
+    (lambda: S.Rotary(fraction=1.5), "Rotary.fraction = 1.5: input should be less than or equal to 1"),
+    (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),
+    (lambda: S.Special(pad=-5), "Special.pad = -5"),
+    (lambda: S.deepnorm("encoder"), "name 'encoder' or 'decoder' and give its depth"),
+    (lambda: weft.bert("tiny", hed=1), "bert has no 'hed'; did you mean 'head'"),
+    (lambda: weft.build("bert"), "build takes a spec"),
     (lambda: S.Attention(heads="two"), "Attention.heads = 'two': input should be a valid integer"),
     (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
     (lambda: S.Dense(hidden=8, activation="gleu"), "Dense.activation = 'gleu': input should be 'relu'"),
@@ -107,3 +119,45 @@ def test_electra_publishes_a_generator_beside_its_discriminator() -> None:
     assert isinstance(generator("base").head, S.Vocabulary)
     assert generator("base").width == 256
     assert generator("base").source.width == weft.electra("base").width
+
+
+IMAGE = S.Patches(image=8, patch=2, tokens=())
+
+
+@pytest.mark.parametrize(("inner", "words"), [
+    (S.Attention(heads=2, pattern=S.Causal()), "a Pyramid looks through Windows or at everything"),
+    (S.Attention(heads=2, rotary=S.Rotary()), "a Pyramid looks through Windows or at everything"),
+])
+def test_a_pyramid_refuses_what_it_would_not_read(inner: S.Attention, words: str) -> None:
+    block = S.Block(attention=S.pre(NORM, inner), feedforward=S.pre(NORM, S.Dense(hidden=8)))
+    with pytest.raises(ValueError, match=words):
+        S.Model(width=8, source=IMAGE, encoder=S.Pyramid(stages=((block,),)), head=S.Classes(outputs=2, pool="mean"))
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"targets": torch.zeros(1, 3, dtype=torch.long)}, "this model reads no targets"),
+    ({"segments": torch.zeros(1, 3, dtype=torch.long)}, "this model has no segments"),
+])
+def test_an_argument_that_would_be_ignored_is_refused(given: dict[str, torch.Tensor], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        weft.build(gpt())(torch.zeros(1, 3, dtype=torch.long), **given)
+
+
+def test_more_tokens_than_learned_positions_say_so_also_under_padding() -> None:
+    model = weft.build(gpt(source=S.Tokens(vocabulary=11, positions=S.Learned(count=4))))
+    for keep in (None, torch.ones(1, 5, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="5 tokens are more than the 4 learned positions"):
+            model(torch.zeros(1, 5, dtype=torch.long), keep=keep)
+    with pytest.raises(ValueError, match="a cache of 5 tokens is longer than the 4 learned positions"):
+        model.cache(1, 5)
+
+
+def test_the_last_token_of_a_long_row_is_found_in_bf16() -> None:
+    model = weft.build(gpt(head=S.Classes(outputs=2, pool="last")), dtype=torch.bfloat16).eval()
+    ids = torch.arange(600)[None] % 11
+    assert torch.equal(model(ids, keep=torch.ones(1, 600, dtype=torch.bool)), model(ids))
+
+
+def test_flops_of_an_image_that_patches_do_not_divide_are_those_of_the_padded_one() -> None:
+    spec = weft.vit("base", image=224)
+    assert spec.flops(length=225) == spec.flops(length=240)

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from .model.model import Model, build
 
 # Nothing heavy is imported before it is asked for: `import weft` and `weft --help` answer at once.
-_TORCH = {"load": "interop.folder", "save": "interop.folder", "build": "model.model", "Model": "model.model"}
-__all__ = ["Model", "build", "family", "load", "save", "spec"]
+_TORCH = {"load": "interop.folder", "save": "interop.folder", "build": "model.model", "Model": "model.model",
+          "balance": "layers.experts", "attention_maps": "observe.attention"}
+__all__ = ["Model", "attention_maps", "balance", "build", "family", "load", "save", "spec"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,7 +25,8 @@ def __getattr__(name: str) -> Any:
     known = {"family": families.family, "spec": spec, "families": families}
     if name in known or name in spec.__all__:
         return known.get(name) or getattr(spec, name)
-    raise AttributeError(f"weft has no {name!r}")
+    from .values import suggest
+    raise AttributeError(f"weft has no {name!r}; {suggest(name, __dir__())}")
 
 
 def __dir__() -> list[str]:

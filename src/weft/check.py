@@ -7,6 +7,7 @@ Problem = tuple[str, str]
 
 
 def problems(m: S.Model) -> Iterator[Problem]:
+    yield from empty(m)
     yield from parts(m)
     seen: set[tuple[str, int, int]] = set()
     for path, width, block in blocks(m):
@@ -33,6 +34,16 @@ def blocks(m: S.Model) -> Iterator[tuple[str, int, S.Block | S.Parallel]]:
                         for s, stage in enumerate(stack.stages) for i, b in enumerate(stage))
 
 
+def empty(m: S.Model) -> Iterator[Problem]:
+    for path, blocks in (("encoder", m.encoder), ("decoder", m.decoder), ("head.stack", getattr(m.head, "stack", None))):
+        if isinstance(blocks, S.Stack) and not blocks.blocks:
+            yield f"{path}.blocks", "a stack needs a block"
+        if isinstance(blocks, S.Pyramid) and not all((blocks.stages, *blocks.stages)):
+            yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
+    if isinstance(m.source, S.Backbone) and not m.source.depths:
+        yield "source.depths", "a backbone needs a stage"
+
+
 def parts(m: S.Model) -> Iterator[Problem]:
     if m.encoder is None and m.decoder is None:
         yield "encoder", "a model needs an encoder or a decoder; give a Stack to one of them"
@@ -42,6 +53,14 @@ def parts(m: S.Model) -> Iterator[Problem]:
         yield "target", "only an encoder with a decoder has a target; leave it None"
     if isinstance(m.target, S.Shared) and not isinstance(m.source, S.Tokens):
         yield "target", "Shared() reads the source's token table, but the source has none; give Tokens(...)"
+    if isinstance(m.encoder, S.Pyramid) and m.decoder is not None:
+        yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
+    if isinstance(m.target, S.Shared) and isinstance(m.source, S.Tokens) and m.source.width not in (None, m.width):
+        yield "target", "the source's table is narrower than the model; give target=Tokens(...)"
+    if isinstance(m.target, S.Tokens) and m.target.segments:
+        yield "target.segments", "only the source has segments; leave it None"
+    if isinstance(m.source, S.Patches) and len(set(m.source.tokens)) < len(m.source.tokens):
+        yield "source.tokens", "each extra token once"
     if isinstance(m.encoder, S.Pyramid) and not (isinstance(m.source, S.Patches) and not m.source.tokens):
         yield "source", "a Pyramid works on a pure image grid; give Patches(tokens=())"
     if isinstance(m.source, S.Patches) and m.source.image % m.source.patch:
@@ -100,6 +119,9 @@ def attention(path: str, a: S.Attention, width: int, m: S.Model) -> Iterator[Pro
             yield f"{path}.pattern.shift", f"{a.pattern.shift} is not within the window, {a.pattern.size}"
         if a.rotary or a.score:
             yield f"{path}.pattern", "Windows carry their own bias; leave rotary and score None"
+    if isinstance(m.encoder, S.Pyramid) and path.startswith("encoder") and (
+            not isinstance(a.pattern, S.Windows | S.Full) or a.rotary or a.score):
+        yield f"{path}.pattern", "a Pyramid looks through Windows or at everything, without rotary or score"
     if isinstance(a.pattern, S.Linformer) and (a.rotary or a.score):
         yield f"{path}.pattern", "Linformer's keys have no position any more; leave rotary and score None"
     reads_tokens = not isinstance(m.target if m.encoder else m.source, S.Queries | S.Patches | S.Backbone)
@@ -117,7 +139,7 @@ def buckets(path: str, b: S.Buckets) -> Iterator[Problem]:
 
 
 def sums(m: S.Model) -> Iterator[Problem]:
-    for name, stack in (("encoder", m.encoder), ("decoder", m.decoder)):
+    for name, stack in (("encoder", m.encoder), ("decoder", m.decoder), ("head.stack", getattr(m.head, "stack", None))):
         if not isinstance(stack, S.Stack) or stack.score is None:
             continue
         inners = [b.attention.inner for b in stack.blocks]
@@ -145,6 +167,10 @@ def head(m: S.Model) -> Iterator[Problem]:
             yield "head.transform", "the tied table is narrower than the model; give a Transform to its width"
     if isinstance(h, S.Classes) and h.pool == "tokens" and not getattr(m.source, "tokens", ()):
         yield "head.pool", "there are no extra tokens to read; use 'first', 'last' or 'mean'"
+    if isinstance(h, S.Classes) and m.decoder is not None and h.pool in ("first", "tokens") and not isinstance(m.target, S.Queries):
+        yield "head.pool", f"{h.pool!r} of a decoder sees no other token; use 'last' or 'mean'"
+    if isinstance(h, S.Pixels) and m.decoder is not None:
+        yield "head", "Pixels read an encoder; leave the decoder None"
     if isinstance(h, S.Pixels) and not (isinstance(m.source, S.Patches) and isinstance(m.encoder, S.Stack) and m.source.tokens):
         yield "head", "Pixels are rebuilt from patches behind a class token; give source=Patches(...) and an encoder"
     if isinstance(h, S.Pixels) and h.width % 4:

@@ -249,7 +249,7 @@ def inputs(m: S.Model, length: int | None) -> tuple[int, int, int]:
         count = length or getattr(m.source.positions, "count", None) or 512
         return 0, count, 0
     if isinstance(m.source, S.Patches):
-        side = (length or m.source.image) // m.source.patch
+        side = -(-(length or m.source.image) // m.source.patch)
         conv = 2 * side * side * m.width * m.source.channels * m.source.patch ** 2
         return side, side * side + len(m.source.tokens), conv
     work, now, entry = 0, length or 224, 0
@@ -298,6 +298,9 @@ def attention_flops(a: S.Inner, d: int, queries: int, keys: int, side: int) -> i
 
 def head_flops(m: S.Model, count: int) -> int:
     h = m.head
+    if isinstance(h, S.Classes) and h.pool == "tokens":
+        tokens = len(getattr(m.source, "tokens", ()))
+        return maps(head(m), 1) + (tokens - 1) * maps(head(m), 1, "transform.dense")
     if isinstance(h, S.Classes | S.Features):
         return maps(head(m), 1)
     if isinstance(h, S.Pixels):

@@ -19,6 +19,9 @@ __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Br
 Count = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 # Norms
@@ -26,14 +29,14 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 @value
 class LayerNorm:
     """(x - mean) / deviation (Ba et al. 2016, arXiv:1607.06450)."""
-    eps: float = 1e-5
+    eps: Positive = 1e-5
     bias: bool = True
 
 
 @value
 class RMSNorm:
     """x / root mean square (Zhang and Sennrich 2019, arXiv:1910.07467)."""
-    eps: float = 1e-6
+    eps: Positive = 1e-6
 
 
 Norm = LayerNorm | RMSNorm
@@ -71,17 +74,17 @@ class Sine2D:
 @value
 class Stretch:
     """Llama 3.1's slowing of low rotary frequencies for longer contexts (arXiv:2407.21783)."""
-    factor: float
-    low: float = 1.0
-    high: float = 4.0
+    factor: Positive
+    low: Positive = 1.0
+    high: Positive = 4.0
     original: Count = 8192
 
 
 @value
 class Rotary:
     """Rotate pairs of q and k by angles that grow with the position (Su et al. 2021, arXiv:2104.09864)."""
-    theta: float = 10_000.0
-    fraction: float = 1.0                  # the share of the head width that turns
+    theta: Positive = 10_000.0
+    fraction: Share = 1.0                  # the share of the head width that turns
     stretch: Stretch | None = None
 
 
@@ -142,7 +145,7 @@ class Attention:
     pattern: Full | Causal | Window | Windows | Linformer = Full()
     rotary: Rotary | None = None
     score: Buckets | Alibi | None = None   # this block's own; `Stack.score` is shared by its blocks
-    scale: float | None = None             # None: d_k ** -0.5
+    scale: Number | None = None             # None: d_k ** -0.5
     bias: bool = True                      # on q, k and v
     out_bias: bool = True
     dropout: Rate = 0.0                   # on the weights
@@ -192,8 +195,8 @@ class Branch:
     before: LayerNorm | RMSNorm | None = None
     out: LayerNorm | RMSNorm | None = None
     after: LayerNorm | RMSNorm | None = None
-    alpha: float = 1.0
-    gain: float = 1.0                      # on the initial weights of value, out and feed-forward (DeepNorm's beta)
+    alpha: Positive = 1.0
+    gain: Positive = 1.0                      # on the initial weights of value, out and feed-forward (DeepNorm's beta)
     dropout: Rate = 0.0
     skip: Rate = 0.0                      # stochastic depth (Huang et al. 2016, arXiv:1603.09382)
 
@@ -217,6 +220,8 @@ def deep(norm: Norm, inner: Inner, scales: tuple[float, float], **more: Any) -> 
 def deepnorm(part: Literal["encoder", "decoder"], encoder: int = 0, decoder: int = 0) -> tuple[float, float]:
     """DeepNorm's alpha and beta from the depths (Wang et al. 2022, arXiv:2203.00555, table 1)."""
     depth = encoder if part == "encoder" else decoder
+    if part not in ("encoder", "decoder") or depth < 1:
+        raise ValueError(f"deepnorm({part!r}, encoder={encoder}, decoder={decoder}): name 'encoder' or 'decoder' and give its depth")
     if not (encoder and decoder):
         return (2 * depth) ** 0.25, (8 * depth) ** -0.25
     if part == "encoder":
@@ -264,7 +269,7 @@ class Tokens:
     width: Count | None = None               # narrower than the model: projected up (ELECTRA)
     positions: Sinusoid | Learned | None = None
     segments: Count | None = None
-    scale: float = 1.0                     # on the rows (2017: the root of the width)
+    scale: Number = 1.0                     # on the rows (2017: the root of the width)
     norm: LayerNorm | RMSNorm | None = None
     dropout: Rate = 0.0
 
@@ -273,7 +278,7 @@ class Tokens:
 class Shared:
     """The decoder reads the source's table, with positions and norm of its own."""
     positions: Sinusoid | Learned | None = None
-    scale: float = 1.0
+    scale: Number = 1.0
     norm: LayerNorm | RMSNorm | None = None
     dropout: Rate = 0.0
 
@@ -323,7 +328,7 @@ class Vocabulary:
     tied: bool = True
     bias: Literal["none", "trained", "stored"] = "none"
     transform: Transform | None = None
-    scale: float = 1.0
+    scale: Number = 1.0
 
 
 @value
@@ -378,8 +383,8 @@ class Features:
 @value
 class Normal:
     """Normal weights, cut at `cut` deviations; the maps that join the residual by 1/√(2·depth) (GPT-2)."""
-    std: float = 0.02
-    cut: float | None = None
+    std: Positive = 0.02
+    cut: Positive | None = None
     by_depth: bool = False
 
 
@@ -391,7 +396,7 @@ class Xavier:
 @value
 class T5Start:
     """Each map by its fan-in, the score unscaled (Raffel et al. 2020)."""
-    factor: float = 1.0
+    factor: Positive = 1.0
 
 
 Start = Normal | Xavier | T5Start
@@ -400,10 +405,10 @@ Start = Normal | Xavier | T5Start
 @value
 class Special:
     """Token ids that have a job."""
-    pad: int | None = None
-    begin: int | None = None
-    end: int | tuple[int, ...] | None = None
-    start: int | None = None               # what the decoder reads first
+    pad: Natural | None = None
+    begin: Natural | None = None
+    end: Natural | tuple[Natural, ...] | None = None
+    start: Natural | None = None               # what the decoder reads first
 
 
 @value

@@ -18,11 +18,16 @@ def value(cls: type[T]) -> type[T]:
     made: Any = dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))(cls)
     validate: Callable[..., None] = made.__init__
 
-    def __init__(self: Any, **given: Any) -> None:
+    def __init__(self: Any, *unnamed: Any, **given: Any) -> None:
+        if unnamed:
+            raise ValueError(f"{made.__name__} takes its fields by name: {made.__name__}({fields(made)[0].name}=…)")
         try:
             validate(self, **given)
         except ValidationError as error:
-            raise ValueError("; ".join(explain(made, problem) for problem in error.errors())) from None
+            by_field: dict[str, list[Any]] = {}
+            for problem in error.errors():
+                by_field.setdefault(str(problem["loc"][:1]), []).append(problem)
+            raise ValueError("; ".join(explain(made, problems) for problems in by_field.values())) from None
 
     made.__init__ = __init__
     KINDS[made.__name__] = made
@@ -30,7 +35,9 @@ def value(cls: type[T]) -> type[T]:
     return done
 
 
-def explain(cls: type, problem: Any) -> str:
+def explain(cls: type, problems: list[Any]) -> str:
+    """One line for one field: a union's field has a problem a member."""
+    problem, kinds = problems[0], [p["ctx"]["class_name"] for p in problems if p["type"].startswith("dataclass")]
     name, known = str(problem["loc"][0]) if problem["loc"] else "", [f.name for f in fields(cls)]
     if problem["type"] == "unexpected_keyword_argument":
         return f"{cls.__name__} has no field {name!r}; {suggest(name, known)}"
@@ -38,7 +45,13 @@ def explain(cls: type, problem: Any) -> str:
         return f"{cls.__name__} needs {name!r}"
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
-    return f"{cls.__name__}.{name} = {problem['input']!r}: {problem['msg'].lower()}"
+    given = repr(problem["input"])
+    given = given if len(given) <= 60 else f"{given[:57]}…"
+    if kinds:
+        return f"{cls.__name__}.{name} = {given}: give one of {', '.join(kinds)}"
+    if problem["type"] == "tuple_type":
+        return f"{cls.__name__}.{name} = {given}: give a tuple"
+    return f"{cls.__name__}.{name} = {given}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
 
 def suggest(name: str, known: list[str]) -> str:
@@ -60,7 +73,7 @@ def from_plain(plain: Any, path: str = "") -> Any:
         return plain
     where = f"{path}: " if path else ""
     kind = plain.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{where}no value of kind {kind!r}; {suggest(str(kind), list(KINDS))}")
     parts = {name: from_plain(part, f"{path}.{name}".lstrip(".")) for name, part in plain.items() if name != "kind"}
     try:

@@ -1,4 +1,5 @@
 """The language of families: sizes, configuration fields and weight rows, each row true in both directions."""
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -136,6 +137,10 @@ class Family:
         if size is not None and size not in self.sizes:
             raise ValueError(f"{self.name} has no size {size!r}; {suggest(size, list(self.sizes))}")
         known = self.sizes[size or next(iter(self.sizes))]
+        names = {*known, *(f.argument for f in self.fields), *inspect.signature(self.make).parameters,
+                 "head", "start", "special", "context"}
+        for name in set(changes) - names:
+            raise ValueError(f"{self.name} has no {name!r}; {suggest(name, sorted(names - {'given', 'rest', 'std'}))}")
         outer: dict[str, Any] = {"start": self.start} | {k: changes.pop(k) for k in ("start", "special", "context") if k in changes}
         return replace(self.make(**{**known, **changes}), **outer)
 
@@ -156,7 +161,8 @@ class Family:
             spec = replace(spec, start=replace(spec.start, std=std))
         spec = replace(spec, special=S.Special(**{f.argument: self.field(f, config) for f in SPECIAL}),
                        context=dig(config, self.context) if self.context else None)
-        architecture = (config.get("architectures") or [""])[0]
+        named = config.get("architectures") or [""]
+        architecture = named if isinstance(named, str) else named[0]
         if architecture in self.heads:
             spec = replace(spec, head=self.heads[architecture](spec, read_labels(config)))
         elif architecture:
@@ -207,13 +213,23 @@ class Family:
                 raise ValueError(f"this spec is not a {self.name}: it has no {f.path}") from None
         return given
 
+    def head(self, name: str, spec: S.Model, outputs: int = 2, labels: tuple[str, ...] | None = None) -> Any:
+        """The head of a published class, such as "BertForSequenceClassification", on this model."""
+        if name not in self.heads:
+            raise ValueError(f"{self.name} has no class {name!r}; {suggest(name, list(self.heads))}")
+        return self.heads[name](spec, Labels(len(labels) if labels else outputs, labels))
+
     def architecture(self, spec: S.Model) -> str:
         labels = Labels(getattr(spec.head, "outputs", getattr(spec.head, "classes", 2)), getattr(spec.head, "labels", None))
         for name, head in self.heads.items():
             if head(spec, labels) == spec.head:
                 return name
-        raise ValueError(f"{self.name} has no published class for this head, {type(spec.head).__name__}; "
-                         f"there is {', '.join(self.heads)}")
+        alike = {name: made for name, head in self.heads.items() if type(made := head(spec, labels)) is type(spec.head)}
+        differ = [f"{name} has {path} = {leaf!r}" for name, made in alike.items() for path, leaf in S.leaves(made)
+                  if dict(S.leaves(spec.head)).get(path, S) != leaf]
+        raise ValueError(f"{self.name} has no published class with this {type(spec.head).__name__} head"
+                         + (f" ({differ[0]}; name the class: head={next(iter(alike))!r})" if differ else
+                            f"; there is {', '.join(self.heads)}"))
 
 
 def put_key(config: dict[str, Any], key: str, found: Any) -> None:
@@ -227,7 +243,10 @@ def read_labels(config: Mapping[str, Any]) -> Labels:
     names = config.get("id2label")
     if not names:
         return Labels(config.get("num_labels") or 2)
-    ordered = tuple(names[k] for k in sorted(names, key=int))
+    try:
+        ordered = tuple(names[k] for k in sorted(names, key=int))
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError("config.json: id2label does not number its labels 0, 1, 2, …") from None
     plain = all(name == f"LABEL_{i}" for i, name in enumerate(ordered))
     return Labels(len(ordered), None if plain else ordered)
 

@@ -121,9 +121,9 @@ def text_models(draw: st.DrawFn, kind: str) -> S.Model:
         shared = S.Shared(positions=draw(positions), scale=draw(st.sampled_from((1.0, 2.0))), norm=draw(st.one_of(st.none(), norms)))
         if source.width not in (None, width):
             shared = S.Tokens(vocabulary=VOCABULARY)
-        target = draw(st.one_of(st.just(shared), tokens()))
+        target = draw(st.one_of(st.just(shared), tokens().map(lambda t: S.replace(t, segments=None))))
     table = target if isinstance(target, S.Tokens) else source
-    head = draw(st.one_of(vocabularies(table, width), pooled_heads()))
+    head = draw(st.one_of(vocabularies(table, width), pooled_heads(("first", "last", "mean") if kind == "encoder" else ("last", "mean"))))
     encoder = draw(stacks(width, looking_around, linformer=draw(st.sampled_from((0, 16))))) if kind != "decoder" else None
     decoder = draw(stacks(width, looking_back, cross=kind == "both")) if kind != "encoder" else None
     return S.Model(width=width, source=source, target=target, encoder=encoder, decoder=decoder, head=head, start=draw(starts))

@@ -486,3 +486,25 @@ def test_dtype_none_keeps_the_files_numbers(name: str, kept: torch.dtype, tmp_pa
     """Gemma's offset by one is worked out in float32, or the way back would lose bits."""
     weft.save(weft.build(SPECS[name], dtype=torch.bfloat16), tmp_path)
     assert next(weft.load(tmp_path, dtype=None).parameters()).dtype == kept
+
+
+def test_a_head_named_as_a_published_class_can_be_saved_for_it(tmp_path: Path) -> None:
+    weft.save(weft.build(SPECS["bert"]), tmp_path / "a")
+    tuned = weft.load(tmp_path / "a", head="BertForSequenceClassification", fresh={"head"})
+    config = json.loads((weft.save(tuned, tmp_path / "b") / CONFIG).read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    other = weft.load(tmp_path / "a", head=weft.Classes(outputs=2), fresh={"head"})
+    with pytest.raises(ValueError,
+        match=r"no published class with this Classes head .*name the class: head='BertForSequenceClassification'"):
+        weft.save(other, tmp_path / "c")
+
+
+def test_gemmas_norms_are_read_in_more_than_the_files_precision(tmp_path: Path) -> None:
+    """1 + w of a bf16 file is worked out in fp64: in bf16 it would lose all but a few bits of w."""
+    weft.save(weft.build(SPECS["gemma2"]), tmp_path)
+    name = "model.layers.0.input_layernorm.weight"
+    tensors = {n: t.bfloat16() for n, t in load_file(tmp_path / WEIGHTS).items()}
+    tensors[name] = (torch.randn(16) * 0.1).bfloat16()
+    save_file(tensors, tmp_path / WEIGHTS, metadata={"format": "pt"})
+    found = weft.load(tmp_path).state_dict()["decoder.blocks.0.attention.before.weight"]
+    assert (found.double() - 1 - tensors[name].double()).abs().max() < 2 ** -23

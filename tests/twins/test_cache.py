@@ -61,3 +61,9 @@ def test_a_full_cache_and_a_model_that_cannot_decode_say_so() -> None:
     bert = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=32, positions=8))
     with pytest.raises(ValueError, match="only a decoder has a cache"):
         bert.cache(1, 3)
+
+
+def test_packed_documents_are_not_decoded_by_mistake() -> None:
+    model = model_of("gpt2")
+    with pytest.raises(ValueError, match="one document a row"):
+        model.embed(torch.zeros(1, 2, dtype=torch.long), keep=torch.tensor([[1, 2]]), cache=model.cache(1, 4))

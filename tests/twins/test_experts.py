@@ -1,4 +1,6 @@
 """Experts: grouped, one by one, and all on everything give the same; balance tells the truth."""
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -68,3 +70,9 @@ def test_balance_does_not_count_padding_and_teaches_the_router() -> None:
 
 def test_without_experts_there_is_no_balance() -> None:
     assert E.balance(torch.nn.Linear(2, 2)) is None
+
+
+def test_a_model_can_be_copied_after_a_training_forward() -> None:
+    m, x = layer(S.Dense(hidden=16)), torch.randn(1, 3, 8)
+    m(x)
+    assert torch.equal(copy.deepcopy(m)(x), m(x))

@@ -3,6 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..spec import Features, LayerNorm, Model, Tags, Transform, Vocabulary
+from ..values import suggest
 from ..weights import Alias, Family, Field, Labels, Row, Table, both, sizes
 from . import bert
 from .bert import body, classes, spans, tags
@@ -26,6 +27,8 @@ def generator_head(eps: float = 1e-12) -> Vocabulary:
 
 def generator(size: str = "small", **changes: Any) -> Model:
     """The published generator of a size: a quarter as wide."""
+    if size not in GENERATORS:
+        raise ValueError(f"electra has no generator {size!r}; {suggest(size, list(GENERATORS))}")
     return electra(size, **{**GENERATORS[size], "head": generator_head(), **changes})
 
 

@@ -39,7 +39,7 @@ def from_theirs(b: Bound, theirs: list[Tensor], shapes: list[torch.Size], heads:
     if b.how == "by_head":                 # stored head by head: its q, k and v, then the next
         return [p.flatten(0, 1) for p in theirs[0].unflatten(0, (heads, 3, -1)).unbind(1)]
     if b.how == "less_one":                # stored as the distance from 1 (Gemma)
-        return [t + 1 for t in theirs]
+        return [t.double() + 1 for t in theirs]
     leading = b.how in ("one_leading", "two_leading")
     if leading:
         theirs = [t.reshape(-1, t.shape[-1]) for t in theirs]
@@ -53,7 +53,7 @@ def to_theirs(b: Bound, ours: list[Tensor], heads: int) -> list[Tensor]:
     if b.how == "by_head":
         return [torch.stack([t.unflatten(0, (heads, -1)) for t in ours], 1).flatten(0, 2)]
     if b.how == "less_one":
-        return [t - 1 for t in ours]
+        return [(t.double() - 1).to(t.dtype) for t in ours]
     joined = torch.cat(ours) if len(ours) > 1 else ours[0]
     if b.how == "transposed" and joined.dim() == 2:
         return [joined.T]

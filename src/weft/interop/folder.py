@@ -30,10 +30,13 @@ STALE = {"transformers_version", "_name_or_path", "torch_dtype"}
 
 def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), device: str | torch.device = "cpu",
          dtype: torch.dtype | None = torch.float32, seed: int = 0) -> Model:
-    """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head;
+    """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head, given or
+    named as a published class ("BertForSequenceClassification", two classes);
     `fresh` names the parts that may start anew, such as {"head"}; dtype None keeps the file's."""
     folder, anew = fetch(where), {fresh} if isinstance(fresh, str) else set(fresh)
     family, spec = describe(folder)
+    if isinstance(head, str):
+        head = (family or find_family(spec)).head(head, spec)
     if head is not None:
         spec = S.replace(spec, head=head)
     with ExitStack() as open_files:
@@ -183,7 +186,7 @@ def find_family(s: S.Model, hint: str | None = None) -> Family:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.append(str(error))
     nearest = f" ({problems[0]})" if hint else ""
-    raise ValueError(f"no Hugging Face family says this spec exactly{nearest}; save it with to=\"weft\"")
+    raise ValueError(f"no Hugging Face family says this spec exactly{nearest}; Weft's own layout can: to=\"weft\", or --to weft")
 
 
 def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000) -> Path:

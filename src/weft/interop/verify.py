@@ -13,6 +13,7 @@ from .folder import CONFIG, load, parse
 
 def verify(where: str | Path, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, float]:
     """Largest absolute difference per output."""
+    need_transformers()
     model = load(where, dtype=dtype)
     assert model.origin is not None
     if model.family is None:
@@ -21,13 +22,17 @@ def verify(where: str | Path, *, seed: int = 0, dtype: torch.dtype = torch.float
     return compare(model, other, example(model.spec, seed, dtype))
 
 
-def theirs(folder: Path, dtype: torch.dtype) -> Any:
-    """The folder as transformers opens it."""
+def need_transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise ValueError("verify compares with transformers, which is not installed; pip install 'weft[hf]'") from None
-    library: Any = transformers
+        raise ValueError("verify compares with transformers, which is not installed; pip install transformers") from None
+    return transformers
+
+
+def theirs(folder: Path, dtype: torch.dtype) -> Any:
+    """The folder as transformers opens it."""
+    library = need_transformers()
     names = parse(folder / CONFIG).get("architectures") or ["?"]
     if not hasattr(library, names[0]):
         raise ValueError(f"{folder / CONFIG}: transformers has no class {names[0]!r}; name one under \"architectures\"")
@@ -138,7 +143,9 @@ def distances(ours: dict[str, Tensor], others: dict[str, Tensor], batch: dict[st
             continue
         a, b = ours[name], others[name].reshape(ours[name].shape) if others[name].numel() == ours[name].numel() else others[name]
         if a.shape != b.shape:
-            continue                       # the other side keeps another thing under this name
+            if name == "last_hidden_state" and "logits" in ours:
+                continue                   # the other side keeps another thing under this name
+            raise ValueError(f"{name} is {tuple(a.shape)} here and {tuple(b.shape)} in transformers")
         difference = (a - b).abs()
         keep = batch.get("keep")
         padded = "ids" in batch and (name.startswith("encoder") or "targets" not in batch)

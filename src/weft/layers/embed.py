@@ -39,6 +39,9 @@ class Tokens(nn.Module):
 
     def place(self, ids_BL: Tensor, keep_BL: Tensor | None, position_BL: Tensor | None, x_BLD: Tensor) -> Tensor:
         L = ids_BL.shape[1]
+        learned, packed = self.s.positions, keep_BL is not None and keep_BL.dtype != torch.bool
+        if isinstance(learned, S.Learned) and learned.count < L and not packed:
+            raise ValueError(f"{L} tokens are more than the {learned.count} learned positions; cut them")
         if position_BL is None and keep_BL is not None:
             position_BL = count_positions(keep_BL)
         if isinstance(self.s.positions, S.Sinusoid):
@@ -46,8 +49,6 @@ class Tokens(nn.Module):
             return sinusoid(counted, x_BLD.shape[-1], self.s.positions.layout, x_BLD.dtype)
         assert self.positions is not None
         assert isinstance(self.s.positions, S.Learned)
-        if position_BL is None and self.s.positions.count < L:
-            raise ValueError(f"{L} tokens are more than the {self.s.positions.count} learned positions; cut them")
         offset = self.s.positions.offset
         if position_BL is None:
             return self.positions.weight[offset:offset + L]

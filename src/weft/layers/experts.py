@@ -1,4 +1,6 @@
 """Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -50,6 +52,9 @@ class Experts(nn.Module):
         self.down = Bank(s.count, e.hidden, width, e.bias)
         self.score_BLE: Tensor | None = None       # the newest router scores, for `balance`
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"score_BLE": None}     # part of a graph, which no copy can be
+
     def choose(self, score_BLE: Tensor) -> tuple[Tensor, Tensor]:
         """The chosen experts of each token and their gates."""
         if self.s.gates == "all":
@@ -74,7 +79,8 @@ class Experts(nn.Module):
 
 def balance(model: nn.Module, keep_BL: Tensor | None = None) -> Tensor | None:
     """Mean over the layers of E · Σ share chosen · share of probability: 1 when all experts work alike
-    (Switch, arXiv:2101.03961, section 2.2; times the number chosen). Call it after a forward; None without experts."""
+    (Switch, arXiv:2101.03961, section 2.2; times the number chosen). Call it after a forward, on a model
+    or on one of its stacks with that stack's `keep`; None without experts."""
     terms = []
     for layer in model.modules():
         if not isinstance(layer, Experts) or layer.score_BLE is None:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 
 class Sequence(NamedTuple):
-    """What the four verbs hand on. `keep` hides padding (False or 0); whole numbers also part packed documents."""
+    """What the four verbs hand on. `keep` hides padding (False or 0) at either end of a row, not between tokens;
+    whole numbers also part packed documents, each one run of tokens."""
     x_BLD: Tensor
     keep_BL: Tensor | None = None
     position_BL: Tensor | None = None      # for relative positions; None: 0, 1, 2, …

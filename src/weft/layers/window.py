@@ -18,13 +18,10 @@ class WindowAttention(Attention):
         assert view.grid is not None, "windows need the image grid"
         (rows, columns), size = view.grid, self.size
         shift = self.shift if min(rows, columns) > size else 0       # one window sees all: nothing to shift
-        place = view.place_BLD
-        windows, place_windows = self.cut(x_BLD, view.grid, shift), None
-        if place is not None:
-            place_windows = self.cut(place.expand_as(x_BLD), view.grid, shift)
+        windows = self.cut(x_BLD, view.grid, shift)
         padded = (-(-rows // size) * size, -(-columns // size) * size)
         mask = self.mask(padded, shift, view, len(x_BLD))
-        y = super().forward(windows, None, view._replace(mask=mask, causal=False, place_BLD=place_windows))
+        y = super().forward(windows, None, view._replace(mask=mask, causal=False))
         R, C = padded[0] // size, padded[1] // size
         y = y.view(-1, R, C, size, size, y.shape[-1]).transpose(2, 3).reshape(-1, *padded, y.shape[-1])
         if shift:

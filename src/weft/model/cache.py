@@ -40,6 +40,10 @@ class Cache:
                 raise ValueError(f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time")
             key, value, groups = widths(a, s.width)
             self.blocks.append(BlockCache(*(torch.empty(batch, groups, room, w, dtype=dtype, device=device) for w in (key, value))))
+        reads = s.source if s.encoder is None else s.target
+        learned = getattr(reads, "positions", None)
+        if isinstance(learned, S.Learned) and room > learned.count:
+            raise ValueError(f"a cache of {room} tokens is longer than the {learned.count} learned positions")
         self.position_BM = torch.zeros(batch, room, dtype=torch.long, device=device)
         self.keep_BM = torch.ones(batch, room, dtype=torch.bool, device=device)
         self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
@@ -53,8 +57,10 @@ class Cache:
         if keep_BL is None:
             position_BL = self.next_B + torch.arange(length, device=self.next_B.device)
             self.next_B = self.next_B + length
+        elif keep_BL.dtype != torch.bool:
+            raise ValueError("a cache decodes one document a row; give `keep` as booleans")
         else:
-            kept_BL = keep_BL != 0
+            kept_BL = keep_BL
             position_BL = self.next_B + count_positions(kept_BL)
             self.next_B = self.next_B + kept_BL.sum(1, keepdim=True)
             self.keep_BM[:, self.length:end], self.padded = kept_BL, True

@@ -87,11 +87,11 @@ def pool(sequence: Sequence, how: str) -> Tensor:
     x_BLD, keep_BL = sequence.x_BLD, sequence.keep_BL
     if keep_BL is None:
         return x_BLD.mean(1) if how == "mean" else x_BLD[:, 0 if how == "first" else -1]
-    kept_BL = (keep_BL != 0).to(x_BLD.dtype)
+    kept_BL = keep_BL != 0
     if how == "mean":
-        return (x_BLD * kept_BL[..., None]).sum(1) / kept_BL.sum(1, keepdim=True).clamp(min=1)
+        return (x_BLD * kept_BL[..., None]).sum(1) / kept_BL.sum(1, keepdim=True).clamp(min=1).to(x_BLD.dtype)
     slot_L = torch.arange(x_BLD.shape[1], device=x_BLD.device)
-    at_B = kept_BL.argmax(1) if how == "first" else (kept_BL * slot_L).argmax(1)
+    at_B = kept_BL.long().argmax(1) if how == "first" else (kept_BL * slot_L).argmax(1)
     return x_BLD[torch.arange(len(x_BLD), device=x_BLD.device), at_B]
 
 

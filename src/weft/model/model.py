@@ -55,8 +55,11 @@ class Model(nn.Module):
         elif isinstance(self.source, embed.Backbone):
             found = self.source(inputs, keep)
         else:
-            assert keep is None, "patches have no padding"
+            if keep is not None:
+                raise ValueError("patches have no padding; leave keep None")
             found = self.source(inputs)
+        if segments is not None and getattr(self.source, "segments", None) is None:
+            raise ValueError("this model has no segments; leave them None")
         return found
 
     def embed_target(self, targets: Tensor | None, memory: Sequence, *, keep: Tensor | None = None,
@@ -65,19 +68,21 @@ class Model(nn.Module):
         if isinstance(self.target, embed.Queries):
             found: Sequence = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
             return found
-        assert self.target is not None
-        assert targets is not None, "the decoder needs targets"
+        if self.target is None or targets is None:
+            raise ValueError("a decoder beside an encoder reads targets; give them" if self.target else "this model has no target")
         position = None if cache is None else cache.place(targets.shape[1], keep)
         found = self.target(targets, self.table_VD, keep, None, position)
         return found
 
     def encode(self, sequence: Sequence) -> Sequence:
-        assert self.encoder is not None, "this model has no encoder"
+        if self.encoder is None:
+            raise ValueError("this model has no encoder; use decode")
         found: Sequence = self.encoder(sequence)
         return found
 
     def decode(self, sequence: Sequence, memory: Sequence | None = None, *, cache: Cache | None = None) -> Sequence:
-        assert self.decoder is not None, "this model has no decoder"
+        if self.decoder is None:
+            raise ValueError("this model has no decoder; use encode")
         found: Sequence = self.decoder(sequence, memory, cache)
         return found
 
@@ -87,6 +92,8 @@ class Model(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor | None = None, *, keep: Tensor | None = None,
                 target_keep: Tensor | None = None, segments: Tensor | None = None) -> Output:
+        if (targets is not None or target_keep is not None) and not isinstance(self.target, embed.Tokens):
+            raise ValueError("this model reads no targets; leave targets and target_keep None")
         sequence = self.embed(inputs, keep=keep, segments=segments)
         if self.encoder is not None:
             sequence = self.encode(sequence)
@@ -125,6 +132,8 @@ def shapes_of(s: S.Model) -> Model:
 
 def build(s: S.Model, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
     """The model of a spec, initialised; on the meta device, its shapes only."""
+    if not isinstance(s, S.Model):
+        raise ValueError(f"build takes a spec, such as weft.bert(\"base\"), not {s!r}"[:200])
     model = shapes_of(s).to(dtype)
     if torch.device(device).type == "meta":
         return model
