@@ -4,12 +4,18 @@ import torch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unshrunk", action="store_true", help="show the first random spec that fails, not the smallest")
     parser.addoption("--long", action="store_true", help="the counts of a release, not of a commit")
 
 
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="session")
+def unshrunk(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--unshrunk"))
 
 
 @pytest.fixture(autouse=True)

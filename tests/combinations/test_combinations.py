@@ -1,7 +1,7 @@
 """Every axis of the table with every other: random specs, all invariants."""
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import weft
 from weft import spec as S
@@ -25,9 +25,11 @@ def hold(s: S.Model) -> None:
             raise AssertionError(f"{name}: {error!r} for {s!r}") from error
 
 
-def sweep(kind: str, times: int) -> None:
-    @settings(max_examples=COUNT[kind] * times, deadline=None, database=None, derandomize=times == 1,
-        suppress_health_check=list(HealthCheck))
+def sweep(kind: str, times: int, shrink: bool) -> None:
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+
+    @settings(max_examples=COUNT[kind] * times, deadline=None, database=None, derandomize=times == 1, phases=phases,
+              suppress_health_check=list(HealthCheck))
     @given(draw.models[kind])
     def run(s: S.Model) -> None:
         hold(s)
@@ -36,6 +38,6 @@ def sweep(kind: str, times: int) -> None:
 
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("kind", draw.models)
-def test_every_combination_holds_every_invariant(kind: str, long: bool) -> None:
+def test_every_combination_holds_every_invariant(kind: str, long: bool, unshrunk: bool) -> None:
     """410 specs a run; with --long 5,330, drawn anew."""
-    sweep(kind, 13 if long else 1)
+    sweep(kind, 13 if long else 1, not unshrunk)
