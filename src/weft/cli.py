@@ -42,7 +42,7 @@ def show(args: argparse.Namespace) -> int:
     except ValueError:
         if not Path(args.name).is_dir():
             raise
-        from .interop.folder import describe
+        from .interop.describe import describe
         name, model = args.name, describe(Path(args.name))[1]
     length = show.length(model)
     found = {"name": name, "parameters": model.parameters(), "flops": model.flops(length=length), "length": length,
@@ -105,7 +105,7 @@ def refuse(out: Path) -> None:
 
 def inside(folder: Path, spec: "Model") -> dict[str, Any]:
     """What a model folder holds; the loaded spec counts, since tensors may say more than a config (a head that is not tied)."""
-    from .interop.folder import describe
+    from .interop.describe import describe
     family = describe(folder)[0]
     files = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
     return {"folder": str(folder), "layout": "hf" if family else "weft", "family": family.name if family else None,

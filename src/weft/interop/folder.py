@@ -18,9 +18,10 @@ from ..model.model import Model, shapes_of
 from ..model.start import begin, number
 from ..weights import Family, Row
 from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, names
+from .describe import CONFIG, SPEC, describe, parse
 from .hub import fetch
 
-SPEC, CONFIG, WEIGHTS, INDEX = "weft.json", "config.json", "model.safetensors", "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CARRIED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
            "spiece.model", "source.spm", "target.spm", "tokenizer.model", "chat_template.jinja", "generation_config.json",
            "preprocessor_config.json")
@@ -95,56 +96,6 @@ def untie(family: Family, s: S.Model, foreign: Foreign) -> S.Model:
     if head not in foreign.names or table not in foreign.names or torch.equal(foreign.get(head), foreign.get(table)):
         return s
     return S.replace(s, head=S.replace(s.head, tied=False))
-
-
-def describe(folder: Path) -> tuple[Family | None, S.Model]:
-    """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
-    if (folder / SPEC).exists():
-        return None, read_spec(folder / SPEC)
-    if not (folder / CONFIG).exists():
-        raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
-    config = parse(folder / CONFIG)
-    kind = config.get("model_type")
-    known = [f for f in families() if f.model_type and f.model_type == kind]
-    if not known:
-        raise ValueError(f"{folder / CONFIG}: model type {kind!r} is not known; Weft reads "
-                         f"{', '.join(sorted({f.model_type for f in families() if f.model_type}))}")
-    problems = []
-    for family in known:                   # t5 and t5 v1.1 share a model type: the first that reads it exactly
-        try:
-            spec = family.read(config)
-            family.write(spec)
-            return family, spec
-        except ValueError as error:
-            problems.append(str(error))
-        except (TypeError, KeyError, AttributeError) as error:
-            problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
-    raise ValueError(f"{folder / CONFIG}: {problems[0]}")
-
-
-def read_spec(path: Path) -> S.Model:
-    plain = parse(path)
-    try:
-        found = S.from_plain(plain)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(found, S.Model):
-        raise ValueError(f"{path} holds a {type(found).__name__}, not a Model")
-    return found
-
-
-def read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def parse(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return found
 
 
 def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:

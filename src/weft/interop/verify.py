@@ -8,7 +8,8 @@ from torch import Tensor
 from .. import spec as S
 from ..model.head import Detected, Pooled
 from ..model.model import Model
-from .folder import CONFIG, load, parse
+from .describe import CONFIG, parse
+from .folder import load
 
 
 def verify(where: str | Path, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, float]:

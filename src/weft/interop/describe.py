@@ -1,0 +1,60 @@
+"""What a folder says it holds, read from its JSON alone: no torch, so that `weft show FOLDER` answers at once."""
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import spec as S
+from ..families import families
+from ..weights import Family
+
+SPEC, CONFIG = "weft.json", "config.json"
+
+
+def describe(folder: Path) -> tuple[Family | None, S.Model]:
+    """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
+    if (folder / SPEC).exists():
+        return None, read_spec(folder / SPEC)
+    if not (folder / CONFIG).exists():
+        raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
+    config = parse(folder / CONFIG)
+    kind = config.get("model_type")
+    known = [f for f in families() if f.model_type and f.model_type == kind]
+    if not known:
+        raise ValueError(f"{folder / CONFIG}: model type {kind!r} is not known; Weft reads "
+                         f"{', '.join(sorted({f.model_type for f in families() if f.model_type}))}")
+    problems = []
+    for family in known:                   # t5 and t5 v1.1 share a model type: the first that reads it exactly
+        try:
+            spec = family.read(config)
+            family.write(spec)
+            return family, spec
+        except ValueError as error:
+            problems.append(str(error))
+        except (TypeError, KeyError, AttributeError) as error:
+            problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
+    raise ValueError(f"{folder / CONFIG}: {problems[0].removeprefix('config.json: ')}")
+
+
+def read_spec(path: Path) -> S.Model:
+    plain = parse(path)
+    try:
+        found = S.from_plain(plain)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(found, S.Model):
+        raise ValueError(f"{path} holds a {type(found).__name__}, not a Model")
+    return found
+
+
+def read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def parse(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_text(path))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return found
