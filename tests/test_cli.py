@@ -2,6 +2,7 @@
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import weft
-from weft import cli, show
+from weft import cli, say, show
 from weft import spec as S
 from weft.cli import main
 from weft.families import families, family
@@ -276,10 +277,10 @@ def test_a_reader_may_leave_early_without_a_word(words: list[str]) -> None:
 @pytest.mark.parametrize(("terminal", "seconds", "seen"), [(True, 0.3, True), (True, 0.0, False), (False, 0.3, False)])
 def test_long_work_shows_itself_on_a_terminal_only(terminal: bool, seconds: float, seen: bool, capsys: pytest.CaptureFixture[str],
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "PATIENCE", 0.1)
+    monkeypatch.setattr(say, "PATIENCE", 0.1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with cli.waiting("weaving"):
+    with say.waiting("weaving"):
         time.sleep(seconds)
     out = capsys.readouterr()
     assert (("weaving" in out.err), out.out) == (seen, "")
@@ -288,13 +289,22 @@ def test_long_work_shows_itself_on_a_terminal_only(terminal: bool, seconds: floa
 # The README
 
 def test_the_readme_runs_by_copy_and_paste(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).parents[1] / "README.md").read_text()
+    root = Path(__file__).parents[1]
+    text = (root / "README.md").read_text()
+    for part in ("recipes", "docs", "README.md"):                  # what the first run reads, from the root of a clone
+        (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, tmp_path / part)
+    (tmp_path / "src" / "weft").mkdir(parents=True)
+    shutil.copy(root / "src" / "weft" / "spec.py", tmp_path / "src" / "weft" / "spec.py")
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"^```(python|sh)\n(.*?)^```", text, re.M | re.S):
         if block[0] == "python":
             exec(block[1], {})             # noqa: S102
         for line in block[1].splitlines() if block[0] == "sh" else ():
             if line.startswith("weft "):
-                assert main(line.partition("#")[0].split()[1:]) == 0, line
+                words = line.partition("#")[0].split()[1:]
+                quick = ["--set", "steps=4", "--set", "save.every=2"] if words[0] == "train" else []
+                assert main([*words, *quick]) == 0, line
+                if words[0] == "train":    # its words before and meanwhile go to stderr
+                    capsys.readouterr()
     assert capsys.readouterr().err == ""
     assert Path("my-bert-own", "weft.json").exists()

@@ -1,24 +1,24 @@
 """The command `weft`: one verb, one function. Nothing heavy is imported before its verb needs it."""
 import argparse
-import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import weft
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from .say import console, tell, waiting
 
-    from .spec import Model
+if TYPE_CHECKING:
+    from .recipe import Recipe
+    from .run import Made
 
 LIMIT = 1e-5                               # above it, two float32 implementations do not do the same
-PATIENCE = 2.0                             # seconds before a person wants to see that something happens
+STOPPED = 75                               # asked to stop, saved, not finished: run it again (EX_TEMPFAIL)
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +38,8 @@ def families(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     from . import show, spec
     try:
-        name, model = find(args.name)
+        from .families import preset
+        name, model = preset(args.name)
     except ValueError:
         if not Path(args.name).is_dir():
             raise
@@ -49,19 +50,6 @@ def show(args: argparse.Namespace) -> int:
              "spec": spec.to_plain(model)}
     tell(args, found, lambda width: show.page(name, model, width))
     return 0
-
-
-def find(name: str) -> "tuple[str, Model]":
-    """The preset behind `family-size`, or a family's first size: presets have no other names on a command line."""
-    from .families import NAMES, family
-    from .values import suggest
-    known = {f"{f.name}-{size}": (f, size) for f in map(family, NAMES) for size in f.sizes}
-    first = f"{name}-{next(iter(family(name).sizes))}" if name in NAMES else name
-    if first in known:
-        found, size = known[first]
-        return first, found(size)
-    near = suggest(name.lower(), [*NAMES, *known])
-    raise ValueError(f"no family, size or folder is called {name!r}; {near if near.startswith('did') else 'see weft families'}")
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -79,6 +67,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def convert(args: argparse.Namespace) -> int:
     from . import show
+    from .interop.describe import inside, refuse
     out = Path(args.out)
     refuse(out)
     with waiting(f"converting {args.folder}"):
@@ -94,60 +83,89 @@ def convert(args: argparse.Namespace) -> int:
     return 0
 
 
-def refuse(out: Path) -> None:
-    """Only a new, an empty or a model folder is written to: a slip of the finger must not cost anyone's files."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to write")
-    held = {p.name for p in out.iterdir()} if out.exists() else set()
-    if held and not (held & {"config.json", "weft.json"} and any(name.endswith(".safetensors") for name in held)):
-        raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
-
-
-def inside(folder: Path, spec: "Model") -> dict[str, Any]:
-    """What a model folder holds; the loaded spec counts, since tensors may say more than a config (a head that is not tied)."""
-    from .interop.describe import describe
-    family = describe(folder)[0]
-    files = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
-    return {"folder": str(folder), "layout": "hf" if family else "weft", "family": family.name if family else None,
-            "parameters": spec.parameters(), "files": files}
-
-
-# Out loud
-
-def console(stderr: bool = False) -> "Console":
-    from rich.console import Console
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
-
-
-def tell(args: argparse.Namespace, plain: Any, page: Callable[[int], Any]) -> None:
-    """JSON for programs, a page for people."""
-    if args.json:
-        print(json.dumps(plain, indent=1, ensure_ascii=False))
+def prepare(args: argparse.Namespace) -> int:
+    from . import recipe, watch
+    from .data.prepare import command_data
+    from .data.prepare import prepare as make
+    if args.paths[0].partition(":")[0].endswith((".py", "recipe.json")):
+        data = recipe.change(recipe.read(args.paths[0]), args.set).data
     else:
-        screen = console()
-        screen.print(page(screen.width))
+        words = ("kind", "format", "document", "tokenizer", "vocabulary", "lowercase", "sentences", "valid", "names", "columns", "number")
+        data = command_data(args.paths, **{word: getattr(args, word) for word in words})
+    with watch.Preparing() as preparing:
+        folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show)
+    found = watch.prepared(folder, preparing)
+    tell(args, found, lambda width: watch.prepared_page(found))
+    return 0
 
 
-@contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """A spinner on a terminal's stderr, once it takes long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from threading import Timer
-    status = console(stderr=True).status(text)
-    timer = Timer(PATIENCE, status.start)
-    timer.daemon = True
-    timer.start()
+def train(args: argparse.Namespace) -> int:
+    from . import recipe
+    return run(recipe.change(recipe.read(args.recipe), args.set), args.out or (args.recipe if Path(args.recipe).is_dir() else None), args)
+
+
+def resume(args: argparse.Namespace) -> int:
+    from . import recipe
+    if not args.check:
+        return run(recipe.read(args.run_folder), args.run_folder, args)
+    with waiting(f"training the last interval of {args.run_folder} again"):
+        from .run import check
+        proof = check(args.run_folder)
+    plain = proof._asdict() | {"same": proof.kept == proof.again}
+    said = f"steps {proof.begin:,} to {proof.end:,} trained again in {proof.seconds:.0f} s: "
+    said += f"every bit is the same (SHA-256 {proof.kept[:16]}…)" if plain["same"] else \
+        f"NOT the same: {proof.kept[:16]}… was saved, {proof.again[:16]}… came out"
+    tell(args, plain, lambda width: said)
+    return 0 if plain["same"] else 1
+
+
+def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
+    """Train, with words before, meanwhile and after."""
+    from . import watch
+    from .run import folder_of, keep_of
+    from .run import train as steps
+    screen: list[watch.Screen] = []
+    held: list[Made] = []                  # nothing, if there was nothing left to do
+    first = int(os.environ.get("RANK", "0")) == 0
+
+    def begun(made: "Made", seconds: float, tokens: int) -> None:
+        preparing.close()
+        held.append(made)
+        if first:
+            found = watch.forecast(made, seconds, tokens)
+            console(stderr=True).print(watch.forecast_page(found, keep_of(recipe)))
+            screen.append(watch.Screen(recipe, found["done"], found["flops"] / recipe.steps, found["peak"]))
+
+    say = (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True)) if first else (lambda line: None)
+    preparing = watch.Preparing()
     try:
-        yield
+        for event in steps(recipe, out, say=say, progress=preparing.show, begun=begun, board=args.tensorboard):
+            if screen:
+                screen[0].show(event)
     finally:
-        timer.cancel()
-        timer.join()
-        status.stop()
+        for one in screen:
+            one.close()
+    folder, ended = folder_of(recipe, out), all(made.trainer.step == recipe.steps for made in held)
+    if first:
+        found = watch.status(folder)
+        tell(args, found, lambda width: watch.status_page(found))
+        if not found["finished"]:
+            say(f"stopped and saved; to go on: weft resume {folder}")
+    return 0 if ended and (not first or found["finished"]) else STOPPED
+
+
+def status(args: argparse.Namespace) -> int:
+    from . import watch
+    found = watch.status(Path(args.run_folder))
+    tell(args, found, lambda width: watch.status_page(found))
+    return 0
 
 
 # The command
+
+class Verb(Protocol):
+    def __call__(self, run: Callable[[argparse.Namespace], int], text: str, more: str = "") -> argparse.ArgumentParser: ...
+
 
 def parser() -> Parser:
     top = Parser(prog="weft", description="Every Transformer, woven from one block.", allow_abbrev=False)
@@ -160,6 +178,12 @@ def parser() -> Parser:
         made.set_defaults(run=run)
         return made
 
+    for add in (add_models, add_prepare, add_training):
+        add(verb)
+    return top
+
+
+def add_models(verb: Verb) -> None:
     verb(families, "what can be built: families, sizes with their parameters, papers")
     verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost").add_argument(
         "name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; or a folder with config.json or weft.json")
@@ -170,21 +194,62 @@ def parser() -> Parser:
     made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
     made.add_argument("out", metavar="OUT", help="a new or an empty folder, or a model folder to write over")
     made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")
-    return top
+
+
+def add_prepare(verb: Verb) -> None:
+    made = verb(prepare, "turn sources into shards, once; again, it goes on where it was",
+                "A recipe's data, or files: weft prepare a.txt.gz b.txt.gz --out shards.")
+    made.add_argument("paths", metavar="RECIPE|PATH", nargs="+", help="a recipe, or files, globs and addresses; .gz and .zst too")
+    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe")
+    made.add_argument("--out", metavar="FOLDER", help="prepared/<fingerprint> unless given")
+    made.add_argument("--part", metavar="I/N", help="only every N-th piece from the I-th (from 0): one job of N; the result is the same")
+    made.add_argument("--workers", type=int, help="processes; as many as there are cores unless given")
+    made.add_argument("--as", dest="kind", default="documents", metavar="ROW",
+                      help="documents (unless given), pairs, examples, choices, tagged, questions, images, boxed")
+    made.add_argument("--format", help="text, parallel, jsonl, csv, tsv, parquet, conll, squad, folder, coco, hub")
+    made.add_argument("--document", default="blank", choices=("file", "line", "blank", "heading"), help="where a document of text ends")
+    made.add_argument("--tokenizer", default="byte-bpe", help="byte-bpe unless given; bpe, wordpiece, unigram, bytes, characters, a file")
+    made.add_argument("--vocabulary", type=int, default=32_000, help="32000 unless given")
+    made.add_argument("--lowercase", action="store_true", default=None)
+    made.add_argument("--sentences", action="store_true", help="keep where sentences start")
+    made.add_argument("--valid", nargs="+", default=[], metavar="PATH", help="validation files")
+    made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of files that do not name their columns")
+    made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last")
+    made.add_argument("--number", action="store_true", help="the label is a number")
+
+
+def add_training(verb: Verb) -> None:
+    made = verb(train, "train a recipe; run it again and it goes on, bit for bit",
+                f"Ctrl-C or SIGTERM saves and leaves with exit code {STOPPED}.")
+    made.add_argument("recipe", metavar="RECIPE", help="recipes/gpt_char.py, the same with :name, a recipe.json, or a run's folder")
+    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe, such as optimiser.rate=3e-4")
+    made.add_argument("--out", metavar="RUN", help="the run's folder; runs/<name> unless given")
+    made.add_argument("--tensorboard", action="store_true", help="also log for TensorBoard, into RUN/tensorboard")
+    verb(status, "how far a run is").add_argument("run_folder", metavar="RUN")
+    made = verb(resume, "go on with a run; --check proves that it goes on exactly")
+    made.add_argument("run_folder", metavar="RUN")
+    made.add_argument("--tensorboard", action="store_true", help="also log for TensorBoard, into RUN/tensorboard")
+    made.add_argument("--check", action="store_true", help="train the last interval again and compare every bit")
 
 
 def read(words: list[str]) -> argparse.Namespace:
     """The arguments; a verb or an option that does not exist gets the nearest that does."""
-    verbs = ["families", "show", "verify", "convert"]
+    from .values import suggest
+    top = parser()
+    verbs = next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
     if words and not words[0].startswith("-") and words[0] not in verbs:
-        from .values import suggest
-        raise ValueError(f"no verb {words[0]!r}; {suggest(words[0], verbs)}")
-    args, rest = parser().parse_known_args(words)
+        raise ValueError(f"no verb {words[0]!r}; {suggest(words[0], list(verbs))}")
+    args, rest = top.parse_known_args(words)
     if rest:
-        from .values import suggest
-        options = ["--help", *(["--json"] if args.verb else ["--version"]), *(["--to"] if args.verb == "convert" else [])]
-        raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], options)}")
+        known = [o for a in (verbs[args.verb] if args.verb else top)._actions for o in a.option_strings if o.startswith("--")]
+        raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], known)}")
     return args
+
+
+def leave(*_: object) -> None:
+    """SIGTERM while nothing is under way that could be lost; during training, `run.signals` has it."""
+    os.write(2, b"weft: stopped; to go on, run it again\n")
+    os._exit(STOPPED)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -195,15 +260,19 @@ def main(words: list[str] | None = None) -> int:
         if args.verb is None:
             parser().print_help()
             return 0
+        if words is None and args.verb in ("train", "resume"):
+            signal.signal(signal.SIGTERM, leave)
         code: int = args.run(args)
         sys.stdout.flush()
+        if words is None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)    # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:                # the reader, such as head, has seen enough; rich leaves with 1 too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         print("weft:", " ".join(str(error).split()), file=sys.stderr)
         return 2
 

@@ -14,7 +14,7 @@ __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Br
            "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "Queries", "RMSNorm", "Rotary", "Shared",
            "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
-           "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain"]
+           "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain", "with_dropout"]
 
 Count = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
@@ -439,3 +439,13 @@ class Model:
 
     def json(self) -> str:
         return to_json(self)
+
+
+def with_dropout(model: Model, rate: float) -> Model:
+    """The same model with every dropout at `rate`; skipped branches stay as they are."""
+    def change(plain: Any) -> Any:
+        if isinstance(plain, dict):
+            return {name: rate if name == "dropout" else change(part) for name, part in plain.items()}
+        return [change(part) for part in plain] if isinstance(plain, list) else plain
+    changed: Model = from_plain(change(to_plain(model)))
+    return changed

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..values import suggest
 
 if TYPE_CHECKING:
+    from ..spec import Model
     from ..weights import Family
 
 NAMES = ("transformer", "marian", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
@@ -22,3 +23,14 @@ def family(name: str) -> "Family":
 
 def families() -> "list[Family]":
     return [family(name) for name in NAMES]
+
+
+def preset(name: str) -> "tuple[str, Model]":
+    """The full name and the spec behind `family-size`, or behind a family's first size: presets have no other names on a command line."""
+    known = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
+    first = f"{name}-{next(iter(family(name).sizes))}" if name in NAMES else name
+    if first in known:
+        found, size = known[first]
+        return first, found(size)
+    near = suggest(name.lower(), [*NAMES, *known])
+    raise ValueError(f"no family, size or folder is called {name!r}; {near if near.startswith('did') else 'see weft families'}")

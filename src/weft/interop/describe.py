@@ -58,3 +58,20 @@ def parse(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} is not a JSON object")
     return found
+
+
+def refuse(out: Path) -> None:
+    """Only a new, an empty or a model folder is written to: a slip of the finger must not cost anyone's files."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder to write")
+    held = {p.name for p in out.iterdir()} if out.exists() else set()
+    if held and not (held & {"config.json", "weft.json"} and any(name.endswith(".safetensors") for name in held)):
+        raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
+
+
+def inside(folder: Path, spec: S.Model) -> dict[str, Any]:
+    """What a model folder holds; the loaded spec counts, since tensors may say more than a config (a head that is not tied)."""
+    family = describe(folder)[0]
+    files = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
+    return {"folder": str(folder), "layout": "hf" if family else "weft", "family": family.name if family else None,
+            "parameters": spec.parameters(), "files": files}

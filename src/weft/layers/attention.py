@@ -11,7 +11,8 @@ from .. import spec as S
 from ..count import widths
 from .mask import Pair
 from .position import build_score, rotate
-from .precision import cast_once
+from .precision import cast_once, plain_cpu
+from .products import products
 
 
 class Kernel(Protocol):
@@ -32,31 +33,8 @@ def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *
 
 def backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor) -> bool:
     """On the CPU, torch's bf16 backward takes several times the matrix products; these keep the weights, so not for long inputs."""
-    return (q_BHLK.dtype == torch.bfloat16 and q_BHLK.device.type == "cpu" and q_BHLK.requires_grad and torch.is_grad_enabled()
+    return (q_BHLK.dtype == torch.bfloat16 and plain_cpu(q_BHLK) and q_BHLK.requires_grad and torch.is_grad_enabled()
             and q_BHLK.shape[:3].numel() * k_BGMK.shape[2] <= 1 << 25)
-
-
-def products(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-             causal: bool, scale: float | None, dropout: float) -> Tensor:
-    """softmax(q kᵀ) v as two matrix products; heads of a group share their keys without a copy."""
-    B, H, L, K = q_BHLK.shape
-    G, M = k_BGMK.shape[1:3]
-    q_BHLK = q_BHLK * (K ** -0.5 if scale is None else scale)
-    score_BHLM = (q_BHLK.reshape(B, G, H // G * L, K) @ k_BGMK.transpose(-1, -2)).view(B, H, L, M)
-    least, seen = torch.finfo(score_BHLM.dtype).min, None
-    if causal:
-        mask = torch.ones(L, M, dtype=torch.bool, device=q_BHLK.device).tril()
-    elif mask is not None:
-        seen = (mask if mask.dtype == torch.bool else mask > least).any(-1, keepdim=True)
-    if mask is not None and mask.dtype == torch.bool:
-        score_BHLM = score_BHLM.masked_fill_(~mask, least)
-    elif mask is not None:
-        score_BHLM = score_BHLM + mask.clamp(min=least)
-    weight_BHLM = score_BHLM.softmax(-1)
-    if dropout:
-        weight_BHLM = F.dropout(weight_BHLM, dropout)
-    y_BHLK = (weight_BHLM.view(B, G, H // G * L, M) @ v_BGMK).view(B, H, L, -1)
-    return y_BHLK if seen is None else y_BHLK * seen
 
 
 def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Mixed precision: what autocast would do several times, done once."""
+"""Mixed precision: what autocast would do several times, done once. And where steps written by hand pay."""
 import torch
 from torch import Tensor
 
@@ -9,3 +9,8 @@ def cast_once(x: Tensor) -> Tensor:
     if x.dtype != torch.float32 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return x
     return x.to(torch.get_autocast_dtype(kind))
+
+
+def plain_cpu(x: Tensor) -> bool:
+    """Elsewhere torch's own kernels are quick; a compiler, a sharded or an imagined tensor needs them too."""
+    return x.device.type == "cpu" and type(x) is Tensor and not torch.compiler.is_compiling()

@@ -1,0 +1,151 @@
+"""Files: found, opened, told apart by their content, and written whole or not at all."""
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+BLOCK = 1 << 20
+
+
+def remote(path: str) -> bool:
+    return "://" in path
+
+
+def filesystem(path: str) -> tuple[Any, str]:
+    """fsspec's, for addresses only: a local path never needs it."""
+    try:
+        import fsspec
+    except ImportError:
+        raise ValueError(f"{path}: addresses are read through fsspec; pip install fsspec, or give a local path") from None
+    system, inner = fsspec.core.url_to_fs(path)
+    return system, inner
+
+
+def find(path: str) -> list[str]:
+    """The files or folders behind a path or a glob: here, then under $WEFT_DATA."""
+    if remote(path):
+        system, inner = filesystem(path)
+        found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
+        if not found:
+            raise ValueError(f"nothing is at {path}")
+        return [system.unstrip_protocol(name) for name in found]
+    home = os.environ.get("WEFT_DATA")
+    for base in ("", *([home] if home else [])):             # joined to an absolute path, a base is nothing
+        full = os.path.join(base, os.path.expanduser(path))
+        if found := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
+            return found
+    raise ValueError(f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})")
+
+
+def expand(paths: tuple[str, ...]) -> list[str]:
+    return [name for path in paths for name in find(path)]
+
+
+def packed(path: str) -> bool:
+    return path.endswith((".gz", ".zst"))
+
+
+def bare(path: str) -> str:
+    """The name without what only says how it is packed."""
+    return path.removesuffix(".gz").removesuffix(".zst")
+
+
+def open_file(path: str) -> BinaryIO:
+    """The bytes of a file, unpacked on the way."""
+    raw: Any = path
+    if remote(path):
+        system, inner = filesystem(path)
+        raw = system.open(inner, "rb")
+    if path.endswith(".gz"):
+        return cast(BinaryIO, gzip.open(raw))
+    if path.endswith(".zst"):
+        import pyarrow as pa
+        return cast(BinaryIO, pa.input_stream(raw, compression="zstd"))
+    return cast(BinaryIO, raw if remote(path) else open(path, "rb"))
+
+
+def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
+    """The unpacked bytes from `skip` on, about a megabyte at a time; a file that breaks off is named."""
+    with open_file(path) as stream:
+        try:
+            if skip and not packed(path):
+                stream.seek(skip)
+                skip = 0
+            while block := stream.read(BLOCK):
+                if skip < len(block):
+                    yield block[skip:]
+                skip = max(0, skip - len(block))
+        except (EOFError, OSError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} cannot be unpacked: {error}; fetch it again") from None
+
+
+def size(path: str) -> int:
+    return int(filesystem(path)[0].size(path)) if remote(path) else os.path.getsize(path)
+
+
+def unpacked_size(path: str) -> int:
+    return sum(map(len, blocks(path))) if packed(path) else size(path)
+
+
+def identity(path: str) -> str:
+    """What a file holds, as a short word: the SHA-256 of its bytes; of an address, what its keeper says of this version."""
+    if remote(path):
+        system, inner = filesystem(path)
+        return f"{system.checksum(inner)}"
+    stat, full = os.stat(path), os.path.abspath(path)
+    now = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]      # nobody changes bytes and keeps all four
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / "digests"
+    known = cache / hashlib.sha256(full.encode()).hexdigest()[:32]
+    try:
+        before, digest = json.loads(known.read_text())
+        if before == now:
+            return str(digest)
+    except (OSError, ValueError):
+        pass
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if stat.st_size > BLOCK:                                                  # small ones are read as quickly
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            write(known, json.dumps([now, digest]).encode())
+        except OSError:
+            pass                                                              # a home that cannot be written costs time only
+    return digest
+
+
+def stamp(path: str) -> str:
+    """A cheaper word for one of very many files: its size and time."""
+    stat = os.stat(path)
+    return f"{stat.st_size}:{stat.st_mtime_ns}"
+
+
+def digest(*parts: Any) -> str:
+    """The SHA-256 of plain values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def write(path: Path, content: bytes) -> None:
+    """All of it under the name, or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as out:
+        out.write(content)
+    publish(temporary, path)
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """On the disk first, then under its name."""
+    sync(temporary)
+    os.replace(temporary, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,85 @@
+"""Images: from encoded bytes to normalised numbers. All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from .. import spec as S
+from .store import Store
+from .table import Table
+
+Floats = NDArray[np.floating]
+MODES = {1: "L", 3: "RGB"}                 # by the number of channels
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)       # of ImageNet's training images
+TRIES = 10                                 # before a random crop gives up and takes the middle
+
+
+def decode(data: bytes, channels: int = 3) -> Image.Image:
+    if channels not in MODES:
+        raise ValueError(f"images are read with 1 or 3 channels, not {channels}")
+    image: Image.Image = Image.open(BytesIO(data))
+    if "transparency" in image.info:       # a palette's clear colour has no place in other modes
+        image = image.convert("RGBA")
+    return image.convert(MODES[channels])
+
+
+def crop_box(width: int, height: int, chance: Floats, area: tuple[float, float] = (0.08, 1.0),
+             ratio: tuple[float, float] = (3 / 4, 4 / 3)) -> NDArray[np.int64]:
+    """left, top, right, bottom of a random part: a share of the area and a ratio of the sides, the first of `TRIES` that fits
+    (Szegedy et al. 2014, arXiv:1409.4842, section 6). `chance` is uniform, (..., TRIES, 4); so any number of boxes at once."""
+    size = width * height * (area[0] + (area[1] - area[0]) * chance[..., 0])
+    sides = np.exp(np.log(ratio[0]) + np.log(ratio[1] / ratio[0]) * chance[..., 1])
+    w, h = (np.rint(np.sqrt(part)).astype(np.int64) for part in (size * sides, size / sides))
+    fits = (w >= 1) & (w <= width) & (h >= 1) & (h <= height)
+    left, top = (np.floor(chance[..., 2 + i] * np.maximum(room + 1, 1)).astype(np.int64) for i, room in enumerate((width - w, height - h)))
+    boxes = np.stack((left, top, left + w, top + h), -1)
+    first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
+    return np.where(fits.any(-1)[..., None], first, middle_box(width, height, ratio))
+
+
+def middle_box(width: int, height: int, ratio: tuple[float, float]) -> NDArray[np.int64]:
+    """The largest part in the middle whose sides have an allowed ratio."""
+    w, h = min(width, max(1, round(height * ratio[1]))), min(height, max(1, round(width / ratio[0])))
+    left, top = (width - w) // 2, (height - h) // 2
+    return np.array((left, top, left + w, top + h))
+
+
+def vary(image: Image.Image, size: int, draw: np.random.Generator, area: tuple[float, float] = (0.08, 1.0)) -> Image.Image:
+    """A random part, mirrored half of the time: what training sees."""
+    chance = draw.random((TRIES + 1, 4))
+    left, top, right, bottom = crop_box(*image.size, chance[1:], area).tolist()
+    part = image.crop((left, top, right, bottom)).resize((size, size), Image.Resampling.BICUBIC)
+    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance[0, 0] < 0.5 else part
+
+
+def centre(image: Image.Image, size: int, share: float = 0.875) -> Image.Image:
+    """The middle square, `share` of the shorter side: what validation sees."""
+    scale = size / share / min(image.size)
+    width, height = (max(size, round(side * scale)) for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.resize((width, height), Image.Resampling.BICUBIC).crop((left, top, left + size, top + size))
+
+
+def normalise(image: Image.Image) -> NDArray[np.float32]:
+    """(channels, rows, columns), each channel with mean 0 and deviation 1 over ImageNet; grey by the middle of the three."""
+    pixels = np.asarray(image, np.float32).reshape(image.height, image.width, -1)
+    mean, std = (np.array(t if pixels.shape[-1] == 3 else np.mean(t), np.float32) for t in (MEAN, STD))
+    return np.ascontiguousarray(((pixels / np.float32(255) - mean) / std).transpose(2, 0, 1))
+
+
+class Pictures(Table):
+    """Rows with an image, seen at `size`: a random part, or in validation (`still`) the middle."""
+
+    def __init__(self, store: Store, patches: S.Patches, area: tuple[float, float] = (0.08, 1.0), still: bool = False) -> None:
+        super().__init__(store)
+        self.size, self.channels, self.area, self.still = patches.image, patches.channels, area, still
+        self.tokens = (patches.image // patches.patch) ** 2 + len(patches.tokens)
+
+    def lengths(self, indices: NDArray[Any]) -> NDArray[np.int64]:
+        return np.full(len(indices), self.tokens)
+
+    def see(self, data: bytes, draw: np.random.Generator) -> NDArray[np.float32]:
+        image = decode(data, self.channels)
+        return normalise(centre(image, self.size) if self.still else vary(image, self.size, draw, self.area))

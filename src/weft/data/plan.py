@@ -1,0 +1,178 @@
+"""What each step reads: a pure function of the position, so that resuming needs one number. Costs a pool, whatever the data's size."""
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from .. import recipe as R
+from .order import Order, permute
+from .text import Samples
+
+T = TypeVar("T")
+
+
+class Pick(NamedTuple):
+    """A sample in an epoch."""
+    epoch: int
+    index: int                             # type: ignore[assignment]   # hides a method of tuples that nobody needs
+
+
+class Step(NamedTuple):
+    """What one step reads, over all ranks: the samples of a group share a row. The next step starts at `after`."""
+    position: int
+    after: int
+    rows: list[list[Pick]]
+
+
+class Planner(Protocol):
+    packed: int | None                     # the length of rows in which samples lie end to end
+
+    def at(self, position: int) -> Step: ...
+
+
+def planner(batch: R.Batching, samples: Samples, seed: int, length: int | None = None) -> Planner:
+    """`length` is the length of rows where it is not the batch's own."""
+    length = length or batch.length
+    if isinstance(batch, R.Rows):
+        return InRows(len(samples), seed, batch.count)
+    if isinstance(batch, R.Packed):
+        return InPools(samples, seed, length, batch.pool, Packing(batch.count, length), packed=length)
+    if length > batch.tokens:
+        raise ValueError(f"Budget.tokens = {batch.tokens} holds no sample of length {length}; give more tokens or a shorter length")
+    return InPools(samples, seed, length, batch.pool, Sorting(batch.tokens))
+
+
+class InRows:
+    """`count` samples a step, straight from the order; a step may end one epoch and begin the next."""
+    packed: int | None = None
+
+    def __init__(self, n: int, seed: int, count: int) -> None:
+        self.order, self.count = Order(n, seed), count
+
+    def at(self, position: int) -> Step:
+        epochs, indices = self.order.at(position, self.count)
+        return Step(position, position + self.count, [[Pick(e, i)] for e, i in zip(epochs.tolist(), indices.tolist(), strict=True)])
+
+
+Batches = list[list[list[int]]]            # batches of rows of places in the pool
+
+
+class Arrange(Protocol):
+    def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches: ...
+
+
+class Pool(NamedTuple):
+    """A stretch of an epoch, arranged: all its rows in the order of reading."""
+    start: int                             # its first position
+    rows: list[list[Pick]]
+    batch_ends: list[int]                  # in rows
+    row_ends: list[int]                    # in samples
+
+
+class InPools:
+    """The order is cut into pools of samples, never across an epoch, and each pool is arranged. The position walks through it."""
+
+    def __init__(self, samples: Samples, seed: int, length: int, pool: int, arrange: Arrange, packed: int | None = None) -> None:
+        self.samples, self.seed, self.length, self.size, self.arrange, self.packed = samples, seed, length, pool, arrange, packed
+        self.pool: Pool | None = None
+
+    def at(self, position: int) -> Step:
+        """The rest of the batch that holds `position`: all of it, where a step left off."""
+        start = position - position % len(self.samples) % self.size
+        if self.pool is None or self.pool.start != start:
+            self.pool = self.work_out(start)
+        pool, within = self.pool, position - start
+        row = bisect_right(pool.row_ends, within)
+        end = pool.batch_ends[bisect_right(pool.batch_ends, row)]
+        rows = pool.rows[row:end]
+        read = within - (pool.row_ends[row - 1] if row else 0)
+        return Step(position, start + pool.row_ends[end - 1], [rows[0][read:], *rows[1:]])
+
+    def work_out(self, start: int) -> Pool:
+        n = len(self.samples)
+        epoch, first = divmod(start, n)
+        indices = permute(np.arange(first, min(first + self.size, n)), n, self.seed, epoch)
+        lengths = np.clip(self.samples.lengths(indices), 1, self.length)
+        batches = self.arrange(lengths, self.seed, epoch, first)
+        picks = [Pick(epoch, i) for i in indices.tolist()]
+        rows = [[picks[place] for place in row] for batch in batches for row in batch]
+        return Pool(start, rows, running(batches), running(rows))
+
+
+class Sorting:
+    """Samples of like length together, at most `tokens` with padding. As few batches as that needs, all about equally full."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+
+    def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches:
+        order = (-lengths).argsort(kind="stable")
+        longest = lengths[order].tolist()
+        few, low, high = len(cut(longest, self.tokens)), longest[0], self.tokens
+        while low < high:                  # the smallest budget that needs no more batches
+            middle = (low + high) // 2
+            low, high = (low, middle) if len(cut(longest, middle)) <= few else (middle + 1, high)
+        starts = cut(longest, high)
+        batches = np.split(order, starts[1:])
+        return [[[place] for place in batches[b].tolist()] for b in permute(np.arange(few), few, seed, *turn)]
+
+
+def cut(lengths: list[int], tokens: int) -> list[int]:
+    """Where batches start, longest samples first: each holds what fits at its first one's length."""
+    starts, at = [], 0
+    while at < len(lengths):
+        starts.append(at)
+        at += tokens // lengths[at]
+    return starts
+
+
+class Packing:
+    """Samples into rows of `length`, the longest first, each where it leaves least room (best fit decreasing: Johnson 1974,
+    "Fast Algorithms for Bin Packing", section 2), rows dealt into batches of about `count`."""
+
+    def __init__(self, count: int, length: int) -> None:
+        self.count, self.length = count, length
+
+    def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches:
+        rows = fill(lengths, self.length)
+        shuffled = [rows[r] for r in permute(np.arange(len(rows)), len(rows), seed, *turn)]
+        batches = max(1, round(len(rows) / self.count))
+        return [list(share(shuffled, b, batches)) for b in range(batches)]
+
+
+def fill(lengths: np.ndarray, length: int) -> list[list[int]]:
+    rows: list[list[int]] = []
+    by_room: list[list[int]] = [[] for _ in range(length + 1)]   # rows by the room that they have left
+    rooms = 0                              # bit r: some row has room r
+    for place in (-lengths).argsort(kind="stable").tolist():
+        size = int(lengths[place])
+        fitting = rooms >> size
+        if fitting:
+            room = size + (fitting & -fitting).bit_length() - 1
+            row = by_room[room].pop()
+            rooms ^= (not by_room[room]) << room
+            rows[row].append(place)
+        else:
+            room, row = length, len(rows)
+            rows.append([place])
+        by_room[room - size].append(row)
+        rooms |= 1 << (room - size)
+    return rows
+
+
+def running(parts: list[list[T]]) -> list[int]:
+    return list(accumulate(map(len, parts)))
+
+
+def share(rows: Sequence[T], rank: int, world: int) -> Sequence[T]:
+    """A rank's own slice, the sizes differing by one at most; the same for any kind of share, such as micro-batches."""
+    return rows[len(rows) * rank // world:len(rows) * (rank + 1) // world]
+
+
+def evaluation_plan(n: int, rows: int, rank: int = 0, world: int = 1) -> Iterator[Step]:
+    """Every sample once, in order, `rows` at a time on each rank; as many steps on every rank, the last perhaps without rows."""
+    for start in range(0, n, rows * world):
+        stop = min(start + rows * world, n)
+        yield Step(start, stop, [[Pick(0, i)] for i in share(range(start, stop), rank, world)])

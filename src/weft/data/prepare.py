@@ -1,0 +1,285 @@
+"""`weft prepare`: sources to shards, once. Any number of parts on any machines make the same bytes; a run that was stopped goes on."""
+import base64
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import recipe as R
+from ..values import from_plain, suggest, to_plain
+from . import records
+from .files import digest, find, identity, stamp, write
+from .lines import Found
+from .quarantine import TOLERANCE, judge, label_column, text_columns
+from .source import Piece, pieces, read, reading, settled
+from .tokenizer import Tokenizer
+from .vocabulary import train
+from .work import Job, Task, Tick, run
+
+VERSION = 1                                # of the layout on disk
+SAMPLE = 200_000_000                       # characters that a tokenizer learns from, spread over the pieces
+
+
+class Progress(NamedTuple):
+    """Where the work is: characters so far, and the tokenizer's own speed beside ours."""
+    stage: str                             # tokenizer, train, valid
+    done: float                            # the share, about
+    text: int                              # characters
+    seconds: float
+    busy: float                            # the tokenizer's own seconds, over all workers
+    workers: int
+
+    @property
+    def left(self) -> float:
+        return self.seconds * (1 / self.done - 1) if self.done else float("inf")
+
+    @property
+    def speed(self) -> float:
+        """Millions of characters a second."""
+        return self.text / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def bare(self) -> float:
+        """What the tokenizer alone would do on as many workers."""
+        return self.text * self.workers / self.busy / 1e6 if self.busy else 0.0
+
+
+Say = Callable[[Progress], None]
+
+
+def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, int] | None = None, workers: int | None = None,
+            tolerance: float = TOLERANCE, say: Say | None = None) -> Path:
+    """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index."""
+    index, count = part or (0, 1)
+    if not 0 <= index < count:
+        raise ValueError(f"part = {index} of {count}: parts are counted from 0 to {count - 1}")
+    splits = plan(data)
+    root = Path(folder or data.folder or Path("prepared") / fingerprint(data, splits))
+    root.mkdir(parents=True, exist_ok=True)
+    workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    tokenizer, labels = basis(data, splits["train"][1], root, say)
+    for name, (source, work) in splits.items():
+        split = root / name
+        split.mkdir(exist_ok=True)
+        common = [VERSION, to_plain(data.row), reading(source), tokenizer.sha256 if tokenizer else None, labels]
+        tasks = [Task(i, piece, digest(common, piece.identity, piece.spans)) for i, piece in enumerate(work)]
+        todo = [task for task in tasks if task.number % count == index and not finished(split, task)]
+        if todo:
+            (split / "index.json").unlink(missing_ok=True)
+            file = str(root / "tokenizer.json") if tokenizer else None
+            job = Job(str(split), to_plain(source), to_plain(data.row), labels, file, tolerance)
+            clock = Clock(name, todo, min(workers, len(todo)), say)
+            run(job, todo, workers, clock.tick)
+            clock.tell(1.0)
+        finish(split, tasks, common, tolerance)
+    return root
+
+
+def plan(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
+    sources = {"train": data.train, "valid": data.valid}
+    found = {name: settled(source, data.row) for name, source in sources.items() if source}
+    return {name: (source, pieces(source)) for name, source in found.items()}
+
+
+def fingerprint(data: R.Data, splits: dict[str, tuple[R.Source, list[Piece]]] | None = None) -> str:
+    """A short word for the data value and what its files hold."""
+    held = {name: [reading(source), [[p.identity, p.spans] for p in work]] for name, (source, work) in (splits or plan(data)).items()}
+    return digest(VERSION, to_plain(data.row), *tokenizer_identity(data), held)[:16]
+
+
+def tokenizer_identity(data: R.Data) -> list[Any]:
+    file = [identity(find(data.tokenizer.path)[0])] if isinstance(data.tokenizer, R.TokenizerFile) else []
+    return [to_plain(data.tokenizer), file]
+
+
+class Clock:
+    """Ticks of all workers to progress, a few times a second."""
+
+    def __init__(self, stage: str, tasks: list[Task], workers: int, say: Say | None) -> None:
+        self.stage, self.workers, self.say, self.began, self.said = stage, workers, say, time.perf_counter(), 0.0
+        self.total, self.text, self.busy, self.lock = sum(task.piece.size for task in tasks), 0, 0.0, threading.Lock()
+
+    def tick(self, tick: Tick) -> None:
+        with self.lock:
+            self.text, self.busy = self.text + tick.text, self.busy + tick.busy
+            if time.perf_counter() - self.said > 0.2:
+                self.said = time.perf_counter()
+                self.tell(min(0.99, self.text / max(1, self.total)))
+
+    def tell(self, done: float) -> None:
+        if self.say:
+            self.say(Progress(self.stage, done, self.text, time.perf_counter() - self.began, self.busy, self.workers))
+
+
+# What all pieces need: a tokenizer, and the names of classes
+
+def basis(data: R.Data, work: list[Piece], root: Path, say: Say | None) -> tuple[Tokenizer | None, list[str] | None]:
+    source = settled(data.train, data.row)
+    key = digest(VERSION, to_plain(data.row), *tokenizer_identity(data), reading(source), [[p.identity, p.spans] for p in work])
+    try:
+        held = json.loads((root / "data.json").read_text())
+        tokenizer = Tokenizer.load(root) if held["tokenizer"] else None
+        if held["key"] == key and held["sha256"] == (tokenizer.sha256 if tokenizer else None):
+            return tokenizer, held["labels"]
+    except (OSError, ValueError, KeyError):
+        pass
+    labels = classes(data.row, source, work)
+    tokenizer = learn(data, source, work, say)
+    if tokenizer:
+        write(root / "tokenizer.json", tokenizer.text.encode())
+    mask = np.packbits(tokenizer.continues, bitorder="little").tobytes() if tokenizer else b""
+    write(root / "data.json", json.dumps({
+        "row": to_plain(data.row), "vocabulary": tokenizer.size if tokenizer else None, "special": tokenizer.special if tokenizer else {},
+        "sentinels": list(tokenizer.sentinels) if tokenizer else [], "labels": labels, "tokenizer": "tokenizer.json" if tokenizer else None,
+        "continues": base64.b64encode(mask).decode() if tokenizer else None, "sha256": tokenizer.sha256 if tokenizer else None, "key": key,
+    }, indent=1).encode())
+    return tokenizer, labels
+
+
+def learn(data: R.Data, source: R.Source, work: list[Piece], say: Say | None) -> Tokenizer | None:
+    columns = text_columns(data.row)
+    if not columns:
+        return None
+    if data.tokenizer is None:
+        raise ValueError(f"{type(data.row).__name__} are text; give Data(tokenizer=…)")
+    if isinstance(data.tokenizer, R.TokenizerFile):
+        return Tokenizer.load(find(data.tokenizer.path)[0])
+    began = time.perf_counter()
+    share = 1 << 62 if isinstance(data.tokenizer, R.Characters) else SAMPLE // max(1, len(work))
+    if say:
+        say(Progress("tokenizer", 0.0, 0, 0.0, 0.0, 1))
+    made = train(data.tokenizer, lambda: sample(source, work, columns, share))
+    if say:
+        say(Progress("tokenizer", 1.0, 0, time.perf_counter() - began, 0.0, 1))
+    return made
+
+
+def sample(source: R.Source, work: list[Piece], columns: tuple[str, ...], share: int) -> Iterator[str]:
+    """The first `share` characters of each piece, in order."""
+    for piece in work:
+        left = share
+        for item in read(source, piece, columns):
+            if isinstance(item, Found):
+                for text in cells(item.fields, columns):
+                    yield text
+                    left -= len(text)
+            if left <= 0:
+                break
+
+
+def cells(fields: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+    for name in columns:
+        cell = fields.get(name)
+        text = " ".join(map(str, cell)) if isinstance(cell, list) else cell
+        if isinstance(text, str):
+            yield text if text.isascii() else text.encode("utf-8", "ignore").decode()
+
+
+def classes(row: R.Row, source: R.Source, work: list[Piece]) -> list[str] | None:
+    """The names of classes, in order: given, or those of the training data, numbers by size."""
+    column = label_column(row)
+    if column is None:
+        return None
+    if given := getattr(row, "labels", None):
+        return list(given)
+    if source.format == "folder":
+        return sorted({name for path in source.paths for folder in find(path) for name in records.classes(folder)})
+    if source.format == "coco":
+        table = work[0].paths[0]
+        return list(records.coco_table(table, stamp(table))[2].values())
+    seen: set[str] = set()
+    for piece in work:
+        for item in read(source, piece, (column,)):
+            cell = item.fields.get(column) if isinstance(item, Found) else None
+            seen |= set(map(str, cell)) if isinstance(cell, list) else {str(cell)} if cell not in (None, "") else set()
+    return sorted(seen, key=(lambda name: (int(name), name)) if all(name.isdecimal() for name in seen) else None)
+
+
+# What is there already, and the index when all is
+
+def facts(split: Path, task: Task) -> dict[str, Any] | None:
+    """What a finished shard says of itself, if it was made from this very piece."""
+    path = split / f"{task.number:05d}"
+    try:
+        held: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        fits = held["fingerprint"] == task.fingerprint and path.with_suffix(".arrow").stat().st_size == held["bytes"]
+        return held if fits else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def finished(split: Path, task: Task) -> bool:
+    return facts(split, task) is not None
+
+
+def finish(split: Path, tasks: list[Task], common: list[Any], tolerance: float) -> None:
+    """The index, if every shard is there; the same bytes whoever writes it."""
+    held = [facts(split, task) for task in tasks]
+    shards = [fact for fact in held if fact]
+    if len(shards) < len(tasks):
+        return
+    kept = {f"{task.number:05d}" for task in tasks}
+    for stray in (*split.glob("*.arrow"), *split.glob("[0-9]*.json"), *split.glob(".*.tmp")):      # of longer data, of a killed run
+        if stray.stem not in kept:
+            stray.unlink(missing_ok=True)
+    rows = sum(shard["rows"] for shard in shards)
+    judge(split, rows, [entry for shard in shards for entry in shard["quarantine"]], tolerance)
+    named = [{name: shard[name] for name in ("file", "rows", "tokens", "sentences", "sha256") if name in shard} for shard in shards]
+    index = {"fingerprint": digest(common[1], common[3:], [shard["sha256"] for shard in shards]), "rows": rows, "shards": named}
+    write(split / "index.json", json.dumps(index, indent=1).encode())
+
+
+# A data value from words on a command line
+
+ROWS = {"documents": R.Documents, "pairs": R.Pairs, "examples": R.Examples, "choices": R.Choices, "tagged": R.Tagged,
+        "questions": R.Questions, "images": R.Images, "boxed": R.Boxed}
+TOKENIZERS = {"byte-bpe": R.ByteBPE, "bpe": R.BPE, "wordpiece": R.WordPiece, "unigram": R.Unigram, "bytes": R.Bytes,
+              "characters": R.Characters}
+
+
+def command_data(paths: Sequence[str], *, kind: str = "documents", format: str | None = None, document: str = "blank",
+                 tokenizer: str = "byte-bpe", vocabulary: int = 32_000, lowercase: bool | None = None, sentences: bool = False,
+                 valid: Sequence[str] = (), names: Sequence[str] = (), columns: Sequence[str] = (), number: bool = False) -> R.Data:
+    """`columns` are those that the row reads, in its order, the label last; without them, `names` are. `tokenizer` may be a file."""
+    if kind not in ROWS:
+        raise ValueError(f"{kind!r} is no kind of row; {suggest(kind, list(ROWS))}")
+    row = row_value(kind, tuple(columns or (names if kind in ("pairs", "examples") else ())), sentences, number)
+    cut = None
+    if kind not in ("images", "boxed"):
+        cut = tokenizer_value(tokenizer, vocabulary, lowercase)
+
+    def source(given: Sequence[str]) -> R.Source:
+        made: R.Source = from_plain({"kind": "Source", "paths": list(given), "format": format, "document": document, "names": list(names),
+                                     "header": not names})
+        return made
+
+    return R.Data(row=row, train=source(paths), valid=source(valid) if valid else None, tokenizer=cut)
+
+
+def row_value(kind: str, columns: tuple[str, ...], sentences: bool, number: bool) -> R.Row:
+    given: dict[str, Any] = {"sentences": sentences} if kind == "documents" else {"number": number} if kind == "examples" else {}
+    if columns:
+        fields = {"documents": ["text"], "pairs": ["source", "target"], "tagged": ["words", "tags"],
+                  "examples": ["first", "label"] if len(columns) == 2 else ["first", "second", "label"]}.get(kind)
+        if fields is None or len(columns) < len(fields):
+            raise ValueError(f"{kind} cannot read the columns {', '.join(columns)}" + (f"; give {', '.join(fields)}" if fields else ""))
+        given |= dict(zip(fields, columns, strict=False))
+    made: R.Row = ROWS[kind](**given)
+    return made
+
+
+def tokenizer_value(name: str, vocabulary: int, lowercase: bool | None) -> R.Tokenizer:
+    if name.endswith(".json") or os.path.exists(name):
+        return R.TokenizerFile(path=name)
+    if name not in TOKENIZERS:
+        raise ValueError(f"{name!r} is no tokenizer and no file; {suggest(name, list(TOKENIZERS))}")
+    given: dict[str, Any] = {} if name in ("bytes", "characters") else {"vocabulary": vocabulary}
+    if lowercase is not None and name not in ("bpe", "wordpiece"):
+        raise ValueError(f"{name} keeps the case of text; bpe and wordpiece can lower it")
+    made: R.Tokenizer = TOKENIZERS[name](**given, **({} if lowercase is None else {"lowercase": lowercase}))
+    return made

@@ -1,0 +1,100 @@
+"""A shard: one Arrow file of one record batch, made column by column with bounded memory, under its name only when it is whole."""
+import mmap
+import os
+import tempfile
+from hashlib import file_digest
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from .files import publish
+
+Array = np.ndarray[Any, Any]
+
+
+class Column:
+    """Values, and for each level of lists the places where they end. Bytes are lists of bytes to this class."""
+
+    def __init__(self, kind: Any, folder: Path) -> None:
+        self.kind = kind
+        leaf, self.depth = kind, 0
+        while pa.types.is_large_list(leaf):
+            leaf, self.depth = leaf.value_type, self.depth + 1
+        flat = pa.types.is_large_binary(leaf) or pa.types.is_large_string(leaf)
+        self.depth += flat
+        self.leaf = np.dtype(np.uint8) if flat else np.dtype(leaf.to_pandas_dtype())
+        self.files: list[IO[bytes]] = [tempfile.TemporaryFile(dir=folder) for _ in range(self.depth + 1)]     # noqa: SIM115
+        self.counts = [0] * (self.depth + 1)
+        for file in self.files[1:]:
+            file.write(np.zeros(1, np.int64).tobytes())
+
+    def extend(self, values: Array, *ends: Array) -> None:
+        """`ends` from the innermost level out, counted in this call; values behind the last end open the next list."""
+        assert len(ends) == self.depth
+        for level, held in enumerate((values.astype(self.leaf, copy=False), *ends)):
+            shifted = held if not level else held.astype(np.int64) + self.counts[level - 1]
+            self.files[level].write(np.ascontiguousarray(shifted).data if len(shifted) else b"")
+        for level, held in enumerate((values, *ends)):
+            self.counts[level] += len(held)
+
+    def array(self) -> Any:
+        """As Arrow sees it, from files that the system keeps in memory as it can."""
+        buffers = []
+        for file in self.files:
+            file.flush()
+            size = os.fstat(file.fileno()).st_size
+            buffers.append(pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size else pa.py_buffer(b""))
+        return assemble(self.kind, buffers, self.counts)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+
+def assemble(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
+    if pa.types.is_large_list(kind):
+        child = assemble(kind.value_type, buffers[:-1], counts[:-1])
+        return pa.Array.from_buffers(kind, counts[-1], [None, buffers[-1]], children=[child])
+    return pa.Array.from_buffers(kind, counts[-1], [None, *reversed(buffers)])
+
+
+class ShardWriter:
+    """`extend` with columns, then leave the block: the file is there. Left by an error, nothing is."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self.path, self.schema = path, schema
+        self.columns = {field.name: Column(field.type, path.parent) for field in schema}
+
+    def extend(self, columns: dict[str, tuple[Array, ...]]) -> None:
+        for name, column in self.columns.items():
+            column.extend(*columns[name])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.finish()
+        finally:
+            for column in self.columns.values():
+                column.close()
+
+    def finish(self) -> None:
+        self.counts = {name: column.counts[:] for name, column in self.columns.items()}
+        batch = pa.RecordBatch.from_arrays([column.array() for column in self.columns.values()], schema=self.schema)
+        self.rows = batch.num_rows
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_file(out, self.schema) as writer:
+            writer.write_batch(batch)
+        with open(temporary, "rb") as made:
+            self.sha256 = file_digest(made, "sha256").hexdigest()
+        publish(temporary, self.path)
+
+
+def texts(values: list[bytes]) -> tuple[Array, Array]:
+    """Strings or images as a column."""
+    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([len(v) for v in values], dtype=np.int64)

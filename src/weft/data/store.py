@@ -1,0 +1,283 @@
+"""Prepared data, read as it lies: Arrow shards under a folder, memory-mapped, opened when first asked for."""
+import base64
+import hashlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from .. import recipe as R
+from ..values import from_plain
+from .files import filesystem, remote
+
+OPEN = 64                                  # shards open at once in one process
+AGAIN = "run weft prepare again"
+MARK = b"ARROW1"
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What data.json says."""
+    row: R.Row
+    vocabulary: int | None = None
+    special: dict[str, int] = field(default_factory=dict)
+    sentinels: tuple[int, ...] = ()        # the first one first
+    labels: tuple[str, ...] | None = None
+    continues: np.ndarray | None = field(default=None, compare=False)   # of each token, whether it goes on with a word
+    tokenizer: str | None = None
+
+
+class Entry(NamedTuple):
+    """What index.json says of a shard."""
+    file: str
+    rows: int
+    tokens: int
+    sha256: str
+
+
+def open_store(folder: str | Path, split: str = "train") -> "Store":
+    """`folder` is local, or any fsspec address, whose shards are then fetched when they are first read."""
+    return Store(Folder(str(folder)), split)
+
+
+class Folder:
+    """Where files lie, and where those from afar are kept: $WEFT_CACHE or ~/.cache/weft."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.removeprefix("file://").rstrip("/")
+        self.remote = remote(self.address)
+
+    def text(self, name: str) -> str:
+        """A small file's content."""
+        try:
+            if not self.remote:
+                return Path(self.address, name).read_text(encoding="utf-8")
+            files, there = filesystem(f"{self.address}/{name}")
+            return bytes(files.cat_file(there)).decode()
+        except FileNotFoundError:
+            raise ValueError(f"{self.address}/{name} is missing: the data is not prepared completely; {AGAIN}") from None
+
+    def local(self, name: str, fingerprint: str) -> Path:
+        """The file on this machine. Fetched under a name of its own, then renamed: others see all of it or nothing."""
+        if not self.remote:
+            return Path(self.address, name)
+        root = Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
+        path = root / hashlib.sha256(f"{self.address} {fingerprint}".encode()).hexdigest()[:24] / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f"{path.name}.{uuid4().hex}")
+            files, there = filesystem(f"{self.address}/{name}")   # asked for anew: after a fork, the old one is not ours
+            try:
+                files.get_file(there, str(part))
+                part.replace(path)
+            except FileNotFoundError:
+                raise ValueError(f"{self.address}/{name} is missing; {AGAIN}") from None
+            finally:
+                part.unlink(missing_ok=True)
+        return path
+
+
+def read_meta(folder: Folder) -> Meta:
+    plain = json.loads(folder.text("data.json"))
+    labels, continues = plain.get("labels"), plain.get("continues")
+    if continues is not None:              # one bit a token, the first token in the lowest bit
+        bits = np.frombuffer(base64.b64decode(continues), np.uint8)
+        continues = np.unpackbits(bits, count=plain["vocabulary"], bitorder="little").astype(bool)
+    return Meta(row=from_plain(plain["row"]), vocabulary=plain.get("vocabulary"), special=plain.get("special") or {},
+                sentinels=tuple(plain.get("sentinels") or ()), labels=None if labels is None else tuple(labels),
+                continues=continues, tokenizer=plain.get("tokenizer"))
+
+
+class Store:
+    """One split. All positions are found by bisection over the shards: nothing costs more as the data grows."""
+
+    def __init__(self, folder: Folder, split: str) -> None:
+        index = json.loads(folder.text(f"{split}/index.json"))
+        self.folder, self.split, self.meta, self.fingerprint = folder, split, read_meta(folder), str(index["fingerprint"])
+        self.entries = [Entry(e["file"], e["rows"], e.get("tokens", 0), e.get("sha256", "")) for e in index["shards"]]
+        self.row_starts = np.cumsum([0, *(e.rows for e in self.entries)])
+        self.token_starts = np.cumsum([0, *(e.tokens for e in self.entries)])
+        self.opened: OrderedDict[int, Shard] = OrderedDict()
+        if index["rows"] != len(self):
+            raise ValueError(f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards {len(self)}; {AGAIN}")
+
+    def __len__(self) -> int:
+        return int(self.row_starts[-1])
+
+    @property
+    def tokens(self) -> int:
+        return int(self.token_starts[-1])
+
+    def row(self, i: int) -> dict[str, Any]:
+        if not 0 <= i < len(self):
+            raise IndexError(f"row {i} of {len(self)}")
+        s = int(self.row_starts.searchsorted(i, "right")) - 1
+        return self.shard(s).row(i - int(self.row_starts[s]))
+
+    def stream(self, start: int, stop: int) -> np.ndarray:
+        """Tokens [start, stop) of all documents end to end: a view, unless shards meet in it."""
+        parts = [shard.stream[a:b] for shard, a, b, _ in self.pieces(start, stop)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint16), *parts])
+
+    def documents(self, start: int, stop: int) -> np.ndarray:
+        """Positions in [start, stop) at which a document starts."""
+        return joined([shard.documents(a, b) + base for shard, a, b, base in self.pieces(start, stop)])
+
+    def sentences(self, start: int, stop: int) -> np.ndarray:
+        """Positions in [start, stop) at which a sentence starts."""
+        return joined([shard.sentences(a, b) + base for shard, a, b, base in self.pieces(start, stop)])
+
+    def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
+        """How many values each row holds in a column of lists; of lists of lists, the longest."""
+        rows = np.asarray(rows, np.int64)
+        shards, found = self.row_starts.searchsorted(rows, "right") - 1, np.empty(len(rows), np.int64)
+        together = shards.argsort(kind="stable")
+        for group in np.split(together, np.flatnonzero(np.diff(shards[together])) + 1) if len(rows) else ():
+            s = int(shards[group[0]])
+            found[group] = self.shard(s).lengths(rows[group] - self.row_starts[s], column)
+        return found
+
+    def pieces(self, start: int, stop: int) -> list[tuple["Shard", int, int, int]]:
+        """The shards that hold tokens [start, stop): each with where in it, and the position of its first token."""
+        found, stop = [], min(stop, self.tokens)
+        s = int(self.token_starts.searchsorted(start, "right")) - 1
+        while start < stop:
+            base, end = int(self.token_starts[s]), int(self.token_starts[s + 1])
+            if start < end:
+                found.append((self.shard(s), start - base, min(stop, end) - base, base))
+            start, s = end, s + 1
+        return found
+
+    def shard(self, s: int) -> "Shard":
+        if s in self.opened:
+            self.opened.move_to_end(s)
+            return self.opened[s]
+        if len(self.opened) >= OPEN:
+            self.opened.popitem(last=False)
+        entry = self.entries[s]
+        self.opened[s] = Shard(self.folder.local(f"{self.split}/{entry.file}", self.fingerprint), entry)
+        return self.opened[s]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"opened": OrderedDict()}   # another process opens its own
+
+
+class Shard:
+    """One Arrow file with one record batch; columns become numpy views when first asked for."""
+
+    def __init__(self, path: Path, entry: Entry) -> None:
+        try:
+            self.batch = mapped(path)
+        except FileNotFoundError:
+            raise ValueError(f"{path} is missing; {AGAIN}") from None
+        except (OSError, ValueError, StopIteration) as error:
+            raise ValueError(f"{path} is damaged ({error}); {AGAIN}".replace("\n", " ")) from None
+        if self.batch.num_rows != entry.rows:
+            raise ValueError(f"{path} is damaged ({self.batch.num_rows} rows, not {entry.rows}); {AGAIN}")
+        self.path, self.tokens = path, next((f.name for f in self.batch.schema if holds_tokens(f.type)), "")
+        self.found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.readers: dict[str, Callable[[int], Any]] = {}
+        if self.tokens and self.lists(self.tokens)[0][-1] != entry.tokens:
+            raise ValueError(f"{path} is damaged ({self.lists(self.tokens)[0][-1]} tokens, not {entry.tokens}); {AGAIN}")
+
+    def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column of lists: where each starts, and all values end to end."""
+        if name not in self.found:
+            column = self.batch.column(name)
+            self.found[name] = column.offsets.to_numpy(), column.values.to_numpy()
+        return self.found[name]
+
+    @property
+    def stream(self) -> np.ndarray:
+        return self.lists(self.tokens)[1]
+
+    def row(self, i: int) -> dict[str, Any]:
+        if not self.readers:
+            self.readers = {name: reader(self.batch.column(name)) for name in self.batch.schema.names}
+        return {name: read(i) for name, read in self.readers.items()}
+
+    def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
+        lists = self.batch.column(column)
+        starts: np.ndarray = lists.offsets.to_numpy()
+        if not is_list(lists.type.value_type):
+            return np.asarray(starts[rows + 1] - starts[rows])
+        inner = np.diff(lists.values.offsets.to_numpy())
+        return np.array([inner[starts[i]:starts[i + 1]].max(initial=0) for i in rows], np.int64)
+
+    def documents(self, start: int, stop: int) -> np.ndarray:
+        starts = self.lists(self.tokens)[0]
+        first, last = starts.searchsorted((start, stop))
+        found, ends = starts[first:last], starts[first + 1:last + 1]
+        return np.asarray(found[found < ends])   # an empty document starts where the next one does
+
+    def sentences(self, start: int, stop: int) -> np.ndarray:
+        """Sentences are kept by document, relative to it: bisect the documents, then the sentences of the first and the last."""
+        if "sentences" not in self.batch.schema.names:
+            raise ValueError(f"{self.path} keeps no sentences; prepare the data with Documents(sentences=True)")
+        (starts, _), (bounds, values) = self.lists(self.tokens), self.lists("sentences")
+        first, last = int(starts.searchsorted(start, "right")) - 1, int(starts.searchsorted(stop)) - 1
+        low = bounds[first] + values[bounds[first]:bounds[first + 1]].searchsorted(start - starts[first])
+        high = bounds[last] + values[bounds[last]:bounds[last + 1]].searchsorted(stop - starts[last])
+        counts = np.diff(bounds[first:last + 2].clip(low, high))
+        return np.asarray(starts[first:last + 1].repeat(counts) + values[low:high])
+
+
+def mapped(path: Path) -> pa.RecordBatch:
+    """An Arrow file is a stream between two marks: read as one, it takes no threads and a third of the time."""
+    with path.open("rb") as file:
+        memory = mmap(file.fileno(), 0, access=ACCESS_READ)
+    if memory[:6] != MARK or memory[-6:] != MARK:
+        raise ValueError("not a whole Arrow file")
+    return pa.ipc.open_stream(pa.py_buffer(memory).slice(8)).read_next_batch()
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_list(kind) or pa.types.is_list(kind))
+
+
+def holds_tokens(kind: pa.DataType) -> bool:
+    return is_list(kind) and bool(pa.types.is_unsigned_integer(kind.value_type))
+
+
+def reader(column: pa.Array) -> Callable[[int], Any]:
+    """How to read one row of a column: a view, a list of views, a number, bytes or a string."""
+    if is_list(column.type):
+        starts, inside = column.offsets.to_numpy(), column.values
+        if is_list(inside.type):
+            inner = reader(inside)
+            return lambda i: [inner(j) for j in range(starts[i], starts[i + 1])]
+        values = inside.to_numpy()
+        return lambda i: values[starts[i]:starts[i + 1]]
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        numbers = column.to_numpy()
+        return lambda i: numbers[i].item()
+    return lambda i: column[i].as_py()
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def verify(store: Store) -> list[str]:
+    """What is wrong with the bytes of a split, a line a shard; nothing, if all of them are as they were written. Reads everything."""
+    wrong = []
+    for entry in store.entries:
+        try:
+            path = store.folder.local(f"{store.split}/{entry.file}", store.fingerprint)
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != entry.sha256:
+                wrong.append(f"{path} is damaged (its SHA-256 is {found[:12]}…, not {entry.sha256[:12]}…); {AGAIN}")
+        except FileNotFoundError:
+            wrong.append(f"{store.folder.address}/{store.split}/{entry.file} is missing; {AGAIN}")
+        except ValueError as error:
+            wrong.append(str(error))
+    return wrong

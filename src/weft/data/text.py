@@ -1,0 +1,65 @@
+"""Samples of running text: windows over the stream of tokens, read at any place."""
+from typing import Any, Protocol
+
+import numpy as np
+
+from .store import Store
+
+Sample = dict[str, Any]                    # numpy arrays, numbers, bytes and strings
+
+
+class Samples(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int) -> Sample: ...
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        """About how many tokens each sample has; cheap."""
+
+
+class Windows:
+    """`size` tokens, each window `stride` after the one before; with `tail`, a last shorter one, so that every token is seen."""
+
+    def __init__(self, store: Store, size: int, stride: int, tail: bool = False) -> None:
+        self.store, self.size, self.stride = store, size, stride
+        beyond = store.tokens - size
+        self.count = max(1 + -(-max(beyond, 0) // stride) if tail else 1 + beyond // stride, 0) if store.tokens else 0
+        if not self.count:
+            raise ValueError(f"the data holds {store.tokens} tokens, less than one window of {size}; give more text or a shorter length")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> Sample:
+        start = i * self.stride
+        stop = min(start + self.size, self.store.tokens)
+        return {"tokens": self.store.stream(start, stop), "documents": self.store.documents(start, stop) - start}
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return np.minimum(self.size, self.store.tokens - np.asarray(indices, np.int64) * self.stride)
+
+
+class SentenceRuns:
+    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), cut at `size`: whole sentences come first,
+    each starts in one sample. Where no sentence starts, the sample is those tokens as they are."""
+
+    def __init__(self, store: Store, size: int) -> None:
+        if not store.tokens:
+            raise ValueError("the data holds no tokens; give more text")
+        self.store, self.size = store, size
+
+    def __len__(self) -> int:
+        return -(-self.store.tokens // self.size)
+
+    def __getitem__(self, i: int) -> Sample:
+        first, after = i * self.size, (i + 1) * self.size
+        starts = self.store.sentences(first, after + self.size)
+        own = starts[:starts.searchsorted(after)]
+        start = int(own[0]) if len(own) else first
+        stop = min(start + self.size, self.store.tokens)
+        if not len(own):
+            own = np.array([first])
+        elif len(own) < len(starts):
+            stop = min(stop, int(starts[len(own)]))
+        return {"tokens": self.store.stream(start, stop), "sentences": own - start, "documents": self.store.documents(start, stop) - start}
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return np.full(len(indices), self.size)

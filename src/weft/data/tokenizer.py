@@ -1,0 +1,155 @@
+"""Text to numbers and back. Every tokenizer is a standard `tokenizer.json`; bytes and characters are looked up by numpy."""
+import hashlib
+import json
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+Array = np.ndarray[Any, Any]
+MARKS = ("pad", "unknown", "begin", "end", "mask")     # ids 0 to 4
+NAMES = {                                              # as files call them, ours first
+    "pad": ("<pad>", "[PAD]"),
+    "unknown": ("<unk>", "[UNK]"),
+    "begin": ("<s>", "[CLS]", "<|begin_of_text|>", "<bos>"),
+    "end": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]"),
+}
+
+
+def byte_letters() -> list[str]:
+    """The letter that stands for each byte in a byte-level vocabulary: itself if it can be seen (Radford et al. 2019)."""
+    seen = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace() and b != 0xAD]
+    hidden = (chr(256 + i) for i in range(256))
+    return [chr(b) if b in seen else next(hidden) for b in range(256)]
+
+
+class Tokenizer:
+    """What a `tokenizer.json` says. Text is only text: a mark's name in it does not become the mark."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.inner = tokenizers.Tokenizer.from_str(text)
+        self.inner.no_padding()
+        self.inner.no_truncation()
+        self.inner.encode_special_tokens = True
+        vocabulary = self.inner.get_vocab(with_added_tokens=True)
+        self.size = max(vocabulary.values()) + 1
+        self.dtype = np.dtype(np.uint16 if self.size <= 1 << 16 else np.uint32)
+        known = {mark: [vocabulary[name] for name in NAMES[mark] if name in vocabulary] for mark in MARKS}
+        self.special = {mark: ids[0] for mark, ids in known.items() if ids}
+        count = 0
+        while f"<extra_id_{count}>" in vocabulary:
+            count += 1
+        self.sentinels = tuple(vocabulary[f"<extra_id_{i}>"] for i in range(count))
+        parts = json.loads(text)
+        self.byte_level = "ByteLevel" in json.dumps(parts["pre_tokenizer"])
+        single = parts["model"]["type"] == "BPE" and not parts["model"]["merges"]
+        self.table = self.lookup(vocabulary) if single else None
+        likely = parts["model"]["type"] == "Unigram"       # its marks are pieces like others: text could be read as one
+        self.forged = [i for mark, i in self.special.items() if mark != "unknown"] if likely else []
+        self.busy = 0.0                        # seconds in the library's own work
+
+    def lookup(self, vocabulary: dict[str, int]) -> Array:
+        """The id of every byte or character; -1 for one that has none."""
+        if self.byte_level:
+            return np.array([vocabulary[letter] for letter in byte_letters()], np.int64)
+        table = np.full(0x110000, -1, np.int64)
+        single = {name: i for name, i in vocabulary.items() if len(name) == 1}
+        table[[ord(name) for name in single]] = list(single.values())
+        return table
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
+        try:
+            return cls(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one") from None
+        except Exception as error:             # the library has no class of its own for a bad file
+            raise ValueError(f"{path} is not a tokenizer.json: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.text, "utf-8")
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def encode_many(self, texts: list[str]) -> tuple[Array, Array]:
+        """The tokens of all texts, one after another, and where each text's end; no marks are added."""
+        if self.table is not None:
+            return self.looked_up(texts)
+        began = perf_counter()
+        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+        self.busy += perf_counter() - began
+        held = [found.ids for found in encodings]
+        ends = np.cumsum([len(ids) for ids in held], dtype=np.int64)
+        return self.honest(np.fromiter(chain.from_iterable(held), self.dtype, int(ends[-1]) if len(ends) else 0)), ends
+
+    def honest(self, ids: Array) -> Array:
+        return np.where(np.isin(ids, self.forged), ids.dtype.type(self.special["unknown"]), ids) if self.forged else ids
+
+    def looked_up(self, texts: list[str]) -> tuple[Array, Array]:
+        assert self.table is not None
+        if self.byte_level:
+            raw = [text.encode() for text in texts]
+            places, lengths = np.frombuffer(b"".join(raw), np.uint8), [len(r) for r in raw]
+        else:
+            places, lengths = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32), [len(t) for t in texts]
+        ids = self.table[places]
+        if not self.byte_level and (ids < 0).any():
+            if "unknown" not in self.special:
+                raise ValueError(f"the character {chr(places[ids < 0][0])!r} is not in the training text; "
+                                 "Characters(special=True) has an unknown")
+            ids[ids < 0] = self.special["unknown"]
+        return ids.astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
+
+    def encode(self, text: str) -> Array:
+        return self.encode_many([text])[0]
+
+    def encode_spans(self, text: str) -> tuple[Array, Array]:
+        """Tokens, and the characters [begin, end) that each stands for, without the gap before a word: (tokens, 2)."""
+        if self.table is None:
+            found = self.inner.encode(text, add_special_tokens=False)
+            spans = np.array(found.offsets, np.int64).reshape(-1, 2)
+            for i, (begin, end) in enumerate(spans):
+                piece = text[begin:end]
+                spans[i, 0] += len(piece) - len(piece.lstrip()) if piece.strip() else 0
+            return self.honest(np.array(found.ids, self.dtype)), spans
+        widths = [len(c.encode()) for c in text] if self.byte_level else 1
+        begin = np.repeat(np.arange(len(text)), widths)
+        return self.encode(text), np.stack([begin, begin + 1], 1)
+
+    def decode(self, ids: Any, marks: bool = False) -> str:
+        """The text of tokens; marks are left out unless asked for."""
+        return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
+
+    @cached_property
+    def continues(self) -> Array:
+        """For every id: does this piece go on with a word?"""
+        names = [self.inner.id_to_token(i) or "" for i in range(self.size)]
+        marks = self.inner.get_added_tokens_decoder()
+        if self.byte_level:                    # a letter, a digit, or a byte of a longer letter, without the space before a word
+            byte = {letter: b for b, letter in enumerate(byte_letters())}
+            found = [byte.get(name[:1], 0) >= 0x80 or chr(byte.get(name[:1], 0)).isalnum() for name in names]
+        elif self.table is not None:
+            found = [name[:1].isalnum() for name in names]
+        elif any(name.startswith("##") for name in names):
+            found = [name.startswith("##") for name in names]
+        else:
+            found = [not name.startswith("▁") for name in names]
+        return np.array([go and i not in marks for i, go in enumerate(found)], bool)
+
+    @property
+    def spaced(self) -> bool:
+        """Does a word inside a text start with its space?"""
+        return self.byte_level or self.table is not None
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    return Tokenizer.load(folder)

@@ -1,0 +1,167 @@
+"""The work on one piece, and the processes that share the pieces out. A shard is a pure function of its piece."""
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..values import from_plain
+from .files import write
+from .lines import Bad, Found, Item
+from .quarantine import check, columns
+from .rows import maker
+from .shard import ShardWriter
+from .source import Piece, read
+from .tokenizer import Tokenizer
+
+BATCH = 1 << 20                            # characters that are tokenised together
+MANY = 10_000                              # bad rows of one piece: enough to see that it is not what it should be
+
+
+class Job(NamedTuple):
+    """What all pieces of a split have in common, in plain words."""
+    folder: str
+    source: Any
+    row: Any
+    labels: list[str] | None
+    tokenizer: str | None                  # the file
+    tolerance: float
+
+
+class Task(NamedTuple):
+    number: int
+    piece: Any
+    fingerprint: str
+
+
+class Tick(NamedTuple):
+    """Since the last one: characters tokenised, and the tokenizer's own seconds."""
+    text: int
+    busy: float
+
+
+class Workshop:
+    """Everything that is loaded once for many pieces."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.folder = job, Path(job.folder)
+        self.source, self.row = from_plain(job.source), from_plain(job.row)
+        self.tokenizer = Tokenizer.load(job.tokenizer) if job.tokenizer else None
+        self.labels = None if job.labels is None else tuple(job.labels)
+
+    def make(self, task: Task, tick: Callable[[Tick], None]) -> None:
+        """The shard and, last, its facts: a shard without them is not finished."""
+        piece = as_piece(task.piece)
+        build = maker(self.row, self.tokenizer, self.labels)
+        bad: list[dict[str, Any]] = []
+        good = 0
+        path = self.folder / f"{task.number:05d}.arrow"
+        with ShardWriter(path, build.schema) as shard:
+            for batch, size in batches(read(self.source, piece, columns(self.row))):
+                before = self.tokenizer.busy if self.tokenizer else 0.0
+                kept = []
+                for item in batch:
+                    wrong = item if isinstance(item, Bad) else check(self.row, item, self.labels or ())
+                    if isinstance(item, Found) and wrong is None:
+                        kept.append(item)
+                    elif wrong:
+                        bad.append(entry(wrong, item, piece))
+                if kept:
+                    shard.extend(build(kept))
+                good += len(kept)
+                if len(bad) > MANY and len(bad) > self.job.tolerance * (good + len(bad)):
+                    raise ValueError(f"{piece.paths[0]}: {len(bad)} of {good + len(bad)} rows cannot be read, "
+                                     f"the first at {bad[0]['offset']}: {bad[0]['reason']}")
+                tick(Tick(size, self.tokenizer.busy - before if self.tokenizer else 0.0))
+        facts = {"file": path.name, "rows": shard.rows, "tokens": shard.counts[build.schema.names[0]][0] if self.tokenizer else 0}
+        facts |= {"sentences": shard.counts["sentences"][0]} if "sentences" in shard.counts else {}
+        facts |= {"sha256": shard.sha256, "bytes": path.stat().st_size, "fingerprint": task.fingerprint, "quarantine": bad}
+        write(path.with_suffix(".json"), json.dumps(facts).encode())
+
+
+def entry(wrong: Bad, item: Item, piece: Piece) -> dict[str, Any]:
+    file = item.fields.get("file", piece.paths[0]) if isinstance(item, Found) else piece.paths[0]
+    return {"file": file, "offset": wrong.offset, "reason": wrong.reason}
+
+
+def as_piece(plain: Any) -> Piece:
+    paths, spans, size, identity = plain
+    return Piece(tuple(paths), tuple((a, b) for a, b in spans), size, identity)
+
+
+def batches(items: Iterator[Item]) -> Iterator[tuple[list[Item], int]]:
+    """Rows of about a megabyte together, with their size."""
+    held: list[Item] = []
+    size = 0
+    for item in items:
+        held.append(item)
+        size += 64 if isinstance(item, Bad) else sum(len(cell) for cell in item.fields.values() if isinstance(cell, str | bytes)) + 64
+        if size > BATCH:
+            yield held, size
+            held, size = [], 0
+    if held:
+        yield held, size
+
+
+def run(job: Job, tasks: list[Task], workers: int, tick: Callable[[Tick], None]) -> None:
+    """All tasks, in this process or shared out."""
+    if workers <= 1 or len(tasks) <= 1:
+        shop = Workshop(job)
+        for task in tasks:
+            shop.make(task, tick)
+        return
+    left = iter(tasks)                     # threads only hand work on; taking the next from a list's iterator is atomic
+    started: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for done in [pool.submit(hand_out, job, left, tick, started) for _ in range(min(workers, len(tasks)))]:
+                done.result()
+        finally:
+            for process in started:
+                process.kill()
+
+
+def hand_out(job: Job, left: Iterator[Task], tick: Callable[[Tick], None], started: list[subprocess.Popen[str]]) -> None:
+    """One process: a line of JSON for each piece, lines of ticks back. It ends when its input does, so it cannot outlive us for long."""
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen([sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=environment) as process:
+        started.append(process)
+        assert process.stdin
+        assert process.stdout
+        for line in chain([job], left):
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+            for answer in map(json.loads, process.stdout):
+                if answer is None:
+                    break
+                if isinstance(answer, str):
+                    raise ValueError(answer)
+                tick(Tick(*answer))
+            else:
+                raise RuntimeError(f"a worker stopped with code {process.wait()}; run again to go on")
+
+
+def serve() -> None:
+    """A worker's life: the job, then tasks. Answers are ticks, null for done, or a string for what is wrong."""
+    def say(answer: Any) -> None:
+        print(json.dumps(answer), flush=True)
+
+    shop = None
+    for line in sys.stdin:
+        try:
+            if shop is None:
+                shop = Workshop(Job(*json.loads(line)))
+            else:
+                shop.make(Task(*json.loads(line)), say)
+            say(None)
+        except ValueError as error:
+            say(str(error))
+
+
+if __name__ == "__main__":
+    serve()

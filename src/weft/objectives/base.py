@@ -1,0 +1,183 @@
+"""What every objective is: a corruption of samples (numpy, pure) and a score of answers (torch, sums).
+
+A module of this folder holds one pair, `Corrupt(value, setting)` and `Score(value, setting)`; `Corrupt` is made first and refuses
+what does not fit."""
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..count import vocabulary
+from ..data.store import Meta, Store
+from ..data.text import Samples
+from ..layers.loss import IGNORE as IGNORE
+from ..layers.loss import cross_entropy as cross_entropy
+from ..layers.sequence import Sequence
+from ..model.model import Model, build
+from ..model.start import begin, number
+
+Row = dict[str, np.ndarray]
+Batch = dict[str, Tensor]
+
+
+class Setting(NamedTuple):
+    """What an objective is built for."""
+    spec: S.Model
+    meta: Meta
+    seed: int = 0
+    dtype: torch.dtype = torch.float32
+    teacher: Model | None = None
+
+
+class Reader:
+    """Samples and the length that their rows shall have."""
+
+    def __init__(self, samples: Samples, length: int) -> None:
+        self.samples, self.length = samples, length
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.samples[index]
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        short: np.ndarray = np.minimum(self.samples.lengths(indices), self.length)
+        return short
+
+
+class Corruption:
+    """From a sample to a row of a batch. Pure: a row is decided by the sample's number and its private generator alone.
+
+    A row may hold `tokens_keep`, whole numbers that part its documents; without it, all tokens of a row are one document."""
+    fields: dict[str, tuple[str, int]]     # ragged field -> its stream and what pads it
+    terms: tuple[str, ...] = ("token",)    # names of the losses; `counts` and `score` have these keys
+    fixed: bool = False                    # the same draw in every epoch
+
+    def __init__(self, setting: Setting) -> None:
+        self.room = room(setting.spec)
+        self.pad = setting.meta.special.get("pad", 0)
+
+    def both(self) -> dict[str, tuple[str, int]]:
+        """The fields of an encoder and a decoder: what each reads, and what the decoder shall say."""
+        return {"tokens": ("tokens", self.pad), "target": ("target", self.pad), "labels": ("target", IGNORE)}
+
+    def samples(self, store: Store, length: int, tail: bool = False) -> Reader:
+        """Samples that become rows of `length`; with `tail`, the last short one too."""
+        if self.room is not None and length > self.room:
+            raise ValueError(f"length = {length}: the model has {self.room} learned positions; shorten the rows or give it more")
+        return Reader(self.read(store, length, tail), length)
+
+    def read(self, store: Store, length: int, tail: bool) -> Samples:
+        raise NotImplementedError
+
+    def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
+        raise NotImplementedError
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """Units of each term in a batch."""
+        return {self.terms[0]: len(batch["labels_at"])}
+
+
+class Objective(nn.Module):
+    """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of counts), over all micro-batches and ranks."""
+    model: Model                           # what is kept
+
+    def __init__(self, setting: Setting, weights: dict[str, float] | None = None) -> None:
+        super().__init__()
+        self.model = build(setting.spec, dtype=setting.dtype, seed=setting.seed)
+        self.weights = weights or {"token": 1.0}
+
+    def begin(self, setting: Setting) -> None:
+        """Start what the objective owns beside its models as the model's spec says; call it once these parts are made."""
+        self.to(setting.dtype)
+        with torch.no_grad():
+            for name, tensor in self.named_parameters():
+                if name.split(".")[0] not in ("model", "generator", "teacher"):
+                    begin(name, tensor, setting.spec, torch.Generator().manual_seed(number(setting.seed, name)))
+
+    def answer(self, batch: Batch) -> Any:
+        raise NotImplementedError
+
+    def score(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
+        """Cross entropy of the logits at the labels; objectives with more terms say more."""
+        return {"token": cross_entropy(answer, labels_at(batch))}
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        return self.score(self.answer(batch), batch)
+
+
+class Decoded(Objective):
+    """The encoder reads `tokens`, the decoder `target` and says `labels`."""
+
+    def answer(self, batch: Batch) -> Tensor:
+        memory = self.model.encode(self.model.embed(batch["tokens"], keep=batch.get("tokens_keep")))
+        sequence = self.model.decode(self.model.embed_target(batch["target"], memory, keep=batch.get("target_keep")), memory)
+        return read_at(self.model, sequence, batch["labels_at"])
+
+
+def labels_at(batch: Batch, field: str = "labels") -> Tensor:
+    """The labels that are asked, in the order of the logits of `read_at`."""
+    return batch[field].flatten()[batch[f"{field}_at"]]
+
+
+def read_at(model: Model, sequence: Sequence, at_T: Tensor) -> Tensor:
+    """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's."""
+    x_TD = sequence.x_BLD.flatten(0, 1)
+    if len(at_T) != len(x_TD):
+        x_TD = x_TD[at_T]
+    logits_1TV = model.read(Sequence(x_TD[None]))
+    assert isinstance(logits_1TV, Tensor)
+    return logits_1TV[0]
+
+
+def joined(*pieces: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(piece, np.int64) for piece in pieces])
+
+
+def start(setting: Setting, otherwise: int) -> int:
+    """What the decoder reads first: what the model says or, where it says nothing, this."""
+    return otherwise if setting.spec.special.start is None else setting.spec.special.start
+
+
+# What does not fit is refused in one line
+
+def room(s: S.Model) -> int | None:
+    """The longest row that positions allow."""
+    tables = [t.positions for t in (s.source, s.target) if isinstance(t, S.Tokens | S.Shared)]
+    return min((p.count for p in tables if isinstance(p, S.Learned)), default=None)
+
+
+def beside(length: int, marks: int) -> int:
+    """Tokens of text in a row that also holds marks."""
+    if length <= marks:
+        raise ValueError(f"length = {length} leaves no room for text beside {marks} marks; give more")
+    return length - marks
+
+
+def asks(value: Any, setting: Setting, *, encoder: bool = False, decoder: bool = False, head: type | None = S.Vocabulary) -> None:
+    """Refuse a model without the named parts, or whose table is smaller than the tokenizer's."""
+    s, name = setting.spec, type(value).__name__
+    if not isinstance(s.source, S.Tokens):
+        raise ValueError(f"{name} reads tokens; the model reads {type(s.source).__name__}")
+    if (s.encoder is not None, s.decoder is not None) != (encoder, decoder):
+        kind = {(True, True): "an encoder and a decoder", (True, False): "an encoder alone", (False, True): "a decoder alone"}
+        raise ValueError(f"{name} needs a model with {kind[encoder, decoder]}; this one has "
+                         f"{kind[s.encoder is not None, s.decoder is not None]}")
+    if head is not None and not isinstance(s.head, head):
+        raise ValueError(f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))")
+    sizes = [vocabulary(s)] if isinstance(s.target, S.Tokens) else []
+    if (setting.meta.vocabulary or 0) > min([s.source.vocabulary, *sizes]):
+        raise ValueError(f"the tokenizer has {setting.meta.vocabulary} tokens, the model {min([s.source.vocabulary, *sizes])}; "
+                         "give the model's source the tokenizer's vocabulary")
+
+
+def special(value: Any, setting: Setting, *names: str) -> tuple[int, ...]:
+    """Ids of special tokens, or the word how to get them."""
+    missing = [name for name in names if name not in setting.meta.special]
+    if missing:
+        raise ValueError(f"{type(value).__name__} needs the {' and '.join(missing)} token, which the tokenizer lacks; "
+                         "prepare the data with a tokenizer that has special=True")
+    return tuple(setting.meta.special[name] for name in names)

@@ -1,0 +1,193 @@
+"""The class of, or a number for, a text, a pair of texts or an image (BERT, arXiv:1810.04805, section 4.1; GPT, Radford et al. 2018,
+section 3.3; ViT, arXiv:2010.11929, section 3.2)."""
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.image import Pictures
+from ..layers.loss import wide
+from ..layers.sequence import Sequence
+from ..model.head import Classes, pool
+from ..model.model import Model
+from .base import Batch, Corruption, Objective, Reader, Row, Setting, asks, cross_entropy, joined, special
+
+if TYPE_CHECKING:
+    from ..data.store import Store
+
+Value = R.Classification | R.Regression
+SWAPPED = {"tokens": "swapped", "segments": "swapped_segments"}    # the other order of a symmetric pair
+LABEL = {"class": "labels", "number": "number"}    # a term's field in a batch
+
+
+class Join:
+    """One row of one or two texts, begin A end [B end]. BERT's has segments where a model does; GPT's start, delimiter and extract
+    tokens are the same marks, without segments."""
+
+    def __init__(self, value: Any, setting: Setting, style: str = "bert") -> None:
+        decodes = setting.spec.decoder is not None
+        asks(value, setting, encoder=not decodes, decoder=decodes, head=None)
+        self.begin, self.end = special(value, setting, "begin", "end")
+        self.segments = style == "bert" and any(segmented(m.spec) for m in (setting, setting.teacher) if m is not None)
+
+    def __call__(self, first: np.ndarray, second: np.ndarray | None, length: int) -> Row:
+        """The longer text is cut first."""
+        if second is None:
+            parts: list[Any] = [[self.begin], first[:length - 2], [self.end]]
+        else:
+            first, second = cut(first, second, length - 3)
+            parts = [[self.begin], first, [self.end], second, [self.end]]
+        tokens = joined(*parts)
+        return {"tokens": tokens} | ({"segments": (np.arange(len(tokens)) >= len(first) + 2).astype(np.int64)} if self.segments else {})
+
+    def fields(self, pad: int, stream: str = "tokens", **names: str) -> dict[str, tuple[str, int]]:
+        fields = {"tokens": (stream, pad)} | ({"segments": (stream, 0)} if self.segments else {})
+        return {names.get(name, name): field for name, field in fields.items()}
+
+    def table(self, store: "Store", length: int, *columns: str) -> Any:
+        from ..data.table import Table
+        if length < 5:
+            raise ValueError(f"length = {length} leaves no room for texts beside three marks; give more")
+        return Table(store, columns, extra=min(len(columns), 2) + 1)
+
+
+def cut(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """The longer loses its last token until both fit; of two equal ones, the second."""
+    n, m = len(first), len(second)
+    return first[:max(room - m, room - room // 2)], second[:max(room - n, room // 2)]
+
+
+def segmented(s: S.Model) -> bool:
+    return isinstance(s.source, S.Tokens) and (s.source.segments or 1) > 1
+
+
+def refuse_head(value: Any, setting: Setting, head: type, outputs: int | None = None) -> None:
+    """The head must be of this kind and have as many outputs as the data have labels."""
+    s, name = setting.spec, type(value).__name__
+    if not isinstance(s.head, head):
+        raise ValueError(f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))")
+    labels = setting.meta.labels
+    if outputs is None and not labels:
+        raise ValueError(f"{name} needs labels, and the data have none; give their column and prepare them again")
+    wanted = len(labels or ()) if outputs is None else outputs
+    found = getattr(s.head, "outputs", wanted)
+    if found != wanted:
+        why = f"the data have {wanted} labels" if outputs is None else f"{name} reads {wanted} output{'s' * (wanted != 1)}"
+        raise ValueError(f"{why}, the head {found} outputs; use replace(head, outputs={wanted})")
+    names = getattr(s.head, "labels", None)
+    if outputs is None and names is not None and tuple(names) != tuple(labels or ()):
+        raise ValueError(f"the head's labels {names} are not the data's {tuple(labels or ())}"[:200] + "; put them in the same order")
+
+
+def check(value: Value, setting: Setting) -> None:
+    row, number = setting.meta.row, isinstance(value, R.Regression)
+    refuse_head(value, setting, S.Classes, 1 if number else None)
+    if not isinstance(row, R.Examples | R.Images):
+        raise ValueError(f"{type(value).__name__} reads rows of Examples or Images, not of {type(row).__name__}")
+    if isinstance(row, R.Images) != isinstance(setting.spec.source, S.Patches):
+        raise ValueError(f"the data are {type(row).__name__}, but the model reads {type(setting.spec.source).__name__}")
+    if number != getattr(row, "number", False):
+        raise ValueError("Regression needs numbers as labels; prepare the data with Examples(number=True)" if number else
+                         "the data's labels are numbers; use Regression, or prepare them with Examples(number=False)")
+    if value.symmetric and getattr(row, "second", None) is None:
+        raise ValueError("symmetric reads a pair in both orders; the data have no second text")
+
+
+def Corrupt(value: Value, setting: Setting) -> Corruption:
+    check(value, setting)
+    return (ImageCorrupt if isinstance(setting.spec.source, S.Patches) else TextCorrupt)(value, setting)
+
+
+class TextCorrupt(Corruption):
+    """Nothing is corrupted: a text or a pair becomes one row, a symmetric pair two of the same length."""
+
+    def __init__(self, value: Value, setting: Setting) -> None:
+        super().__init__(setting)
+        self.join, self.terms, self.symmetric = Join(value, setting, value.input), term(value), value.symmetric
+        assert isinstance(setting.meta.row, R.Examples)
+        self.pair = setting.meta.row.second is not None
+        self.fields = self.join.fields(self.pad)
+        if self.symmetric:
+            self.fields |= self.join.fields(self.pad, **SWAPPED)
+
+    def read(self, store: "Store", length: int, tail: bool) -> Any:
+        return self.join.table(store, length, "first", *(["second"] if self.pair else []))
+
+    def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
+        sample = samples[index]
+        first, second = sample["first"], sample["second"] if self.pair else None
+        row = self.join(first, second, samples.length)
+        if self.symmetric:
+            assert second is not None
+            other = self.join(*cut(first, second, samples.length - 3)[::-1], samples.length)
+            row |= {SWAPPED[name]: part for name, part in other.items()}
+        return row | {LABEL[self.terms[0]]: np.asarray(sample["label"])}
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        return {"number": len(batch["number"])} if "number" in batch else super().counts(batch)
+
+
+class ImageCorrupt(Corruption):
+    """A random part of the image, mirrored half of the time; in validation its middle."""
+
+    def __init__(self, value: Value, setting: Setting) -> None:
+        super().__init__(setting)
+        self.source, self.terms, self.fields = setting.spec.source, term(value), {}
+
+    def read(self, store: "Store", length: int, tail: bool) -> Any:
+        assert isinstance(self.source, S.Patches)
+        return Pictures(store, self.source, still=tail)
+
+    def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
+        sample = samples[index]
+        return {"image": see(samples, sample["image"], draw), "labels": np.asarray(sample["label"])}
+
+
+def see(samples: Reader, data: bytes, draw: np.random.Generator) -> np.ndarray:
+    pictures = samples.samples
+    assert isinstance(pictures, Pictures)
+    return pictures.see(data, draw)
+
+
+def term(value: Any) -> tuple[str]:
+    return ("number",) if isinstance(value, R.Regression) else ("class",)
+
+
+def run(model: Model, batch: Batch) -> Sequence:
+    """All but the head, on texts or images."""
+    if "image" in batch:
+        sequence = model.embed(batch["image"].to(next(model.parameters()).dtype))
+    else:
+        segments = batch.get("segments") if segmented(model.spec) else None
+        sequence = model.embed(batch["tokens"], keep=batch.get("tokens_keep"), segments=segments)
+    return model.encode(sequence) if model.encoder is not None else model.decode(sequence)
+
+
+class Score(Objective):
+    def __init__(self, value: Value, setting: Setting) -> None:
+        super().__init__(setting, {term(value)[0]: 1.0})
+        self.symmetric, self.smoothing = value.symmetric, value.smoothing if isinstance(value, R.Classification) else None
+
+    def answer(self, batch: Batch) -> Tensor:
+        logits_BV = self.both(batch) if self.symmetric else self.model.read(run(self.model, batch))
+        assert isinstance(logits_BV, Tensor)
+        return logits_BV
+
+    def both(self, batch: Batch) -> Tensor:
+        """The vectors of both orders are added before the linear map (GPT, section 3.3: similarity)."""
+        head = self.model.head
+        assert isinstance(head, Classes)
+        assert isinstance(head.out, nn.Linear)
+        twice: Batch = {name: torch.cat((batch[name], batch[SWAPPED.get(name, name)]))
+                        for name in ("tokens", "tokens_keep", "segments") if name in batch}
+        x_BD = head.transform(pool(run(self.model, twice), head.pool))
+        logits_BV: Tensor = head.out(head.drop(torch.add(*x_BD.chunk(2))))
+        return logits_BV
+
+    def score(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
+        if self.smoothing is not None:
+            return {"class": cross_entropy(answer, batch["labels"], self.smoothing)}
+        return {"number": (answer[:, 0].to(wide(answer)) - batch["number"]).square().sum()}

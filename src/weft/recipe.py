@@ -1,0 +1,502 @@
+"""What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
+import json
+from importlib.util import module_from_spec, spec_from_file_location
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from .spec import Count, Model, Natural, Positive, Rate, Share
+from .values import KINDS, at, from_json, from_plain, put, suggest, to_json, value
+
+# Tokenizers. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and mask.
+
+
+@value
+class ByteBPE:
+    """Merges over bytes: no text is unknown (Radford et al. 2019, section 2.2)."""
+    vocabulary: Count
+    special: bool = True
+    sentinels: Natural = 0                 # T5's span marks, the last ids of the vocabulary
+
+
+@value
+class BPE:
+    """Merges over characters, one vocabulary for all columns (Sennrich et al. 2016, arXiv:1508.07909)."""
+    vocabulary: Count
+    lowercase: bool = False
+    sentinels: Natural = 0
+
+
+@value
+class WordPiece:
+    """BERT's pieces, `##` inside a word (Devlin et al. 2018, arXiv:1810.04805)."""
+    vocabulary: Count
+    lowercase: bool = True
+    sentinels: Natural = 0
+
+
+@value
+class Unigram:
+    """The likeliest cut under a unigram model of pieces (Kudo 2018, arXiv:1804.10959)."""
+    vocabulary: Count
+    sentinels: Natural = 0
+
+
+@value
+class Bytes:
+    """Each byte is a token (ByT5, arXiv:2105.13626)."""
+    special: bool = True
+    sentinels: Natural = 0
+
+
+@value
+class Characters:
+    """Each character that the training text holds is a token."""
+    special: bool = True
+
+
+@value
+class TokenizerFile:
+    """A `tokenizer.json` that exists already."""
+    path: str
+
+
+Tokenizer = ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | TokenizerFile
+
+
+# What a row of the data is
+
+@value
+class Documents:
+    """Running text. Each document ends with the end token; `sentences` also keeps where each sentence starts."""
+    text: str = "text"
+    sentences: bool = False
+
+
+@value
+class Pairs:
+    """A source and its target, as in translation."""
+    source: str = "source"
+    target: str = "target"
+
+
+@value
+class Examples:
+    """One or two texts and a label: a class, or a number where `number` is True."""
+    first: str = "text"
+    second: str | None = None
+    label: str = "label"
+    number: bool = False
+    labels: tuple[str, ...] | None = None  # the classes in order; None: as sorted in the training data
+
+
+@value
+class Choices:
+    """A context, several endings, and the number of the right one."""
+    context: str = "context"
+    endings: tuple[str, ...] = ("ending0", "ending1", "ending2", "ending3")
+    label: str = "label"
+
+
+@value
+class Tagged:
+    """Words with a tag each; a word's first piece carries it."""
+    words: str = "words"
+    tags: str = "tags"
+    labels: tuple[str, ...] | None = None
+
+
+@value
+class Questions:
+    """A question and a context that may hold its answer; long contexts are read in windows `stride` tokens apart (BERT, section 4.2)."""
+    length: Count = 384                    # question, context and marks together
+    stride: Count = 128
+    question: Count = 64                   # at most
+
+
+@value
+class Images:
+    """An image and its class."""
+    labels: tuple[str, ...] | None = None
+
+
+@value
+class Boxed:
+    """An image and the boxes in it, COCO's way."""
+    labels: tuple[str, ...] | None = None
+
+
+Row = Documents | Pairs | Examples | Choices | Tagged | Questions | Images | Boxed
+
+
+@value
+class Source:
+    """Files to read: local or any fsspec address, globs allowed, `.gz` and `.zst` opened on the way.
+
+    A relative path is looked up here, then under $WEFT_DATA. `names` are the columns where the files do not name them."""
+    paths: tuple[str, ...]
+    format: Literal["text", "parallel", "jsonl", "csv", "tsv", "parquet", "hub", "conll", "squad", "folder", "coco"] | None = None
+    document: Literal["file", "line", "blank", "heading"] = "blank"   # where a document of plain text ends
+    names: tuple[str, ...] = ()
+    header: bool = True                    # csv and tsv: the first line names the columns
+    part: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (0.0, 1.0)   # only this stretch of each file
+
+
+@value
+class Data:
+    """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`."""
+    row: Documents | Pairs | Examples | Choices | Tagged | Questions | Images | Boxed
+    train: Source
+    valid: Source | None = None
+    tokenizer: ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | TokenizerFile | None = None
+    folder: str | None = None              # None: prepared/<fingerprint of all this>
+
+
+# Batches: what one step reads, over all ranks and micro-batches
+
+@value
+class Rows:
+    """`count` samples a step; running text is cut into windows of `length` tokens."""
+    count: Count
+    length: Count
+
+
+@value
+class Packed:
+    """About `count` rows of `length` tokens a step, each filled with several short samples that do not see each other."""
+    count: Count
+    length: Count
+    pool: Count = 2048                     # samples that are packed together
+
+
+@value
+class Budget:
+    """Samples of like length together, about `tokens` a step, padding included (Vaswani et al. 2017, section 5.1)."""
+    tokens: Count
+    length: Count                          # longer samples are cut
+    pool: Count = 4096                     # samples that are sorted together
+
+
+Batching = Rows | Packed | Budget
+
+
+# Objectives
+
+@value
+class NextToken:
+    """Predict each next token (Radford et al. 2018)."""
+    apart: bool = False                    # a window's documents do not see each other
+    documents: bool = False                # a sample is a document, cut at the length, not a window: for Packed and Budget
+
+
+@value
+class MaskedTokens:
+    """Guess hidden tokens (BERT, arXiv:1810.04805, section 3.1), in one of four inputs (RoBERTa, arXiv:1907.11692, section 4.2)."""
+    share: Share = 0.15
+    masked: Share = 0.8                    # of the chosen
+    random: Rate = 0.1
+    choose: Literal["tokens", "words", "spans"] = "tokens"   # spans: SpanBERT, arXiv:1907.10529
+    fixed: bool = False                    # the same mask in every epoch: BERT's static masking
+    input: Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"] = "full-sentences"
+    next_sentence: bool = False            # NSP, for the two pair inputs
+
+
+@value
+class ReplacedTokens:
+    """Tell original from replaced tokens, which a small generator proposes (ELECTRA, arXiv:2003.10555)."""
+    generator: Model
+    share: Share = 0.15
+    weight: Positive = 50.0
+
+
+@value
+class CorruptedSpans:
+    """Decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4)."""
+    share: Share = 0.15
+    mean: Positive = 3.0
+
+
+@value
+class Denoising:
+    """Rebuild the text from an infilled, sentence-shuffled one (BART, arXiv:1910.13461, section 2.2)."""
+    share: Rate = 0.3
+    mean: Positive = 3.0                   # of the Poisson span lengths
+    shuffle: bool = True
+
+
+@value
+class Translation:
+    """Decode the target, labels smoothed (Vaswani et al. 2017, section 5.4)."""
+    smoothing: Rate = 0.1
+
+
+@value
+class Classification:
+    """The class of a text, a pair or an image. `input`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B extract."""
+    input: Literal["bert", "gpt"] = "bert"
+    symmetric: bool = False                # GPT's similarity: both orders, added
+    smoothing: Rate = 0.0
+
+
+@value
+class Regression:
+    """A number for a text or a pair, by squared error."""
+    input: Literal["bert", "gpt"] = "bert"
+    symmetric: bool = False
+
+
+@value
+class MultipleChoice:
+    """One score an ending, softmax over the endings."""
+    input: Literal["bert", "gpt"] = "bert"
+
+
+@value
+class Tagging:
+    """A tag for the first piece of every word (BERT, section 5.3)."""
+
+
+@value
+class Answering:
+    """Where an answer starts and ends; no answer points at the first token (BERT, section 4.3)."""
+
+
+@value
+class Autoencoding:
+    """Rebuild the hidden patches of an image (MAE, arXiv:2111.06377)."""
+    share: Rate = 0.75
+    normalised: bool = True                # each patch's pixels by their own mean and deviation
+
+
+@value
+class Distillation:
+    """Learn from a teacher: softened scores (arXiv:1503.02531), or its choice on the distillation token (DeiT, arXiv:2012.12877)."""
+    teacher: str                           # a model folder
+    hard: bool = False
+    temperature: Positive = 3.0
+    weight: Share = 0.5
+
+
+Objective = (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | Classification | Regression
+             | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
+
+
+# Optimisers: `rate` is the peak that the schedule scales
+
+Betas = tuple[Rate, Rate]
+
+
+@value
+class AdamW:
+    """Decay apart from the gradient (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and biases do not decay."""
+    rate: Positive
+    betas: Betas = (0.9, 0.999)
+    eps: Positive = 1e-8
+    decay: Rate = 0.01
+
+
+@value
+class Adam:
+    """With the betas of the 2017 Transformer, section 5.3."""
+    rate: Positive
+    betas: Betas = (0.9, 0.98)
+    eps: Positive = 1e-9
+
+
+@value
+class Adafactor:
+    """Factored second moments (Shazeer and Stern 2018, arXiv:1804.04235)."""
+    rate: Positive
+    decay: Rate = 0.0
+
+
+@value
+class SGD:
+    rate: Positive
+    momentum: Rate = 0.9
+    decay: Rate = 0.0
+
+
+@value
+class Muon:
+    """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024); AdamW at `other` for all else."""
+    rate: Positive
+    other: AdamW
+    momentum: Rate = 0.95
+    decay: Rate = 0.0
+
+
+# Schedules: the share of the peak rate at a step, counted from 1
+
+@value
+class Constant:
+    warmup: Natural = 0
+
+
+@value
+class Linear:
+    """Up in `warmup` steps, then straight down to `end` at the last step (BERT)."""
+    warmup: Natural = 0
+    end: Rate = 0.0
+
+
+@value
+class Cosine:
+    warmup: Natural = 0
+    end: Rate = 0.0
+
+
+@value
+class InverseRoot:
+    """Up in `warmup` steps, then with the root of the step (Vaswani et al. 2017, section 5.3)."""
+    warmup: Count = 4000
+
+
+@value
+class WarmupStableDecay:
+    """Up, level, and down over the last `decay` of the steps (Hu et al. 2024, arXiv:2404.06395)."""
+    warmup: Natural = 0
+    decay: Share = 0.2
+    end: Rate = 0.0
+
+
+Schedule = Constant | Linear | Cosine | InverseRoot | WarmupStableDecay
+
+
+def rate_2017(width: int, warmup: int) -> float:
+    """The peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
+    return float((width * warmup) ** -0.5)
+
+
+# Averages of weights
+
+@value
+class Moving:
+    """average <- decay * average + (1 - decay) * weights (Polyak)."""
+    decay: Rate = 0.9999
+
+
+@value
+class Last:
+    """The mean of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
+    count: Count = 5
+
+
+# The run
+
+@value
+class Guard:
+    """A step whose loss or gradient is not finite, or whose loss is `spike` deviations above the last `window`, is not taken;
+    more than `budget` such steps stop the run."""
+    budget: Natural = 3
+    spike: Positive | None = None
+    window: Count = 64
+
+
+@value
+class Saves:
+    """A checkpoint each `every` steps and at the end; the newest `keep` stay."""
+    every: Count = 500
+    keep: Count = 2
+
+
+@value
+class Recipe:
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    model: Model
+    objective: (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | Classification | Regression
+                | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
+    data: Data
+    batch: Rows | Packed | Budget
+    steps: Count
+    optimiser: AdamW | Adam | Adafactor | SGD | Muon
+    schedule: Constant | Linear | Cosine | InverseRoot | WarmupStableDecay = Linear()
+    lengths: tuple[tuple[Share, Count], ...] = ()   # (0.9, 128), (1.0, 512): until this share of the steps, this length
+    clip: Positive | None = 1.0            # the gradient's norm
+    average: Moving | Last | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    micro: Count | None = None             # rows in one forward pass on one rank; None: all
+    recompute: bool = False
+    compile: bool = False
+    guard: Guard = Guard()
+    save: Saves = Saves()
+    evaluate: Count | None = None          # steps between two looks at the validation data; None: at the end only
+    workers: Natural = 0                   # processes that make batches
+    seed: Natural = 0
+    start: str | None = None               # a model folder to start from: its trunk, and its head where it fits
+    paper: str = ""
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.lengths]
+        if shares and (sorted(set(shares)) != shares or shares[-1] != 1):
+            raise ValueError(f"lengths = {self.lengths}: shares of the steps must grow and end at 1")
+        if self.lengths and isinstance(self.batch, Budget):
+            raise ValueError("lengths are for batches of rows; a Budget has no fixed length")
+        alone = Classification | Regression | MultipleChoice | Answering | Autoencoding | Distillation
+        if isinstance(self.batch, Packed) and isinstance(self.objective, alone):
+            raise ValueError(f"{type(self.objective).__name__} answers once a row, so no two samples may share one; take Rows or Budget, "
+                             "not Packed")
+
+    def length(self, step: int) -> int:
+        """The length of rows at a step, counted from 0."""
+        for share, length in self.lengths:
+            if step < ceil(share * self.steps):
+                return length
+        return self.batch.length
+
+    def json(self) -> str:
+        return to_json(self)
+
+
+# Recipes in files
+
+def read(name: str) -> Recipe:
+    """The recipe of `file.py` (its first), `file.py:name`, a JSON file, or a run's folder."""
+    file, _, wanted = name.partition(":")
+    path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
+    if not path.exists():
+        raise ValueError(f"no recipe {file!r}: give a Python file, a JSON file or a run's folder")
+    if path.suffix == ".json":
+        found: dict[str, Recipe] = {"recipe": from_json(path.read_text())}
+    else:
+        made = spec_from_file_location(path.stem, path)
+        if made is None or made.loader is None:
+            raise ValueError(f"{file} is no Python file; a recipe ends in .py or .json")
+        module = module_from_spec(made)
+        made.loader.exec_module(module)
+        found = {key: thing for key, thing in vars(module).items() if isinstance(thing, Recipe)}
+    if not all(isinstance(thing, Recipe) for thing in found.values()) or not found:
+        raise ValueError(f"{file} holds no Recipe")
+    if wanted and wanted not in found:
+        raise ValueError(f"{file} has no recipe {wanted!r}; {suggest(wanted, list(found))}")
+    return found[wanted or next(iter(found))]
+
+
+def change(recipe: Recipe, words: list[str]) -> Recipe:
+    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
+    for word in words:
+        path, is_, text = word.partition("=")
+        if not is_:
+            raise ValueError(f"--set {word}: write path=value, such as optimiser.rate=3e-4")
+        try:
+            recipe = put(recipe, path.strip(), parse(text.strip(), at(recipe, path.strip())))
+        except AttributeError:
+            put(recipe, path.strip(), None)         # its error names the nearest field
+            raise
+        except (IndexError, TypeError):
+            raise ValueError(f"--set {word}: there is nothing at {path}") from None
+    return recipe
+
+
+def parse(text: str, old: Any) -> Any:
+    if text in KINDS:
+        return KINDS[text]()
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    if isinstance(plain, int) and isinstance(old, float) and not isinstance(plain, bool):
+        return float(plain)
+    return from_plain(plain) if isinstance(plain, list | dict) else plain

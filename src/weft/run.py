@@ -1,0 +1,297 @@
+"""One run: a folder that holds a recipe, its checkpoints, its log and its result. Running it again goes on."""
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from . import recipe as R
+from .data.loader import Loader
+from .data.plan import planner
+from .data.prepare import Progress, fingerprint, prepare
+from .data.store import Folder, Store, open_store
+from .interop.folder import load, save
+from .model.model import Model
+from .objectives import Corruption, Objective, build
+from .train.average import mean_of
+from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
+from .train.distribute import World, world
+from .train.lock import Lock
+from .train.log import Log, finished
+from .train.loop import Event, Trainer
+from .train.meter import checkpoint_bytes
+from .train.validate import validate
+from .values import from_json, leaves
+
+Say = Callable[[str], None]
+# What may change between two starts
+FREE = {"micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
+
+
+class Made(NamedTuple):
+    """All that a recipe stands for, in memory."""
+    recipe: R.Recipe
+    data: Path | str                       # the folder of the shards
+    store: Store
+    valid: Store | None
+    corruption: Corruption
+    objective: Objective
+    trainer: Trainer
+
+
+def silent(_: str) -> None:
+    """Says nothing."""
+
+
+def prepared(data: R.Data, ranks: World, progress: Callable[[Progress], None] | None = None) -> Path | str:
+    """The folder of the shards, made now if need be."""
+    if data.folder is not None and "://" in data.folder:
+        return data.folder
+    folder = Path(data.folder or Path("prepared") / fingerprint(data))
+    if ranks.size == 1:
+        return prepare(data, folder, say=progress)
+    if not (folder / "train" / "index.json").exists():
+        raise ValueError(f"{folder} is not prepared yet; run weft prepare with this recipe first, so that no rank waits for another")
+    return folder
+
+
+def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progress], None] | None = None) -> Made:
+    """Data prepared, model built, everything checked: what is wrong is said here, before the first step."""
+    ranks = ranks or World()
+    folder = prepared(recipe.data, ranks, progress)
+    store = open_store(folder, "train")
+    valid = open_store(folder, "valid") if recipe.data.valid else None
+    corruption, objective = build(recipe.objective, recipe.model, store.meta, seed=recipe.seed, teacher=teacher(recipe.objective))
+    if recipe.start is not None:
+        begin_from(objective.model, recipe.start)
+
+    def loader(length: int) -> Loader:
+        samples = corruption.samples(store, length)
+        if len(samples) == 0:
+            raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
+        return Loader(planner(at_length(recipe, length), samples, recipe.seed, length), samples, corruption, recipe.seed,
+                      ranks.rank, ranks.size, recipe.micro, recipe.workers)
+
+    return Made(recipe, folder, store, valid, corruption, objective, Trainer(recipe, objective, loader, ranks))
+
+
+def at_length(recipe: R.Recipe, length: int) -> Any:
+    """The batch at another length: as many tokens, so more or fewer rows."""
+    batch = recipe.batch
+    if isinstance(batch, R.Budget) or length == batch.length:
+        return batch
+    return type(batch)(**{**vars(batch), "count": max(1, batch.count * batch.length // length), "length": length})
+
+
+def teacher(objective: R.Objective) -> Model | None:
+    return load(objective.teacher).eval() if isinstance(objective, R.Distillation) else None
+
+
+def begin_from(model: Model, folder: str) -> None:
+    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh."""
+    old = load(folder).state_dict()
+    own = model.state_dict()
+    fit = {name: tensor for name, tensor in old.items() if name in own and own[name].shape == tensor.shape}
+    missing = [name for name in own if name not in fit and not name.startswith("head.")]
+    if missing:
+        raise ValueError(f"start = {folder!r}: it has no {missing[0]} of shape {tuple(own[missing[0]].shape)}; "
+                         "give the recipe the model that was trained")
+    model.load_state_dict(own | fit)
+
+
+# The folder
+
+def folder_of(recipe: R.Recipe, out: str | Path | None) -> Path:
+    return Path(out) if out is not None else Path("runs") / recipe.name
+
+
+def remember(folder: Path, recipe: R.Recipe) -> None:
+    """The recipe beside the run; another recipe in the same folder is refused."""
+    path = folder / "recipe.json"
+    if path.exists():
+        before = dict(leaves(from_json(path.read_text())))
+        free = FREE - {"save.every"} if isinstance(recipe.average, R.Last) else FREE
+        changed = [name for name, new in leaves(recipe) if name not in free and before.get(name) != new]
+        changed += [name for name in before if name not in dict(leaves(recipe))]
+        if changed and any((folder / "checkpoints").glob("step-*")):
+            raise ValueError(f"{folder} was begun with another recipe: {changed[0]} was {before.get(changed[0])!r}; "
+                             "undo the change, or give another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(recipe.json())
+    fresh.replace(path)
+
+
+def restore(made: Made, folder: Path, say: Say) -> None:
+    """Go on from the newest good checkpoint."""
+    found = newest(folder / "checkpoints", say)
+    if found is None:
+        return
+    if found.facts["data"] != made.store.fingerprint:
+        raise ValueError(f"{folder}: the data changed since this run began (fingerprint {found.facts['data'][:12]}, now "
+                         f"{made.store.fingerprint[:12]}); bring the old data back, or start another run with --out")
+    made.trainer.restore(found.groups(), found.facts)
+    say(f"going on after step {made.trainer.step:,} of {made.recipe.steps:,} ({found.path.name})")
+
+
+def state_of(made: Made) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+    groups, facts = made.trainer.state()
+    return groups, facts | {"data": made.store.fingerprint, "recipe": made.recipe.json(), "world": made.trainer.world.size}
+
+
+# Training
+
+@contextmanager
+def signals(trainer: Trainer) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the run after the step at hand, as often as they come."""
+    def ask(*_: Any) -> None:
+        trainer.stop = True
+    try:
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:                     # not in the main thread: its owner stops it
+        before = {}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent, progress: Callable[[Progress], None] | None = None,
+          begun: Callable[[Made, float, int], None] | None = None, board: bool = False) -> Iterator[Event]:
+    """The steps of a run, from where it stands. Saves as it goes; after the last step the model lies in `<out>/model`."""
+    folder = folder_of(recipe, out)
+    with ExitStack() as stack:
+        ranks = stack.enter_context(world())
+        if ranks.rank == 0:
+            stack.enter_context(Lock(folder))
+            remember(folder, recipe)
+        made = make(recipe, ranks, progress)
+        trainer = made.trainer
+        stack.callback(trainer.let_go)
+        restore(made, folder, say)
+        ranks.wait()
+        if trainer.step == recipe.steps and finished(folder):
+            say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
+            return
+        saver = stack.enter_context(Saver(folder / "checkpoints", recipe.save.keep, averaged(recipe))) if ranks.rank == 0 else None
+        log = stack.enter_context(Log(folder, trainer.step, board)) if ranks.rank == 0 else None
+        need = checkpoint_bytes(recipe, sum(p.numel() for p in made.objective.parameters()))
+        free_space(folder / "checkpoints", need * (keep_of(recipe) + 1))
+        stack.enter_context(signals(trainer))
+        if begun is not None:
+            begun(made, *trainer.probe())
+        saved = trainer.step
+        for event in trainer:
+            if log is not None:
+                log.step(event)
+            if recipe.evaluate and event.step % recipe.evaluate == 0 and event.step < recipe.steps:
+                note(log, "valid", made.trainer.step, look(made))
+            if saver is not None and event.step % recipe.save.every == 0:
+                saver.submit(event.step, *state_of(made))
+                saved = event.step
+            yield event
+        if saver is not None and trainer.step > saved:
+            saver.submit(trainer.step, *state_of(made))
+        if saver is not None:
+            saver.wait()
+        if trainer.step == recipe.steps:
+            finish(made, folder, log, say)
+
+
+def keep_of(recipe: R.Recipe) -> int:
+    return max(recipe.save.keep, len(averaged(recipe)))
+
+
+def averaged(recipe: R.Recipe) -> list[int]:
+    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
+    if not isinstance(recipe.average, R.Last):
+        return []
+    return sorted({*range(recipe.save.every, recipe.steps, recipe.save.every), recipe.steps})[-recipe.average.count:]
+
+
+def look(made: Made) -> dict[str, float] | None:
+    """The validation loss and its terms; None without such data, or where the run was asked to stop meanwhile."""
+    return None if made.valid is None else validate(made.trainer, made.corruption, made.valid)
+
+
+def note(log: Log | None, name: str, step: int, found: dict[str, float] | None) -> None:
+    if log is not None and found is not None:
+        log.valid(step, name, found)
+
+
+def finish(made: Made, folder: Path, log: Log | None, say: Say) -> None:
+    """The last look at the validation data, the averaged weights in place, and the model's own folder. The log comes last: what is
+    broken off here is done again as a whole."""
+    recipe, trainer = made.recipe, made.trainer
+    plain, mean, better = look(made), None, None
+    if trainer.average is not None:
+        mean = trainer.average.mean
+    elif isinstance(recipe.average, R.Last):
+        last = [c for c in checkpoints(folder / "checkpoints") if c.step in averaged(recipe)]
+        if len(last) < len(averaged(recipe)):
+            say(f"averaged over {len(last)} checkpoints, not {len(averaged(recipe))}: the others are missing or damaged")
+        mean = mean_of(c.groups()["model"] for c in last)
+    if mean is not None:
+        made.objective.load_state_dict(mean, strict=False)
+        better = look(made)
+    if trainer.stop and trainer.world.size == 1:
+        return                             # the next start finishes
+    if log is not None:
+        export(made, folder)
+        note(log, "valid", trainer.step, plain)
+        note(log, "averaged", trainer.step, better)
+        log.finish()
+
+
+def export(made: Made, folder: Path) -> Path:
+    """The trained model beside its tokenizer."""
+    out = save(made.objective.model, folder / "model", to="weft")
+    if made.store.meta.tokenizer:
+        (out / "tokenizer.json").write_text(Folder(str(made.data)).text("tokenizer.json"))
+    return out
+
+
+# Proof
+
+class Proof(NamedTuple):
+    begin: int
+    end: int
+    kept: str
+    again: str
+    seconds: float
+
+
+def check(out: str | Path, say: Say = silent) -> Proof:
+    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest."""
+    folder, started = Path(out), time.perf_counter()
+    recipe = recipe_of(folder)
+    found: list[Checkpoint] = checkpoints(folder / "checkpoints")
+    if not found:
+        raise ValueError(f"{folder} has no good checkpoint yet; train it first")
+    if found[-1].facts["world"] > 1:
+        raise ValueError(f"{folder} was trained by {found[-1].facts['world']} ranks, whose sums one process does not repeat bit by bit")
+    with Lock(folder):
+        made = make(recipe)
+        made.trainer.restore(found[-1].groups(), found[-1].facts)
+        kept = made.trainer.digest()
+        made = make(recipe)       # as a fresh process would begin
+        if len(found) > 1:
+            made.trainer.restore(found[-2].groups(), found[-2].facts)
+        begin = made.trainer.step
+        for event in made.trainer:
+            if event.step == found[-1].step:
+                break
+        return Proof(begin, found[-1].step, kept, made.trainer.digest(), time.perf_counter() - started)
+
+
+def recipe_of(folder: Path) -> R.Recipe:
+    path = folder / "recipe.json"
+    if not path.exists():
+        raise ValueError(f"{folder} is not a run: it has no recipe.json; weft train makes one")
+    recipe = from_json(path.read_text())
+    assert isinstance(recipe, R.Recipe)
+    return recipe

@@ -1,0 +1,45 @@
+"""Out loud: JSON for programs, pages for people, a sign of life for those who wait. Nothing heavy is imported before it is needed."""
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PATIENCE = 2.0                             # seconds before a person wants to see that something happens
+
+
+def console(stderr: bool = False) -> "Console":
+    from rich.console import Console
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def tell(args: argparse.Namespace, plain: Any, page: Callable[[int], Any]) -> None:
+    """JSON for programs, a page for people."""
+    if args.json:
+        print(json.dumps(plain, indent=1, ensure_ascii=False))
+    else:
+        screen = console()
+        screen.print(page(screen.width))
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """A spinner on a terminal's stderr, once it takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+    status = console(stderr=True).status(text)
+    timer = Timer(PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()

@@ -1,0 +1,57 @@
+"""Ranks: the only place of the loop that knows of others. Sums go through one call, gradients through PyTorch's own engine."""
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+PATIENCE = timedelta(seconds=60)           # how long a rank waits for another before it takes it for dead
+
+
+class World:
+    """One process, or one of those that torchrun started."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module whose gradients are the mean over the ranks."""
+        return module if self.size == 1 else DistributedDataParallel(module)
+
+    @contextmanager
+    def alone(self, module: nn.Module, yes: bool) -> Iterator[None]:
+        """Gradients stay here: there are more micro-batches to come."""
+        if yes and isinstance(module, DistributedDataParallel):
+            with module.no_sync():
+                yield
+        else:
+            yield
+
+    def sum(self, numbers: list[float]) -> list[float]:
+        if self.size == 1:
+            return numbers
+        total = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(total)
+        found: list[float] = total.tolist()
+        return found
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World()
+        return
+    dist.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield World(dist.get_rank(), size)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,65 @@
+"""One trainer a run folder. The kernel holds the lock, so it is free again however the trainer ends."""
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from socket import gethostname
+
+from . import disk
+
+HELD: set[int] = set()
+
+
+def _forget() -> None:
+    """A forked data worker may outlive a killed trainer; it must not go on holding the trainer's lock."""
+    for file in HELD:
+        os.close(file)
+    HELD.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+class Lock:
+    """Held from its making to `release`, to the end of `with`, or to the end of the process."""
+
+    def __init__(self, run: str | Path) -> None:
+        run = Path(run)
+        try:
+            disk.make_folder(run)
+            self.file = os.open(run / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ValueError(f"{run} cannot be written: {error.strerror}; give a run folder that can") from None
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self.file, 4096, 0)
+            os.close(self.file)
+            if not isinstance(error, BlockingIOError):
+                raise ValueError(f"{run} cannot be locked: {error.strerror}; give a run folder on another file system") from None
+            raise ValueError(f"{run} is being trained by {_who(holder)}; wait for it, stop it, or give another run folder") from None
+        HELD.add(self.file)
+        me = {"host": gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        os.ftruncate(self.file, 0)
+        os.pwrite(self.file, json.dumps(me).encode(), 0)
+
+    def release(self) -> None:
+        if self.file in HELD:
+            HELD.remove(self.file)
+            os.close(self.file)
+            self.file = -1                 # the number may soon be another file's
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _who(holder: bytes) -> str:
+    try:
+        said = json.loads(holder)
+        return f"process {said['pid']} on {said['host']} since {said['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"           # which has the lock and has not written its name yet

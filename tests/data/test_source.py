@@ -1,0 +1,322 @@
+"""Sources: every format gives its rows in order, pieces and parts cut without losing or doubling any."""
+import gzip
+import json
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from weft import recipe as R
+from weft.data import files, lines, source
+from weft.data.lines import Bad, Found
+from weft.data.sentences import last_gap, split, starts
+
+
+def rows(given: R.Source, row: R.Row = R.Documents()) -> list[Any]:
+    """The fields of all rows, or Bad ones, over all pieces."""
+    given = source.settled(given, row)
+    items = [item for piece in source.pieces(given) for item in source.read(given, piece, ("text", "label"))]
+    return [item.fields if isinstance(item, Found) else item for item in items]
+
+
+def texts(path: Path, **more: Any) -> list[str]:
+    return [fields["text"] for fields in rows(R.Source(paths=(str(path),), format="text", **more))]
+
+
+WIKI = "\n = First = \n\n One line . \n = = Part = = \n\n More . \n\n = Second = \n\n a = b \n Last . \n"
+
+
+@pytest.mark.parametrize(("document", "expected"), [
+    ("file", [WIKI]),
+    ("line", [" = First = ", " One line . ", " = = Part = = ", " More . ", " = Second = ", " a = b ", " Last . "]),
+    ("blank", [" = First = ", " One line . \n = = Part = = ", " More . ", " = Second = ", " a = b \n Last . "]),
+    ("heading", [" = First = \n\n One line . \n = = Part = = \n\n More . \n", " = Second = \n\n a = b \n Last . "])])
+def test_text_is_cut_into_documents(tmp_path: Path, document: str, expected: list[str]) -> None:
+    (tmp_path / "a.txt").write_text(WIKI)
+    found = texts(tmp_path / "a.txt", document=document)
+    assert [text.rstrip("\n") for text in found] == [text.rstrip("\n") for text in expected]
+    assert document != "file" or found == [WIKI]
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_not_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree\r\n")
+    assert texts(tmp_path / "a.txt") == ["one\ntwo", "three"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 1000])
+@pytest.mark.parametrize("document", ["line", "blank", "heading"])
+def test_pieces_of_any_size_give_the_same_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, size: int) -> None:
+    text = "".join(f" = T{i} = \n\n" + f"word {i} ü\n" * (i % 4) + "\n" * (i % 3) for i in range(30))
+    (tmp_path / "a.txt").write_text(text)
+    whole = texts(tmp_path / "a.txt", document=document)
+    monkeypatch.setattr(source, "PIECE", size)
+    given = R.Source(paths=(str(tmp_path / "a.txt"),), format="text", document=document)
+    assert len(source.pieces(given)) > (1 if size < 1000 else 0)
+    assert texts(tmp_path / "a.txt", document=document) == whole
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("document", ["file", "line", "blank"])
+def test_two_parts_are_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, packed: bool, share: float) -> None:
+    monkeypatch.setattr(files, "BLOCK", 100)
+    text = "".join(f"{i} ö\n" + "\n" * (i % 2) for i in range(100))
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    whole = texts(path, document=document)
+    if share == 0.0:
+        assert texts(path, document=document, part=(0.0, 1.0)) == whole
+        return
+    first, second = texts(path, document=document, part=(0.0, share)), texts(path, document=document, part=(share, 1.0))
+    assert first
+    assert second
+    if document == "file":
+        assert (first[0], second[0]) == (text[:int(len(text) * share)], text[int(len(text) * share):])
+    else:
+        assert first + second == whole
+
+
+def test_a_long_file_comes_in_blocks_that_make_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(lines, "BLOCK", 64)
+    for text in ("word ü\n\n  " * 100, "x" * 1000, "x" * 200 + " " * 200, " " * 300 + "end\n"):
+        (tmp_path / "a.txt").write_text(text)
+        found = list(lines.whole(str(tmp_path / "a.txt"), (0.0, 1.0)))
+        assert all(isinstance(item, Found) for item in found)
+        assert "".join(item.fields["text"] for item in found if isinstance(item, Found)) == text
+        assert [item.more for item in found if isinstance(item, Found)] == [True] * (len(found) - 1) + [False]
+        assert isinstance(found[-1], Found)
+        assert found[-1].fields["text"].strip()
+
+
+def test_packed_files_and_globs_are_read_like_plain_ones(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("a\n\nb")
+    (tmp_path / "2.txt.gz").write_bytes(gzip.compress(b"c\n\nd"))
+    with pa.output_stream(str(tmp_path / "3.txt.zst"), compression="zstd") as out:
+        out.write(b"e\n\nf")
+    assert texts(tmp_path / "*.txt*") == list("abcdef")
+
+
+def test_an_address_is_read_through_fsspec() -> None:
+    import fsspec
+    with fsspec.open("memory://weft/a.txt.gz", "wb") as out:
+        out.write(gzip.compress(b"a\n\nb"))
+    given = R.Source(paths=("memory://weft/*.gz",), format="text")
+    assert [fields["text"] for fields in rows(given)] == ["a", "b"]
+    assert source.pieces(given)[0].identity
+
+
+def test_local_paths_do_not_need_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert texts(tmp_path / "a.txt") == ["a"]
+    with pytest.raises(ValueError, match="read through fsspec"):
+        files.find("memory://weft/a.txt")
+
+
+def test_a_relative_path_is_looked_up_here_then_under_weft_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "there"))
+    (tmp_path / "there" / "a.txt").write_text("there")
+    assert texts(Path("a.txt")) == ["there"]
+    (tmp_path / "here" / "a.txt").write_text("here")
+    assert texts(Path("a.txt")) == ["here"]
+    with pytest.raises(ValueError, match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA \\({tmp_path}/there\\)"):
+        texts(Path("b.txt"))
+
+
+def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(os.urandom(1000))[:500])
+    with pytest.raises(ValueError, match=r"a\.txt\.gz cannot be unpacked"):
+        texts(tmp_path / "a.txt.gz")
+
+
+@pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.3), (0.3, 1.0)])
+@pytest.mark.parametrize("size", [1 << 20, 40])
+def test_aligned_files_stay_aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    (tmp_path / "a.en").write_text("".join(f"{'x' * (i % 7)}{i}\n" for i in range(50)))
+    (tmp_path / "a.de").write_text("\n".join(f"{i}{'ü' * (i % 5)}" for i in range(50)))
+    given = R.Source(paths=(str(tmp_path / "a.en"), str(tmp_path / "a.de")), part=part, format="parallel")
+    assert (len(source.pieces(given)) > 1) == (size == 40)
+    found = rows(given)
+    wanted = range(int(50 * part[0]), int(50 * part[1]))
+    assert [(f["source"].lstrip("x"), f["target"].rstrip("ü")) for f in found] == [(str(i), str(i)) for i in wanted]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 4])
+def test_aligned_files_of_unequal_length_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    (tmp_path / "b").write_text("1\n2\n")
+    with pytest.raises(ValueError, match="lines"):
+        rows(R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))), R.Pairs())
+
+
+@pytest.mark.parametrize("size", [1 << 20, 30])
+def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"t{i}", "label": i}) for i in range(9)) + "\n\n")
+    assert rows(R.Source(paths=(str(tmp_path / "a.jsonl"),))) == [{"text": f"t{i}", "label": i} for i in range(9)]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 10])
+def test_tsv_has_no_quotes_and_names_from_its_header_or_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    (tmp_path / "a.tsv").write_text('label\ttext\n1\t"half a quote\n0\tother\n')
+    path = (str(tmp_path / "a.tsv"),)
+    assert rows(R.Source(paths=path)) == [{"label": "1", "text": '"half a quote'}, {"label": "0", "text": "other"}]
+    assert rows(R.Source(paths=path, names=("y", "x")))[0] == {"y": "1", "x": '"half a quote'}
+    assert rows(R.Source(paths=path, header=False))[0] == {"0": "label", "1": "text"}
+    assert rows(R.Source(paths=path, header=False, names=("y",)))[1] == {"y": "1"}
+
+
+def test_csv_has_quotes_that_may_hold_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text,label\n"one\n""two"", three",1\nfour,0\nfive,1\nsix,0\n')
+    found = rows(R.Source(paths=(str(tmp_path / "a.csv"),)))
+    assert found == [{"text": 'one\n"two", three', "label": "1"}, {"text": "four", "label": "0"}, {"text": "five", "label": "1"},
+                     {"text": "six", "label": "0"}]
+    halves = [rows(R.Source(paths=(str(tmp_path / "a.csv"),), part=part)) for part in ((0.0, 0.5), (0.5, 1.0))]
+    assert halves == [found[:2], found[2:]]
+
+
+def test_a_row_of_the_wrong_width_is_bad_at_its_place(tmp_path: Path) -> None:
+    for name, cut in (("a.csv", ","), ("a.tsv", "\t")):
+        (tmp_path / name).write_text(f"a{cut}b\n1{cut}2\n3\n4{cut}5{cut}6\n")
+        found = rows(R.Source(paths=(str(tmp_path / name),)))
+        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, "3 columns instead of 2")]
+
+
+@pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0)])
+@pytest.mark.parametrize("size", [1 << 20, 1])
+def test_parquet_is_cut_at_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    table = pa.table({"text": [f"t{i}" for i in range(10)], "label": list(range(10)), "other": [b"x"] * 10})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    found = rows(R.Source(paths=(str(tmp_path / "a.parquet"),), part=part))
+    assert found == [{"text": f"t{i}", "label": i} for i in range(int(10 * part[0]), int(10 * part[1]))]
+
+
+class Hub:
+    """As much of a `datasets.Dataset` as is used."""
+    _fingerprint = "abc"
+    features = {"text": None}
+    data = types.SimpleNamespace(nbytes=100)
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, wanted: slice) -> dict[str, list[Any]]:
+        return {"text": [f"t{i}" for i in range(10)[wanted]]}
+
+
+def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    fake = types.ModuleType("datasets")
+    fake.load_dataset = lambda *given, **more: asked.append((given, more)) or Hub()     # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    monkeypatch.setattr(source, "PIECE", 30)
+    source.records.hub_table.cache_clear()
+    assert [f["text"] for f in rows(R.Source(paths=("some/set:en:test",), format="hub"))] == [f"t{i}" for i in range(10)]
+    assert asked == [(("some/set", "en"), {"split": "test"})]
+    source.records.hub_table.cache_clear()
+
+
+def test_the_hub_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    source.records.hub_table.cache_clear()
+    with pytest.raises(ValueError, match=r"pip install 'weft\[hub\]'"):
+        rows(R.Source(paths=("some/set",), format="hub"))
+
+
+@pytest.mark.parametrize("size", [1 << 20, 5])
+def test_conll_sentences_are_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    (tmp_path / "a.conll").write_text("-DOCSTART- -X- O\n\nEU B-ORG 0\nrejects O 0\n\n\nPeter B-PER 0\n")
+    assert rows(R.Source(paths=(str(tmp_path / "a.conll"),)), R.Tagged()) == [
+        {"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}, {"words": ["Peter"], "tags": ["B-PER"]}]
+
+
+def test_squad_has_a_row_a_question_and_parts_by_article(tmp_path: Path) -> None:
+    def article(name: str) -> dict[str, Any]:
+        return {"title": name, "paragraphs": [{"context": f"{name} was here", "qas": [
+            {"id": f"{name}1", "question": "who?", "answers": [{"text": name, "answer_start": 0}]},
+            {"id": f"{name}2", "question": "when?", "answers": [], "is_impossible": True}]}]}
+    (tmp_path / "a.json").write_text(json.dumps({"version": "v2.0", "data": [article("Ann"), article("Bob")]}))
+    path = (str(tmp_path / "a.json"),)
+    found = rows(R.Source(paths=path), R.Questions())
+    assert [(f["id"], f["begin"], f["end"]) for f in found] == [("Ann1", 0, 3), ("Ann2", -1, -1), ("Bob1", 0, 3), ("Bob2", -1, -1)]
+    assert rows(R.Source(paths=path, part=(0.5, 1.0)), R.Questions()) == found[2:]
+
+
+def picture(path: Path, shade: int) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (shade, 0, 0)).save(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1])
+def test_a_folder_of_images_has_a_class_a_sub_folder_and_parts_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    made = [(name, picture(tmp_path / name / f"{i}.png", i)) for name in ("cat", "dog") for i in range(4)]
+    found = rows(R.Source(paths=(str(tmp_path),)), R.Images())
+    assert [(f["label"], f["image"]) for f in found] == made
+    half = rows(R.Source(paths=(str(tmp_path),), part=(0.0, 0.5)), R.Images())
+    assert [f["label"] for f in half] == ["cat", "cat", "dog", "dog"]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1])
+def test_coco_has_boxes_without_crowds_and_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(source, "PIECE", size)
+    made = picture(tmp_path / "images" / "1.png", 1)
+    picture(tmp_path / "secret.png", 2)
+    (tmp_path / "a.json").write_text(json.dumps({
+        "images": [{"id": 1, "file_name": "1.png"}, {"id": 2, "file_name": "../secret.png"}, {"id": 3, "file_name": "gone.png"}],
+        "categories": [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}],
+        "annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7},
+                        {"image_id": 1, "bbox": [0, 0, 8, 8], "category_id": 3, "iscrowd": 1}]}))
+    one, outside, gone = rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path / "images"))), R.Boxed())
+    assert (one["image"], one["boxes"], one["labels"]) == (made, [[0, 1, 2, 3]], ["dog"])
+    assert "outside" in outside.reason
+    assert "missing" in gone.reason
+
+
+def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a" * (2 << 20))
+    before, stat = files.identity(str(path)), os.stat(path)
+    assert files.identity(str(path)) == before
+    assert list((tmp_path / "cache" / "weft" / "digests").iterdir())
+    path.write_bytes(b"b" * (2 << 20))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    after = files.identity(str(path))
+    assert after != before
+    path.write_bytes(b"a" * (2 << 20))
+    assert files.identity(str(path)) == before                              # content counts, not time
+
+
+# Sentences
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("One. Two! Three? “Four”", 4), ("in 2000 . This was", 2), ("Mr. Smith met J. R. Jones. He left.", 2), ("a line\nanother", 2),
+    ("about 3.5 of it. but not this", 1), ("He said \"Go.\" Then left", 2), ("ends here .\n\n  Next one", 2), ("", 1), ("Что? Да.", 2)])
+def test_sentences_end_at_marks_before_capitals_and_at_lines(text: str, expected: int) -> None:
+    assert len(split(text)) == expected
+    assert "".join(split(text)) == text
+    assert all(part[0].isspace() for part in split(text)[1:])               # the gap goes along, so that tokens are those of the whole
+    assert starts(text)[0] == 0
+
+
+def test_a_long_text_is_cut_before_a_gap_with_a_word_behind_it() -> None:
+    assert last_gap("one two  three  ") == 7
+    assert last_gap("word") == 3
+    assert last_gap("   ") == 0

@@ -1,0 +1,260 @@
+"""Small runs to hurt: text of their own, recipes that mix objectives with everything a checkpoint must carry, and children to run them in.
+
+A child is a fork: it trains as a fresh process would, without another second of imports. A `Plot` decides what happens to it."""
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from weft import recipe as R
+from weft import run
+from weft import spec as S
+from weft.data.prepare import prepare
+from weft.families.electra import generator
+from weft.train.log import read
+
+VOCABULARY = 5 + 256 + 8                   # specials, bytes, sentinels
+STEPS = 24
+SHAPE: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "hidden": 32, "vocabulary": VOCABULARY, "dropout": 0.1}
+BERT: dict[str, Any] = {**SHAPE, "positions": 32, "attention_dropout": 0.1}
+WORDS = ("the", "loom", "holds", "warp", "and", "weft", "while", "a", "shuttle", "carries", "one", "thread", "through", "all", "again")
+
+
+# Data
+
+def sentence(draw: random.Random) -> str:
+    return " ".join(draw.choices(WORDS, k=draw.randint(2, 9))).capitalize() + "."
+
+
+def write_text(path: Path, sentences: int, seed: int = 0) -> None:
+    draw = random.Random(seed)
+    path.write_text("".join(sentence(draw) + draw.choice([" ", " ", " ", "\n\n"]) for _ in range(sentences)))
+
+
+def write_pairs(path: Path, rows: int, seed: int = 0) -> None:
+    draw = random.Random(seed)
+    path.write_text("".join(json.dumps({"source": sentence(draw)[:28], "target": sentence(draw)[:28]}) + "\n" for _ in range(rows)))
+
+
+def documents(folder: Path, sentences: int = 40) -> R.Data:
+    write_text(folder / "train.txt", sentences)
+    write_text(folder / "valid.txt", 9, seed=1)
+    return R.Data(row=R.Documents(sentences=True), train=R.Source(paths=(str(folder / "train.txt"),)), tokenizer=R.Bytes(sentinels=8),
+                  valid=R.Source(paths=(str(folder / "valid.txt"),)), folder=str(folder / "documents"))
+
+
+def pairs(folder: Path, rows: int = 53) -> R.Data:
+    write_pairs(folder / "train.jsonl", rows)
+    return R.Data(row=R.Pairs(), train=R.Source(paths=(str(folder / "train.jsonl"),)), tokenizer=R.Bytes(sentinels=8),
+                  folder=str(folder / "pairs"))
+
+
+def gpt(**more: Any) -> S.Model:
+    return weft.gpt2(**{**SHAPE, "positions": 32, "attention_dropout": 0.1, **more})
+
+
+def electra() -> R.Recipe:
+    shape = {**BERT, "embedding": 8}
+    return partial_recipe(weft.electra(**shape), R.ReplacedTokens(generator=generator("small", **{**shape, "width": 8, "heads": 1})))
+
+
+def partial_recipe(model: S.Model, objective: R.Objective, **more: Any) -> R.Recipe:
+    given: dict[str, Any] = {"name": "small", "data": NOTHING, "batch": R.Rows(count=7, length=32), "steps": STEPS,
+                             "optimiser": R.AdamW(rate=3e-3), "schedule": R.Linear(warmup=3), "save": R.Saves(every=5, keep=2), **more}
+    return R.Recipe(model=model, objective=objective, **given)
+
+
+NOTHING = R.Data(row=R.Documents(), train=R.Source(paths=()))
+SPIKE = R.Guard(spike=4.0, window=4, budget=99)
+
+
+def recipes(folder: Path) -> dict[str, R.Recipe]:
+    """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
+    text, table = documents(folder), pairs(folder)
+    t5 = weft.t5(**{**SHAPE, "head_width": 8})
+    transformer = weft.transformer(**SHAPE)
+    made = {
+        "causal": partial_recipe(gpt(), R.NextToken(), average=R.Moving(decay=0.8), micro=3, evaluate=6, data=text),
+        "causal, lengths": partial_recipe(gpt(), R.NextToken(apart=True), lengths=((0.4, 12), (1.0, 32)), guard=SPIKE, data=text,
+                                          optimiser=R.Muon(rate=3e-3, other=R.AdamW(rate=3e-3)), save=R.Saves(every=4)),
+        "causal, bf16": partial_recipe(gpt(depth=2), R.NextToken(), precision="bf16", recompute=True, data=text, average=R.Last(count=3)),
+        "masked": partial_recipe(weft.bert(**BERT), R.MaskedTokens(input="segment-pair", next_sentence=True), workers=2, micro=2,
+                                 schedule=R.Cosine(warmup=4, end=0.1), save=R.Saves(every=7), data=text),
+        "replaced": replace(electra(), optimiser=R.Adafactor(rate=3e-3), average=R.Moving(decay=0.9), save=R.Saves(every=6), data=text),
+        "spans": partial_recipe(t5, R.CorruptedSpans(), optimiser=R.SGD(rate=0.1), batch=R.Packed(count=4, length=32, pool=11), data=text,
+                                schedule=R.WarmupStableDecay(warmup=3)),
+        "translation": partial_recipe(transformer, R.Translation(), optimiser=R.Adam(rate=3e-3), schedule=R.InverseRoot(warmup=5),
+                                      batch=R.Budget(tokens=256, length=32, pool=29), micro=5, save=R.Saves(every=6), data=table),
+        "translation, packed": partial_recipe(transformer, R.Translation(), batch=R.Packed(count=5, length=64, pool=23), workers=1,
+                                              average=R.Moving(decay=0.5), guard=SPIKE, save=R.Saves(every=4), data=table),
+    }
+    for data in (text, table):
+        prepare(data)
+    return made
+
+
+# Children
+
+Plot = Callable[[run.Made, Any], None]     # what happens to a child: called after each step, and once with no event when all is built
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def at_step(step: int) -> Plot:
+    """Die once a step is taken, before anyone hears of it."""
+    def plot(made: run.Made, event: Any) -> None:
+        if event and event.step >= step:
+            die()
+    return plot
+
+
+def after_save(out: Path, saved: int, step: int) -> Plot:
+    """Die at a step once the checkpoint before it is on the disk."""
+    def plot(made: run.Made, event: Any) -> None:
+        if event and event.step >= step:
+            while not (out / "checkpoints" / f"step-{saved:09d}").exists():
+                time.sleep(0.001)
+            die()
+    return plot
+
+
+def train(recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print) -> str:
+    """All of a run, in this process: its digest at the end."""
+    held: list[run.Made] = []
+
+    def begun(made: run.Made, seconds: float, tokens: int) -> None:
+        held.append(made)
+        if plot:
+            plot(made, None)
+
+    for event in run.train(recipe, out, begun=begun, say=say):
+        if plot:
+            plot(held[0], event)
+    return held[0].trainer.digest() if held else ""
+
+
+def fork(work: Callable[[], Any], note: Path, **environment: str) -> int:
+    """A child that does `work` and writes what it returns, or its error, as JSON to `note`; its standard streams go beside it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.environ.update(environment)
+        streams = os.open(note.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(streams, 1)
+        os.dup2(streams, 2)
+        sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+        note.write_text(json.dumps(work()))
+        code = 0
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    except BaseException as error:
+        note.write_text(json.dumps({"error": type(error).__name__, "line": str(error)}))
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(pid: int, seconds: float = 60.0) -> int:
+    """Its exit code, or minus the signal that ended it."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError(f"a child still ran after {seconds} s")
+
+
+def child(recipe: R.Recipe, out: Path, plot: Plot | None = None) -> Any:
+    """The digest of a run in a child; None where it was killed. An error is {"error", "line"}."""
+    note = out.with_suffix(".json")
+    note.unlink(missing_ok=True)
+    wait(fork(lambda: train(recipe, out, plot), note))
+    return json.loads(note.read_text()) if note.exists() and note.read_text() else None
+
+
+def ranks(recipe: R.Recipe, out: Path, world: int, work: Callable[[], Any]) -> list[Any]:
+    """What each of several ranks returns."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    notes = [out.with_name(f"{out.name}-{rank}.json") for rank in range(world)]
+    for note in notes:
+        note.unlink(missing_ok=True)
+    started = [fork(work, note, RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                    GLOO_SOCKET_IFNAME="lo") for rank, note in enumerate(notes)]
+    for pid in started:
+        wait(pid)
+    return [json.loads(note.read_text()) if note.exists() else None for note in notes]
+
+
+def warm(recipe: R.Recipe, out: Path) -> None:
+    """What torch imports late, imported once, so that children need not."""
+    train(replace(recipe, steps=1), out)
+
+
+# What a run leaves
+
+def steps_of(out: Path) -> list[int]:
+    """The steps in the log, in order; validation lines left out."""
+    return [line["step"] for line in read(out / "log.jsonl") if "loss" in line]
+
+
+def told(out: Path) -> list[dict[str, Any]]:
+    """The log without its times."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in read(out / "log.jsonl")]
+
+
+def model_bytes(out: Path) -> bytes:
+    return (out / "model" / "model.safetensors").read_bytes()
+
+
+class Whole:
+    """Runs that nothing happened to: the digest, the log and the model of each, made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.recipes = folder, recipes(folder)
+        warm(self.recipes["causal"], folder / "warm")
+        self.found: dict[str, tuple[str, list[dict[str, Any]], bytes, float]] = {}
+
+    def __getitem__(self, name: str) -> tuple[str, list[dict[str, Any]], bytes, float]:
+        """Digest, log, model, seconds."""
+        if name not in self.found:
+            out, began = self.folder / f"whole-{len(self.found)}", time.monotonic()
+            digest = child(self.recipes[name], out)
+            assert isinstance(digest, str), digest
+            self.found[name] = digest, told(out), model_bytes(out), time.monotonic() - began
+        return self.found[name]
+
+    def same(self, name: str, digest: Any, out: Path) -> None:
+        """All that a run leaves is what it leaves when nothing happens."""
+        whole = self[name]
+        assert digest == whole[0], f"{name}: {digest}"
+        assert told(out) == whole[1]
+        assert model_bytes(out) == whole[2]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return Whole(tmp_path_factory.mktemp("whole"))

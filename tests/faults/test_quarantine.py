@@ -1,0 +1,175 @@
+"""F11: corrupt samples are put aside with their file and place, the others keep their order, and too many stop the work."""
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from weft import recipe as R
+from weft.data import source
+from weft.data.lines import LIMIT
+from weft.data.prepare import prepare
+from weft.data.tokenizer import load_tokenizer
+
+ROWS = 1200                                # one bad row is below 0.1 %, two are above
+HUGE = b"x" * 10_000_000
+
+
+def row(i: int) -> bytes:
+    return b'{"text": "row %d"}' % i
+
+
+CORRUPT: dict[str, tuple[bytes, str]] = {
+    "bad UTF-8": (b'{"text": "caf\xe9"}', "not UTF-8: byte 0xe9"),
+    "bad JSON": (b'{"text": "half', "bad JSON"),
+    "not an object": (b'["text"]', "not an object"),
+    "half a character": (rb'{"text": "\ud800"}', "surrogates not allowed"),
+    "empty": (b'{"text": "  "}', "empty text"),
+    "no column": (b'{"txt": "a"}', "no column 'text' among 'txt'"),
+    "wrong kind": (b'{"text": 3}', "text is int"),
+    "a line of 10 MB": (b'{"text": "' + HUGE + b'"}', f"more than {LIMIT} bytes"),
+}
+
+
+def made(path: Path, lines: list[bytes]) -> R.Data:
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return R.Data(row=R.Documents(), train=R.Source(paths=(str(path),)), tokenizer=R.Bytes())
+
+
+def texts(folder: Path) -> list[str]:
+    tokenizer = load_tokenizer(folder)
+    shards = json.loads((folder / "train" / "index.json").read_text())["shards"]
+    tables = [pa.ipc.open_file(str(folder / "train" / shard["file"])).read_all() for shard in shards]
+    return [tokenizer.decode(tokens) for table in tables for tokens in table["tokens"].to_pylist()]
+
+
+def quarantine(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "train" / "quarantine.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("kind", CORRUPT)
+def test_a_corrupt_line_is_put_aside_with_place_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, pieces: int) -> None:
+    bad, reason = CORRUPT[kind]
+    lines = [row(i) for i in range(ROWS)]
+    lines.insert(700, bad)
+    monkeypatch.setattr(source, "PIECE", 1 << 30 if pieces == 1 else sum(map(len, lines)) // 3)
+    folder = prepare(made(tmp_path / "a.jsonl", lines), tmp_path / "out", workers=1)
+    assert texts(folder) == [f"row {i}" for i in range(ROWS)]
+    (entry,) = quarantine(folder)
+    assert entry["file"] == str(tmp_path / "a.jsonl")
+    assert entry["offset"] == sum(len(line) + 1 for line in lines[:700])
+    assert reason in entry["reason"]
+
+
+@pytest.mark.parametrize("kind", CORRUPT)
+def test_above_a_thousandth_it_stops_with_one_line_and_no_index(tmp_path: Path, kind: str) -> None:
+    lines = [row(i) for i in range(ROWS)]
+    lines[10:10] = [CORRUPT[kind][0]] * 2
+    data = made(tmp_path / "a.jsonl", lines)
+    with pytest.raises(ValueError, match=r"2 of 1202 rows .* more than 0\.1%") as error:
+        prepare(data, tmp_path / "out", workers=1)
+    assert "\n" not in str(error.value)
+    assert "a.jsonl at " in str(error.value)
+    assert len(quarantine(tmp_path / "out")) == 2
+    assert not (tmp_path / "out" / "train" / "index.json").exists()
+    prepare(data, tmp_path / "out", workers=1, tolerance=0.01)
+    assert len(texts(tmp_path / "out")) == ROWS
+
+
+def jpeg() -> bytes:
+    held = BytesIO()
+    Image.radial_gradient("L").save(held, "JPEG")
+    return held.getvalue()
+
+
+@pytest.mark.parametrize("spoil", [lambda whole: whole[:len(whole) // 2], lambda whole: b"", lambda whole: b"not an image" * 9],
+                         ids=["truncated", "empty", "no image"])
+def test_a_spoilt_image_is_put_aside_with_its_file(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    for i in range(30):
+        (tmp_path / "set" / "a" / f"{i:02d}.jpg").write_bytes(spoil(jpeg()) if i == 7 else jpeg())
+    data = R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),)))
+    with pytest.raises(ValueError, match="1 of 30 rows"):
+        prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.05)
+    assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 29
+    (entry,) = quarantine(folder)
+    assert entry["file"].endswith("07.jpg")
+    assert entry["reason"]
+
+
+def test_an_image_with_too_many_pixels_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.data.quarantine.PIXELS", 100)
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    (tmp_path / "set" / "a" / "1.jpg").write_bytes(jpeg())
+    with pytest.raises(ValueError, match="256 × 256 pixels"):
+        prepare(R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),))), tmp_path / "out", workers=1)
+
+
+@pytest.mark.parametrize("document", ["line", "blank", "heading", "file"])
+def test_blank_lines_of_text_are_not_corruption_but_bad_bytes_are(tmp_path: Path, document: str) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\n\n = One = \n\n \t\nfine\n\n\n")
+    (tmp_path / "b.txt").write_bytes(b"\n = Two = \nb\xc3\x28d\n")
+    good = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "a.txt"),), document=document), tokenizer=R.Bytes())
+    folder = prepare(good, tmp_path / "good", workers=1)
+    assert not (folder / "train" / "quarantine.jsonl").exists()
+    both = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.txt"),), document=document), tokenizer=R.Bytes())
+    folder = prepare(both, tmp_path / "both", workers=1, tolerance=0.9)
+    (entry,) = quarantine(folder)
+    assert entry["file"].endswith("b.txt")
+    assert "0xc3" in entry["reason"]
+
+
+@pytest.mark.parametrize(("first", "second", "reason"), [
+    (b"one\n\nthree\n", b"eins\nzwei\ndrei\n", "empty source"), (b"one\ntwo\nthree\n", b"eins\n\xff\ndrei\n", "not UTF-8")])
+def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(tmp_path: Path, first: bytes, second: bytes, reason: str) -> None:
+    (tmp_path / "a").write_bytes(first)
+    (tmp_path / "b").write_bytes(second)
+    data = R.Data(row=R.Pairs(), train=R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))), tokenizer=R.Bytes())
+    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.5)
+    tokenizer = load_tokenizer(folder)
+    table = pa.ipc.open_file(str(folder / "train" / "00000.arrow")).read_all().to_pylist()
+    assert [(tokenizer.decode(r["source"]), tokenizer.decode(r["target"])) for r in table] == [("one", "eins"), ("three", "drei")]
+    (entry,) = quarantine(folder)
+    assert (entry["offset"], reason in entry["reason"]) == (4, True)
+
+
+@pytest.mark.parametrize(("value", "line", "reason"), [
+    (R.Examples(labels=("0", "1")), '{"text": "a", "label": 2}', "label '2' is not one of 0, 1"),
+    (R.Examples(number=True), '{"text": "a", "label": "nan"}', "not a number"),
+    (R.Examples(number=True), '{"text": "a", "label": "many"}', "could not convert"),
+    (R.Examples(number=True), '{"text": "a", "label": null}', "empty label"),
+    (R.Choices(endings=("a", "b")), '{"context": "c", "a": "x", "b": "y", "label": 2}', "label 2 of 2 endings"),
+    (R.Tagged(labels=("O",)), '{"words": ["a", "b"], "tags": ["O"]}', "2 words but 1 tags"),
+    (R.Tagged(labels=("O",)), '{"words": [], "tags": []}', "empty words"),
+    (R.Tagged(labels=("O",)), r'{"words": ["\ud800"], "tags": ["O"]}', "surrogates not allowed")])
+def test_a_row_that_cannot_be_one_says_why(tmp_path: Path, value: R.Row, line: str, reason: str) -> None:
+    (tmp_path / "a.jsonl").write_text(line + "\n")
+    with pytest.raises(ValueError, match=reason):
+        prepare(R.Data(row=value, train=R.Source(paths=(str(tmp_path / "a.jsonl"),)), tokenizer=R.Bytes()), tmp_path / "out", workers=1)
+
+
+def test_a_file_that_is_not_what_it_should_be_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.data.work.MANY", 100)
+    monkeypatch.setattr("weft.data.work.BATCH", 1000)
+    data = made(tmp_path / "a.jsonl", [b"\xff"] * 5000)
+    with pytest.raises(ValueError, match=r"a\.jsonl: 1\d\d of 1\d\d rows cannot be read, the first at 0"):
+        prepare(data, tmp_path / "out", workers=1)
+
+
+def test_memory_stays_small_beside_an_endless_line(tmp_path: Path) -> None:
+    import tracemalloc
+
+    from weft.data.lines import lines
+    (tmp_path / "a.txt").write_bytes(HUGE * 6 + b"\nnext\n")
+    tracemalloc.start()
+    found = list(lines(str(tmp_path / "a.txt")))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [(0, None), (60_000_001, b"next")]
+    assert peak < 4 * LIMIT

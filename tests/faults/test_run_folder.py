@@ -1,0 +1,263 @@
+"""What a run's folder and its data may turn into between two starts: refused or ignored, with a clear word, and nothing is harmed."""
+import json
+import os
+import shutil
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft import cli, run
+from weft import recipe as R
+from weft import spec as S
+from weft.data.prepare import prepare
+from weft.train.checkpoint import checkpoints, read, write
+from weft.train.log import finished
+
+from .runs import Whole, after_save, at_step, child, documents, gpt, partial_recipe, steps_of, train, whole, write_text
+from .test_checkpoint_folder import read_only
+
+__all__ = ["whole"]
+
+
+def own(folder: Path, **more: Any) -> R.Recipe:
+    """A quick run on data of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return partial_recipe(gpt(), R.NextToken(), data=documents(folder), **{"steps": 8, "save": R.Saves(every=3), **more})
+
+
+def held(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> tuple[R.Recipe, Path]:
+    """A run that died after its first save."""
+    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    assert child(recipe, out, after_save(out, 3, 5)) is None
+    assert checkpoints(out / "checkpoints")
+    return recipe, out
+
+
+def refused(recipe: R.Recipe, out: Path) -> str:
+    """What a start is refused with; the checkpoints are as before."""
+    before = held(out / "checkpoints")
+    answer = child(recipe, out)
+    assert isinstance(answer, dict), answer
+    assert answer["error"] == "ValueError"
+    assert "\n" not in answer["line"]
+    assert held(out / "checkpoints") == before
+    line: str = answer["line"]
+    return line
+
+
+# Data
+
+@pytest.mark.parametrize("folder", [True, False], ids=["in one folder", "by fingerprint"])
+def test_a_source_that_changed_between_two_starts_is_refused(folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    recipe = recipe if folder else replace(recipe, data=replace(recipe.data, folder=None))
+    assert child(recipe, out, after_save(out, 3, 5)) is None
+    before = (tmp_path / "data" / "train.txt").read_bytes()
+    write_text(tmp_path / "data" / "train.txt", 40, seed=7)
+    said = refused(recipe, out)
+    assert "the data changed since this run began" in said
+    assert "bring the old data back, or start another run with --out" in said
+    (tmp_path / "data" / "train.txt").write_bytes(before)      # and with it, the run goes on
+    assert isinstance(child(recipe, out), str)
+
+
+def test_prepared_shards_of_other_text_are_refused(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    recipe, out = begun
+    other = own(tmp_path / "other")
+    write_text(tmp_path / "other" / "train.txt", 40, seed=3)
+    prepare(other.data)
+    assert recipe.data.folder
+    assert other.data.folder
+    shutil.rmtree(recipe.data.folder)
+    shutil.copytree(other.data.folder, recipe.data.folder)
+    write_text(tmp_path / "data" / "train.txt", 40, seed=3)
+    assert "the data changed since this run began" in refused(recipe, out)
+
+
+# The recipe
+
+CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "rate": ("optimiser.rate was 0.003", {"optimiser": R.AdamW(rate=1e-3)}), "optimiser": ("optimiser", {"optimiser": R.SGD(rate=3e-3)}),
+    "steps": ("steps was 8", {"steps": 9}), "seed": ("seed was 0", {"seed": 1}),
+    "rows": ("batch.count was 7", {"batch": R.Rows(count=8, length=32)}),
+    "clip": ("clip was 1.0", {"clip": None}), "average": ("average", {"average": R.Moving()}),
+    "precision": ("precision", {"precision": "bf16"}),
+    "schedule": ("schedule", {"schedule": R.Cosine(warmup=3)}), "spike": ("guard.spike was None", {"guard": R.Guard(spike=3.0)}),
+    "objective": ("objective.apart was False", {"objective": R.NextToken(apart=True)}),
+    "model": ("dropout", {"model": S.with_dropout(gpt(), 0.2)}), "lengths": ("lengths", {"lengths": ((0.5, 16), (1.0, 32))})}
+
+
+def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_name(tmp_path: Path) -> None:
+    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    run.remember(out, recipe)
+    (out / "checkpoints" / "step-000000003").mkdir(parents=True)
+    for word, change in CHANGES.values():
+        with pytest.raises(ValueError, match="was begun with another recipe") as error:
+            run.remember(out, replace(recipe, **change))
+        assert word in str(error.value)
+        assert "undo the change, or give another --out" in str(error.value)
+    assert run.recipe_of(out) == recipe
+
+
+def test_what_may_change_between_two_starts_may(whole: Whole, begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    recipe, out = begun
+    free = replace(recipe, workers=1, recompute=True, evaluate=2, save=R.Saves(every=2, keep=5), guard=R.Guard(budget=9), paper="one")
+    assert {"micro", "compile", "workers", "recompute", "evaluate", "save.every", "save.keep", "guard.budget", "paper"} == run.FREE
+    assert child(free, out) == child(recipe, tmp_path / "plain")       # not one bit of it is seen
+    run.remember(out, replace(recipe, micro=2, compile=True))
+
+
+def test_where_checkpoints_are_averaged_the_steps_of_saves_may_not_change(tmp_path: Path) -> None:
+    recipe, out = own(tmp_path / "data", average=R.Last(count=2)), tmp_path / "run"
+    run.remember(out, recipe)
+    (out / "checkpoints" / "step-000000003").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"save\.every was 3"):
+        run.remember(out, replace(recipe, save=R.Saves(every=2)))
+
+
+def test_a_recipe_may_change_as_long_as_nothing_is_saved(tmp_path: Path) -> None:
+    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    assert child(recipe, out, at_step(2)) is None
+    assert isinstance(child(replace(recipe, seed=5), out), str)
+    assert run.recipe_of(out).seed == 5
+
+
+# Two trainers, a folder that cannot be written, strangers in it
+
+def test_a_second_trainer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    recipe, out, answers = own(tmp_path / "data"), tmp_path / "run", []
+
+    def plot(made: run.Made, event: Any) -> None:
+        if event and event.step == 5:
+            before = (out / "recipe.json").read_bytes()
+            answers.append(refused_here(replace(recipe, workers=1), out))
+            assert (out / "recipe.json").read_bytes() == before
+    train(recipe, out, plot)
+    assert f"{out} is being trained by process {os.getpid()}" in answers[0]
+    assert steps_of(out) == list(range(1, 9))
+
+
+def refused_here(recipe: R.Recipe, out: Path) -> str:
+    with pytest.raises(ValueError) as error:
+        train(recipe, out)
+    return str(error.value)
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    recipe = own(tmp_path / "data")
+    with read_only() as folder:
+        for out in (folder, folder / "inner"):
+            assert refused_here(recipe, out) == f"{out} cannot be written: Permission denied; give a run folder that can"
+    assert not (tmp_path / "data" / "documents").exists()
+
+
+def test_strays_in_checkpoints_log_and_folder_are_ignored(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    recipe, out = begun
+    (out / "checkpoints" / ".new-step-000000099").mkdir()
+    (out / "checkpoints" / ".new-step-000000099" / "model.safetensors").write_bytes(b"half")
+    (out / "checkpoints" / ".trash-step-000000001").mkdir()
+    (out / "checkpoints" / "notes.txt").write_text("mine")
+    (out / "recipe.new").write_text("half a rec")
+    (out / ".curve.svg").write_text("<sv")
+    with (out / "log.jsonl").open("a") as log:
+        log.write('{"step": 6, "loss": 1.0, "ter')
+    assert child(recipe, out) == child(recipe, tmp_path / "plain")
+    assert steps_of(out) == list(range(1, 9))
+    assert not list((out / "checkpoints").glob(".*"))
+    assert (out / "checkpoints" / "notes.txt").read_text() == "mine"
+
+
+def test_a_damaged_newest_checkpoint_costs_its_interval_and_nothing_else(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    recipe, out = begun
+    assert child(recipe, out, after_save(out, 6, 7)) is None
+    last = checkpoints(out / "checkpoints")[-1]
+    assert last.step == 6
+    (last.path / "model.safetensors").write_bytes((last.path / "model.safetensors").read_bytes()[:-1])
+    assert child(recipe, out) == child(recipe, tmp_path / "plain")
+    said = out.with_suffix(".out").read_text()
+    assert "step-000000006/model.safetensors is damaged" in said
+    assert "going on after step 3" in said
+    assert steps_of(out) == list(range(1, 9))
+
+
+# The log and the end
+
+@pytest.mark.parametrize("kill", [1, 3, 4, 6, 7])
+def test_the_log_holds_every_step_once_in_order_wherever_the_run_was_killed(kill: int, tmp_path: Path) -> None:
+    recipe, out = own(tmp_path / "data", evaluate=2), tmp_path / "run"
+    assert child(recipe, out, at_step(kill)) is None
+    assert isinstance(child(recipe, out), str)
+    assert steps_of(out) == list(range(1, 9))
+    valid = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines() if '"valid"' in line]
+    assert valid == [2, 4, 6, 8]
+
+
+def test_a_finished_run_says_so_and_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out, file = own(tmp_path / "data", average=R.Last(count=2)), tmp_path / "run", tmp_path / "recipe.json"
+    file.write_text(recipe.json())
+    assert isinstance(child(recipe, out), str)
+    assert finished(out)
+    before = held(out)
+    assert cli.main(["train", str(file), "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert f"{out} is finished: all 8 steps are done" in said.err
+    assert "finished" in said.out
+    assert {name: digest for name, digest in held(out).items() if name != "lock"} == \
+        {name: digest for name, digest in before.items() if name != "lock"}
+
+
+# Proof
+
+def test_a_good_run_passes_its_check_and_the_check_changes_nothing(begun: tuple[R.Recipe, Path],
+                                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out = begun
+    assert isinstance(child(recipe, out), str)
+    before = held(out / "checkpoints")
+    assert cli.main(["resume", str(out), "--check"]) == 0
+    assert "steps 6 to 8 trained again" in (said := capsys.readouterr().out)
+    assert "every bit is the same" in " ".join(said.split())
+    assert held(out / "checkpoints") == before
+
+
+@pytest.mark.parametrize("what", ["a weight", "a moment", "a counter", "the numbers of chance", "the recipe"])
+def test_a_run_that_does_not_repeat_is_found_by_its_check(what: str, begun: tuple[R.Recipe, Path],
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out = begun
+    assert isinstance(child(recipe, out), str)
+    last = read(out / "checkpoints" / "step-000000008")
+    groups, facts = last.groups(), last.facts
+    if what == "a weight":
+        next(iter(groups["model"].values())).view(-1)[3] += 1e-7
+    elif what == "a moment":
+        next(t for n, t in groups["optimiser"].items() if n.endswith("exp_avg_sq")).view(-1)[0] *= 1.0001
+    elif what == "a counter":
+        facts["tokens"] += 1
+    elif what == "the numbers of chance":
+        groups["rng"]["torch"][24] ^= 1
+    else:
+        (out / "recipe.json").write_text(replace(recipe, seed=4).json())
+    write(out / "checkpoints", 8, groups, facts)               # its manifest vouches for it
+    assert cli.main(["resume", str(out), "--check"]) == 1
+    assert "NOT the same" in capsys.readouterr().out
+
+
+def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    _, out = begun
+    with pytest.raises(ValueError, match="is not a run"):
+        run.check(tmp_path)
+    last = checkpoints(out / "checkpoints")[-1]
+    write(out / "checkpoints", 4, last.groups(), {**last.facts, "world": 2})
+    with pytest.raises(ValueError, match="was trained by 2 ranks"):
+        run.check(out)
+    shutil.rmtree(out / "checkpoints")
+    with pytest.raises(ValueError, match="has no good checkpoint yet"):
+        run.check(out)

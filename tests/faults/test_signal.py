@@ -1,0 +1,140 @@
+"""SIGTERM, once or twice, whatever the run is at: it leaves within seconds with the exit code that says so, and nothing is lost."""
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft import cli, run
+from weft import recipe as R
+from weft.train import checkpoint
+from weft.train.checkpoint import newest
+from weft.train.log import finished
+from weft.train.loop import Trainer
+
+from .runs import STEPS, Whole, child, fork, steps_of, wait, whole
+
+__all__ = ["whole"]
+LIMIT = 10.0                               # seconds
+PHASES: dict[str, tuple[Any, str]] = {     # what is called first in each
+    "import": (R, "change"), "prepare": (run, "prepare"), "build": (run, "build"), "restore": (run, "restore"), "probe": (Trainer, "probe"),
+    "step": (Trainer, "backward"), "update": (Trainer, "take"), "validation": (run, "validate"), "save": (checkpoint, "_put"),
+    "finish": (run, "finish"), "export": (run, "export"), "end": (run.Log, "finish")}
+
+
+def twice(gap: float = 0.0) -> None:
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(gap)
+
+
+def at(phase: str, turn: int, gap: float) -> None:
+    """Two signals the `turn`-th time that a phase begins."""
+    owner, name = PHASES[phase]
+    inner, count = getattr(owner, name), [0]
+
+    def outer(*given: Any, **more: Any) -> Any:
+        count[0] += 1
+        if count[0] == turn:
+            twice(gap)
+        return inner(*given, **more)
+    setattr(owner, name, outer)
+
+
+def command(recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None) -> tuple[int, str, float]:
+    """The command `weft train` in a child: its exit code, what it said, when it began."""
+    file, note = out.with_suffix(".recipe.json"), out.with_suffix(".json")
+    file.write_text(recipe.json())
+
+    def work() -> None:
+        sys.argv = ["weft", "train", str(file), "--out", str(out)]
+        if plot:
+            plot()
+        raise SystemExit(cli.main())
+    began = time.monotonic()
+    code = wait(fork(work, note))
+    return code, note.with_suffix(".out").read_text(), began
+
+
+def goes_on(name: str, whole: Whole, out: Path) -> None:
+    """The next start ends as if nothing had happened; but a validation that was broken off is not made up for."""
+    assert child(whole.recipes[name], out) in (whole[name][0], "")
+    assert finished(out)
+    assert steps_of(out) == list(range(1, STEPS + 1))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(phase: str, whole: Whole, tmp_path: Path) -> None:
+    name, out, draw = "causal", tmp_path / "run", random.Random(phase)
+    recipe, turn = whole.recipes[name], draw.randint(2, 4) if phase in ("save", "validation") else 1
+    if phase in ("step", "update"):
+        turn = draw.randint(6, 20)
+    code, said, began = command(recipe, out, lambda: at(phase, turn, draw.choice([0.0, 0.01])))
+    assert time.monotonic() - began < whole[name][3] + LIMIT
+    assert code in (cli.STOPPED, 0 if finished(out) else cli.STOPPED), said
+    assert "Traceback" not in said
+    if phase not in ("finish", "export", "end"):
+        assert code == cli.STOPPED, said
+        assert "stopped" in said
+    taken = steps_of(out) if out.exists() else []
+    if taken:
+        saved = newest(out / "checkpoints", pytest.fail)
+        assert saved
+        assert saved.step == taken[-1]     # all that was done
+    else:
+        assert phase in ("import", "prepare", "build", "restore", "probe", "update")
+    goes_on(name, whole, out)
+
+
+def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:
+    name = "masked"
+    for i in range(88 if long else 3):
+        draw, out, file = random.Random(i), tmp_path / f"run-{i}", tmp_path / "recipe.json"
+        file.write_text(whole.recipes[name].json())
+
+        def work(file: Path = file, out: Path = out) -> None:
+            sys.argv = ["weft", "train", str(file), "--out", str(out)]
+            signal.signal(signal.SIGTERM, cli.leave)           # as the command does first of all
+            raise SystemExit(cli.main())
+        pid = fork(work, out.with_suffix(".json"))
+        time.sleep(draw.uniform(0.2, 1) * whole[name][3])
+        asked = time.monotonic()
+        for _ in range(2):
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(draw.choice([0.0, 0.001, 0.05]))
+        code = wait(pid)
+        said = out.with_suffix(".out").read_text()
+        assert time.monotonic() - asked < LIMIT
+        assert code == (0 if code == 0 and finished(out) else cli.STOPPED), (code, said)
+        if steps_of(out):
+            saved = newest(out / "checkpoints", pytest.fail)
+            assert saved
+            assert saved.step == steps_of(out)[-1]
+        whole.same(name, child(whole.recipes[name], out) or whole[name][0], out)
+
+
+def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_path: Path) -> None:
+    def slow() -> None:
+        validate = run.validate
+
+        def long(trainer: Trainer, *rest: Any) -> Any:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            signal.signal(signal.SIGALRM, lambda *_: twice())
+            forward = trainer.objective.forward
+            trainer.objective.forward = lambda batch: (time.sleep(1), forward(batch))[1]       # type: ignore[method-assign]
+            return validate(trainer, *rest)
+        run.validate = long
+    recipe = whole.recipes["causal"]
+    valid = replace(recipe.data, folder=str(tmp_path / "data"), valid=recipe.data.train)
+    code, said, began = command(replace(recipe, data=valid, batch=R.Rows(count=2, length=16)), tmp_path / "run", slow)
+    assert code == cli.STOPPED, said
+    assert time.monotonic() - began < LIMIT
+    saved = newest(tmp_path / "run" / "checkpoints", pytest.fail)
+    assert saved
+    assert saved.step == 6

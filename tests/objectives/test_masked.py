@@ -1,0 +1,330 @@
+"""Guess hidden tokens, in four inputs."""
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import weft
+from weft import recipe as R
+from weft.objectives import IGNORE, Reader, Row, build
+from weft.objectives.draws import enough, places
+from weft.objectives.formats import fit
+from weft.objectives.masked import LENGTHS, Answer, Corrupt
+
+from .cases import SENTENCES, SMALL, TEXT, bert, gpt
+from .made import ORDINARY, SPECIAL, VOCABULARY, Given, batch, even, meta, near, rows, sure, texts
+
+PAD, UNKNOWN, BEGIN, END, MASK = SPECIAL.values()
+
+
+def masked(known: Any = None, model: Any = None, **more: Any) -> Corrupt:
+    corruption, _ = build(R.MaskedTokens(**more), model or bert(), known or meta(SENTENCES))
+    assert isinstance(corruption, Corrupt)
+    return corruption
+
+
+def original(row: Row) -> np.ndarray:
+    return np.where(row["labels"] == IGNORE, row["tokens"], row["labels"])
+
+
+# Which tokens, and what becomes of them
+
+@pytest.fixture(scope="module")
+def million() -> tuple[list[Row], Reader]:
+    samples = texts(1000, 1000, 1002)
+    return rows(masked(), samples), samples
+
+
+def test_of_a_million_tokens_the_share_is_chosen_exactly_but_for_rounding(million: tuple[list[Row], Reader]) -> None:
+    off = []
+    for row in million[0]:
+        ordinary = int((original(row) > 4).sum())
+        chosen = int((row["labels"] != IGNORE).sum())
+        assert abs(chosen - 0.15 * ordinary) < 1
+        off.append(chosen - 0.15 * ordinary)
+    assert abs(np.mean(off)) < 5 * 0.5 / 1000 ** 0.5           # rounded up or down without a lean
+
+
+def test_of_the_chosen_eight_tenths_are_masked_one_is_random_and_one_is_kept(million: tuple[list[Row], Reader]) -> None:
+    became, was = (np.concatenate([row[name][row["labels"] != IGNORE] for row in million[0]]) for name in ("tokens", "labels"))
+    n, sides = len(was), len(ORDINARY)
+    assert n > 140_000
+    assert near((became == MASK).sum(), n, 0.8)
+    assert near((became == was).sum(), n, 0.1 + 0.1 / sides)   # a random token may be the same by chance
+    fresh = became[(became != MASK) & (became != was)]
+    assert near(len(fresh), n, 0.1 - 0.1 / sides)
+    assert set(fresh.tolist()) == set(ORDINARY)                # never a special token, never a sentinel
+    assert even(np.bincount(fresh, minlength=52)[5:])
+
+
+def test_special_tokens_are_never_chosen_and_all_others_alike(million: tuple[list[Row], Reader]) -> None:
+    text, chosen = np.concatenate([original(r) for r in million[0]]), np.concatenate([r["labels"] != IGNORE for r in million[0]])
+    assert not chosen[text <= 4].any()
+    assert (text == END).sum() > 20_000                        # of documents inside the rows
+    assert even(np.bincount(text[chosen], minlength=52)[5:])
+    places = np.sum([r["labels"][1:1000] != IGNORE for r in million[0]], 0)
+    free = np.sum([original(r)[1:1000] > 4 for r in million[0]], 0)
+    assert all(near(c, n, 0.15) for c, n in zip(places, free, strict=True))
+
+
+def test_what_is_not_chosen_stays_and_labels_are_the_text(million: tuple[list[Row], Reader]) -> None:
+    for i, row in enumerate(million[0][:50]):
+        text = million[1][i]["tokens"]
+        assert original(row).tolist() == [BEGIN, *(text[:-1] if text[-1] == END else text), END]
+
+
+def test_a_row_has_at_least_one_label() -> None:
+    corruption = masked()
+    for i in range(100):
+        assert (corruption(texts(1, 2, 10, document=10 ** 9), 0, np.random.default_rng(i))["labels"] != IGNORE).sum() == 1
+
+
+def test_a_row_without_ordinary_tokens_asks_nothing() -> None:
+    samples = Reader(Given([{"tokens": np.array([UNKNOWN]), "documents": np.array([0]), "sentences": np.array([0])}]), 10)
+    for choose in ("tokens", "words", "spans"):
+        assert (masked(choose=choose)(samples, 0, np.random.default_rng(0))["labels"] == IGNORE).all()
+
+
+def test_rows_of_any_length_can_be_masked_to_any_share() -> None:
+    for choose in ("words", "spans"):
+        corruption = masked(choose=choose, share=0.9)
+        for size in range(1, 12):
+            samples = texts(1, size, 20, document=10 ** 9)
+            for seed in range(40):
+                assert (corruption(samples, 0, np.random.default_rng(seed))["labels"] != IGNORE).any()
+
+
+def test_a_word_s_pieces_are_chosen_together() -> None:
+    corruption, share, n = masked(choose="words"), [], 0
+    places = np.zeros(999)
+    for row in rows(corruption, texts(1000, 1000, 1002, document=10 ** 9)):
+        text, chosen = original(row), row["labels"] != IGNORE
+        goes_on = (text[1:] >= 40) & (text[1:] < 52) & (text[:-1] > 4)
+        assert (chosen[1:] == chosen[:-1])[goes_on].all()
+        share.append(chosen.sum() - 0.15 * (text > 4).sum())
+        n += int(chosen.sum())
+        places += chosen[1:1000]
+    assert all(near(c, 1000, 0.15) for c in places)
+    assert n > 140_000
+    assert abs(np.mean(share)) < 5 * np.std(share) / 1000 ** 0.5
+    assert np.std(share) < 2                                   # the last word alone is uncertain
+
+
+def test_a_word_ends_at_a_special_token() -> None:
+    sample = {"tokens": np.array([45, UNKNOWN] * 100), "documents": np.array([0]), "sentences": np.array([0])}
+    for choose, most in (("words", 15), ("spans", 25)):
+        row = masked(choose=choose)(Reader(Given([sample]), 202), 0, np.random.default_rng(0))
+        assert 5 <= (row["labels"] != IGNORE).sum() <= most
+
+
+def test_spans_of_whole_words_become_one_thing_each() -> None:
+    corruption, share = masked(choose="spans"), []
+    kinds = np.zeros(3)
+    for row in rows(corruption, texts(1000, 1000, 1002, document=10 ** 9)):
+        text, chosen = original(row), row["labels"] != IGNORE
+        goes_on = (text[1:] >= 40) & (text[1:] < 52) & (text[:-1] > 4)
+        assert (chosen[1:] == chosen[:-1])[goes_on].all()
+        share.append(chosen.sum() - 0.15 * (text > 4).sum())
+        for piece in np.split(np.arange(len(text)), np.flatnonzero(np.diff(chosen)) + 1):
+            if chosen[piece[0]] and len(piece) < 6:            # longer ones may be two spans side by side
+                masks = (row["tokens"][piece] == MASK).sum()
+                kinds[0 if masks == len(piece) else 1 if masks == 0 else 2] += 1
+    assert abs(np.mean(share)) < 5 * np.std(share) / 1000 ** 0.5
+    assert kinds[2] < 0.12 * kinds.sum()                       # side by side; by token, most spans would be mixed
+    assert kinds[0] > 3 * kinds[1]
+
+
+def test_span_lengths_are_geometric_cut_at_ten_and_average_3_8_words() -> None:
+    chance = np.diff(LENGTHS, prepend=0)
+    assert (chance * np.arange(1, 11)).sum() == pytest.approx(3.8, abs=0.01)
+    assert chance[1:] / chance[:-1] == pytest.approx([0.8] * 9)
+    drawn = np.searchsorted(LENGTHS, np.random.default_rng(0).random(1_000_000), side="right") + 1
+    assert all(near((drawn == i + 1).sum(), 1_000_000, p) for i, p in enumerate(chance))
+
+
+def test_spans_lie_at_all_places_alike() -> None:
+    generator, seen = np.random.default_rng(0), np.zeros(100, int)
+    for _ in range(20_000):
+        a, b = places(generator, np.array([2, 1]), 6)
+        assert 0 <= a <= b - 2 <= 3
+        seen[10 * a + b] += 1
+    assert (seen > 0).sum() == 10
+    assert even(seen[seen > 0])
+
+
+def test_enough_takes_the_budget_on_average() -> None:
+    generator = np.random.default_rng(0)
+    taken = [np.array([3, 5, 2])[:enough(generator, np.array([3, 5, 2]), 4.25)].sum() for _ in range(20_000)]
+    assert set(taken) == {3, 8}
+    assert near(taken.count(8), 20_000, 0.25)
+
+
+# The four inputs
+
+WIDE = meta(SENTENCES, vocabulary=50_000, sentinels=(), continues=None)
+BIG = bert(vocabulary=50_000, positions=512)
+
+
+def numbered(count: int, size: int, length: int, **more: int) -> Reader:
+    """Texts in which every token tells its sample and its place."""
+    samples = texts(count, size, length, **more)
+    for i in range(count):
+        tokens = np.arange(10 + i * size, 10 + (i + 1) * size)
+        samples[i]["tokens"] = np.where(samples[i]["tokens"] == END, END, tokens)
+    return samples
+
+
+def split(row: Row) -> tuple[np.ndarray, np.ndarray]:
+    text = original(row)
+    assert text[0] == BEGIN
+    assert text[-1] == END
+    border = int(np.flatnonzero(text == END)[0])
+    a, b = text[1:border], text[border + 1:-1]
+    assert row["segments"].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    return a, b
+
+
+def test_documents_in_one_row_are_sequences_of_their_own_and_do_not_see_each_other() -> None:
+    corruption, objective = build(R.MaskedTokens(input="doc-sentences"), bert(), meta(SENTENCES), dtype=torch.float64)
+    objective.eval()
+    given = rows(corruption, texts(60, 40, 42, document=15))
+    alone = torch.zeros((), dtype=torch.float64)
+    for row in given:
+        text = original(row)
+        for number in range(1, row["tokens_keep"].max() + 1):
+            own = row["tokens_keep"] == number
+            assert text[own][0] == BEGIN
+            assert text[own][-1] == END
+            assert not np.isin(text[own][1:-1], (BEGIN, END)).any()
+            tokens, labels = torch.from_numpy(row["tokens"][own])[None], torch.from_numpy(row["labels"][own])
+            alone += F.cross_entropy(objective.model(tokens)[0], labels, ignore_index=IGNORE, reduction="sum")
+        assert len(text) <= 42
+    torch.testing.assert_close(objective(batch(corruption, given))["token"], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_many_short_documents_still_fit_the_row() -> None:
+    for row in rows(masked(input="doc-sentences"), texts(200, 40, 42, document=2)):
+        assert len(row["tokens"]) <= 42
+        assert original(row)[-1] == END
+        assert (np.bincount(row["tokens_keep"])[1:] >= 2).all()
+
+
+@pytest.mark.parametrize("kind", ["segment-pair", "sentence-pair"])
+def test_zero_means_that_b_follows_a_and_one_that_it_comes_from_another_sample(kind: str) -> None:
+    samples = numbered(300, 57, 60)
+    labels = []
+    for i, row in enumerate(rows(masked(WIDE, BIG, input=kind, next_sentence=True), samples)):
+        a, b = split(row)
+        labels.append(int(row["labels_next"][0]))
+        assert {(t - 10) // 57 for t in a} == {i}
+        assert len({(t - 10) // 57 for t in b}) == 1
+        assert (np.diff(a) == 1).all()
+        assert (np.diff(b) == 1).all()
+        if labels[-1]:
+            assert (b[0] - 10) // 57 != i
+        else:
+            start = (b[0] - 10) % 57
+            assert b[0] == a[-1] + 1
+            assert start in samples[i]["sentences"]
+            assert start not in samples[i]["documents"]
+    assert set(labels) == {0, 1}
+
+
+def test_a_sentence_pair_is_two_whole_sentences() -> None:
+    samples = numbered(100, 57, 60)
+    for row in rows(masked(WIDE, BIG, input="sentence-pair", next_sentence=True), samples):
+        for piece in split(row):
+            sample, first = divmod(piece[0] - 10, 57)
+            starts = np.append(samples[sample]["sentences"], 57)
+            at = starts.tolist().index(first)
+            assert first + len(piece) in (starts[at + 1], starts[at + 1] - 1)          # less a document's end token
+
+
+def test_the_coin_of_next_sentence_is_fair_and_length_does_not_tell_how_it_fell() -> None:
+    corruption = masked(WIDE, BIG, input="segment-pair", next_sentence=True)
+    samples = numbered(200, 125, 128, document=10 ** 9, sentence=12)
+    given = [row for epoch in range(25) for row in rows(corruption, samples, epoch=epoch)]
+    label, long = (np.array([f(row) for row in given]) for f in (lambda r: int(r["labels_next"][0]), lambda r: len(r["tokens"])))
+    assert near(label.sum(), len(given), 0.5)
+    assert abs(long[label == 0].mean() - long[label == 1].mean()) < 8          # less than a sentence
+
+
+def test_a_lone_sentence_is_followed_by_a_stranger() -> None:
+    samples = numbered(20, 30, 64, document=10 ** 9, sentence=10 ** 9)
+    assert all(row["labels_next"][0] == 1 for row in rows(masked(WIDE, BIG, input="segment-pair", next_sentence=True), samples))
+
+
+def test_the_longer_side_is_cut_at_both_ends_until_both_fit() -> None:
+    generator, fronts = np.random.default_rng(0), 0
+    for _ in range(2000):
+        a, b = fit(np.arange(50), np.arange(20), 40, generator)
+        assert (len(a), len(b)) == (20, 20)
+        a, b = fit(np.arange(9), np.arange(100), 40, generator)
+        assert (len(a), len(b)) == (9, 31)
+        fronts += int(b[0])
+    assert near(fronts, 2000 * 69, 0.5)
+    a, b = fit(np.arange(100), np.arange(100), 41, generator)
+    assert (len(a), len(b)) == (21, 20)
+    a, b = fit(np.arange(10), np.arange(10), 20, generator)
+    assert (len(a), len(b)) == (10, 10)
+
+
+def test_a_pair_without_next_sentence_is_always_one_that_follows() -> None:
+    for row in rows(masked(WIDE, BIG, input="segment-pair"), numbered(100, 57, 60, document=10 ** 9)):
+        a, b = split(row)
+        assert b[0] == a[-1] + 1
+        assert "labels_next" not in row
+
+
+def test_a_model_with_one_segment_gets_none() -> None:
+    assert "segments" not in masked(model=bert(segments=1), input="segment-pair").fields
+
+
+# The score
+
+def test_a_perfect_answer_scores_zero() -> None:
+    corruption, objective = build(R.MaskedTokens(input="segment-pair", next_sentence=True), bert(), meta(SENTENCES))
+    made = batch(corruption, rows(corruption, texts(9, 38, 41)))
+    labels = made["labels"][made["labels"] != IGNORE]
+    follows = made["labels_next"][:, 0]
+    assert objective.score(Answer(sure(labels, VOCABULARY), sure(follows, 2)), made) == {"token": 0, "next": 0}
+    assert objective.score(Answer(sure(labels, VOCABULARY), sure(1 - follows, 2)), made)["next"] > 0
+    assert corruption.counts(made) == {"token": len(labels), "next": 9}
+
+
+def test_the_head_is_read_at_the_labels_alone_and_says_there_what_it_says_everywhere() -> None:
+    corruption, objective = build(R.MaskedTokens(), bert(), meta(SENTENCES), dtype=torch.float64)
+    objective.eval()
+    made = batch(corruption, rows(corruption, texts(5, 38, 40)))
+    everywhere = objective.model(made["tokens"], keep=made.get("tokens_keep"))
+    torch.testing.assert_close(objective.answer(made).logits_TV, everywhere[made["labels"] != IGNORE], rtol=1e-12, atol=1e-12)
+
+
+def test_the_next_sentence_head_starts_as_the_model_s_matrices_do_and_is_no_part_of_the_model() -> None:
+    _, objective = build(R.MaskedTokens(input="segment-pair", next_sentence=True), bert(width=64), meta(SENTENCES))
+    own = {name: p for name, p in objective.named_parameters() if not name.startswith("model.")}
+    assert own.keys() == {"next.dense.weight", "next.dense.bias", "next.classes.weight", "next.classes.bias"}
+    assert own["next.dense.weight"].std().item() == pytest.approx(0.02, rel=0.1)
+    assert not own["next.dense.bias"].any()
+
+
+def test_static_masking_is_told_to_the_caller() -> None:
+    assert masked(fixed=True).fixed
+    assert not masked().fixed
+
+
+@pytest.mark.parametrize(("message", "more", "known", "model"), [
+    ("MaskedTokens needs a model with an encoder alone; this one has a decoder alone", {}, meta(SENTENCES), gpt()),
+    ("MaskedTokens needs a Vocabulary head, not Classes", {}, meta(SENTENCES), weft.bert(**SMALL, hidden=32, head=weft.Classes(outputs=2))),
+    ("the tokenizer has 60 tokens, the model 59", {}, meta(SENTENCES), bert(vocabulary=59)),
+    ("input = 'full-sentences' reads sentences; prepare the data with Documents.sentences=True.", {}, meta(TEXT), bert()),
+    ("next_sentence needs input = 'segment-pair' or 'sentence-pair', not 'full", {"next_sentence": True}, meta(SENTENCES), bert()),
+    (r"needs the mask token, which the tokenizer lacks; .* special=True", {}, meta(SENTENCES, special={"begin": 2, "end": 3}), bert()),
+    ("masked = 0.8 and random = 0.3 of the chosen tokens are more than all", {"random": 0.3}, meta(SENTENCES), bert()),
+    ("choose = 'words' needs whole words", {"choose": "words"}, meta(SENTENCES, continues=None), bert())])
+def test_what_does_not_fit_is_refused_in_one_line(message: str, more: Any, known: Any, model: Any) -> None:
+    with pytest.raises(ValueError, match=message) as found:
+        masked(known, model, **more)
+    assert "\n" not in str(found.value)

@@ -1,0 +1,112 @@
+"""`weft prepare`, `train`, `status` and `resume` as a person types them."""
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from weft.cli import STOPPED, main
+
+RECIPE = '''
+import weft
+from weft import recipe as R
+
+tiny = R.Recipe(
+    name="small", model=weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocabulary=261, positions=16), objective=R.NextToken(),
+    data=R.Data(row=R.Documents(), train=R.Source(paths=("text.txt",)), valid=R.Source(paths=("text.txt",)), tokenizer=R.Bytes()),
+    batch=R.Rows(count=4, length=16), steps=6, optimiser=R.AdamW(rate=1e-3), save=R.Saves(every=2))
+other = R.change(tiny, ["name=other"])
+'''
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("The quick brown fox jumps over the lazy dog.\n\n" * 40)
+    Path("small.py").write_text(RECIPE)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    found = capsys.readouterr()
+    return " ".join((found.out + found.err).split())
+
+
+def test_a_run_says_what_will_happen_and_what_happened_and_leaves_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small.py"]) == 0
+    text = said(capsys)
+    for word in ("parameters", "tokens", "FLOP", "a checkpoint", "about", "finished", "validation"):
+        assert word in text
+    assert {p.name for p in Path("runs/small").iterdir()} >= {"recipe.json", "log.jsonl", "checkpoints", "model", "curve.svg"}
+    assert main(["show", "runs/small/model"]) == 0
+    assert [json.loads(line)["step"] for line in Path("runs/small/log.jsonl").read_text().splitlines()] == [1, 2, 3, 4, 5, 6, 6]
+
+
+def test_status_knows_how_far_a_run_is(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "small.py:other", "--set", "optimiser.rate=0.01"])
+    capsys.readouterr()
+    assert main(["status", "runs/other", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["step"], found["steps"], found["finished"]) == (6, 6, True)
+    assert json.loads(Path("runs/other/recipe.json").read_text())["optimiser"]["rate"] == 0.01
+
+
+def test_check_proves_that_the_last_interval_comes_out_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "small.py"])
+    capsys.readouterr()
+    assert main(["resume", "runs/small", "--check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["begin"], found["end"], found["same"]) == (4, 6, True)
+
+
+def test_a_stopped_run_is_saved_says_how_to_go_on_and_goes_on(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.train.loop import Trainer
+    take = Trainer.take
+
+    def ask(self: Trainer, *rest: object) -> object:
+        if self.step == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return take(self, *rest)  # type: ignore[arg-type]
+    with monkeypatch.context() as inside:
+        inside.setattr(Trainer, "take", ask)
+        assert main(["train", "small.py"]) == STOPPED
+    assert "to go on: weft resume runs/small" in said(capsys)
+    assert Path("runs/small/checkpoints/step-000000003").exists()
+    assert main(["resume", "runs/small"]) == 0
+    assert "going on after step 3" in said(capsys)
+    assert main(["train", "small.py", "--out", "runs/whole"]) == 0
+    ends = [json.loads((Path(run) / "checkpoints/step-000000006/manifest.json").read_text())["files"]["model.safetensors"]
+            for run in ("runs/small", "runs/whole")]
+    assert ends[0] == ends[1]
+
+
+def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "small.py", "--out", "a"]) == 0
+    assert "1,800 tokens" in said(capsys)
+    assert main(["prepare", "small.py", "--out", "b", "--part", "0/1"]) == 0
+    assert Path("a/train/index.json").read_bytes() == Path("b/train/index.json").read_bytes()
+    assert main(["prepare", "text.txt", "--tokenizer", "characters", "--out", "c", "--json"]) == 0
+    found = capsys.readouterr().out
+    assert json.loads(found[found.index("{"):])["splits"]["train"]["rows"] == 40
+
+
+@pytest.mark.parametrize(("words", "hint"), [
+    (["train", "nowhere.py"], "no recipe"),
+    (["train", "small.py:nothing"], "'tiny'"),
+    (["train", "small.py", "--set", "optimizer.rate=1"], "did you mean 'optimiser'"),
+    (["train", "small.py", "--set", "steps=many"], "integer"),
+    (["train", "small.py", "--set", "steps"], "path=value"),
+    (["train", "small.py", "--set", "model.decoder.blocks.9.attention.dropout=0.5"], "nothing at"),
+    (["train", "small.py", "--set", "batch.length=17"], "17"),
+    (["train", "small.py", "--set", 'data.train.paths=["lost.txt"]'], "lost.txt"),
+    (["train", "small.py", "--set", "model.source.vocabulary=7"], "7"),
+    (["status", "nowhere"], "not a run"), (["resume", "nowhere"], "no recipe"), (["resume", "nowhere", "--check"], "not a run"),
+    (["prepare", "lost.txt"], "lost.txt"),
+    (["prepare", "text.txt", "--part", "1"], "I/N"), (["prepare", "text.txt", "--part", "3/2"], "part"),
+    (["prepare", "text.txt", "--as", "paris"], "pairs"), (["prepare", "text.txt", "--tokenizer", "bpee"], "bpe"),
+    (["train", "small.py", "--ou", "x"], "--out")])
+def test_a_mistake_is_one_line_with_the_way_out(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    found = capsys.readouterr()
+    assert found.err.startswith("weft: ")
+    assert found.err.count("\n") == 1
+    assert hint in found.err

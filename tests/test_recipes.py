@@ -1,0 +1,212 @@
+"""Recipes: each file loads, says what it costs, has the paper's size, and trains on data of the kind that it names."""
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from math import isfinite
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import weft
+from weft import recipe as R
+from weft import run
+from weft.data.store import open_store
+from weft.train.log import read as read_log
+from weft.values import from_json
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "recipes").glob("*.py"))
+
+
+def recipes(path: Path) -> dict[str, R.Recipe]:
+    made = spec_from_file_location(path.stem, path)
+    assert made is not None
+    assert made.loader is not None
+    module = module_from_spec(made)
+    made.loader.exec_module(module)
+    return {name: thing for name, thing in vars(module).items() if isinstance(thing, R.Recipe)}
+
+
+ALL = {f"{path.stem}:{name}": recipe for path in FILES for name, recipe in recipes(path).items()}
+TINY = {name.partition(":")[0]: recipe for name, recipe in ALL.items() if name.endswith(":tiny")}
+
+
+# What the files say
+
+def test_every_file_loads_without_torch() -> None:
+    code = f"import sys\nfrom weft.recipe import read\nfor p in {[str(p) for p in FILES]!r}: read(p)\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_file_leads_with_its_tiny_recipe_and_says_paper_command_cost_and_result(path: Path) -> None:
+    first, *others = recipes(path)
+    assert R.read(str(path)) == recipes(path)[first]
+    assert first == "tiny"
+    assert others[:1] == ["paper"] or path.stem == "first_run"
+    text = path.read_text()
+    assert f"    weft train recipes/{path.name}" in text
+    assert all(f"\n{word}:" in text for word in ("Paper", "Cost", "Expect"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recipe_survives_json_and_back(name: str) -> None:
+    assert from_json(ALL[name].json()) == ALL[name]
+
+
+def test_names_differ_so_that_no_run_folder_is_shared() -> None:
+    assert len({recipe.name for recipe in ALL.values()}) == len(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_paths_are_relative_so_that_they_are_found_under_the_data_folder(name: str) -> None:
+    data = ALL[name].data
+    for source in (data.train, data.valid):
+        assert source is None or not any(Path(path).is_absolute() or ".." in path for path in source.paths)
+
+
+def test_the_table_of_the_docs_has_every_file() -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    assert [path.name for path in FILES if f"[{path.name}](../recipes/{path.name})" not in text] == []
+
+
+# Sizes
+
+PAPERS = {                                 # parameters as published, in millions
+    "gpt_char": 10.7, "gpt_bpe": 117, "bert": 110, "roberta": 355, "electra": 13.5, "t5": 220, "bart": 406, "classify_sst2": 110,
+    "similarity_stsb": 110, "entail_sick": 110, "answer_squad": 110, "tag_conll2003": 108, "distil_gpt": 82, "mae": 111.9, "vit": 86.6,
+    "translate_multi30k": 63.1}            # table 3 says 65; a vocabulary of 37,000 and six blocks a side are 63.1
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.endswith(":paper")])
+def test_a_paper_recipe_has_the_papers_parameters(name: str) -> None:
+    assert ALL[name].model.parameters() == pytest.approx(PAPERS[name.partition(":")[0]] * 1e6, rel=0.02)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_tiny_recipe_builds_and_is_tiny(name: str) -> None:
+    recipe = TINY[name]
+    assert sum(p.numel() for p in weft.build(recipe.model).parameters()) == recipe.model.parameters()
+    assert 5e5 < recipe.model.parameters() < 4e6
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_model_has_room_for_its_tokenizers_vocabulary(name: str) -> None:
+    recipe = ALL[name]
+    assert getattr(recipe.data.tokenizer, "vocabulary", 0) <= getattr(recipe.model.source, "vocabulary", 0)
+
+
+# Training, on data of the same formats
+
+WORDS = ("the", "a", "of", "red", "small", "old", "boat", "tree", "house", "river", "sings", "runs", "sees", "under", "over", "with", "and")
+
+
+def sentence(chance: Random, least: int = 4, most: int = 12) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(least, most)))
+
+
+def lines(count: int, line: Callable[[Random, int], str], end: str = "\n") -> Callable[[Random], str]:
+    return lambda chance: "".join(line(chance, i) + end for i in range(count))
+
+
+def article(chance: Random, i: int) -> str:
+    text = " . ".join(sentence(chance).capitalize() for _ in range(30))
+    return f" \n = Title {i} = \n \n {text} . \n \n = = Part = = \n \n {text} . "
+
+
+def squad(chance: Random) -> str:
+    def question(n: int, context: str) -> dict[str, Any]:
+        word = chance.choice(context.split())
+        return {"id": f"q{n}", "question": sentence(chance), "answers": [{"text": word, "answer_start": context.index(word)}]}
+
+    contexts = [sentence(chance, 20, 40) for _ in range(16)]
+    return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": c, "qas": [question(i, c)]}]} for i, c in enumerate(contexts)]})
+
+
+def tagged(chance: Random, i: int) -> str:
+    tags = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
+    return "".join(f"{word} {tags[(i + n) % len(tags)]} 0\n" for n, word in enumerate(sentence(chance).split()))
+
+
+JUDGED = ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")
+MAKERS: dict[str, Callable[[Random], str]] = {
+    "tinyshakespeare/input.txt.gz": lambda c: "".join(map(chr, range(32, 96))) + lines(300, lambda c, i: sentence(c).upper())(c),
+    "wikitext-2/wiki.train.tokens.gz": lines(12, article), "wikitext-2/wiki.valid.tokens.gz": lines(3, article),
+    "glue/SST-2/train.tsv.gz": lambda c: "label\tsentence\r\n" + lines(40, lambda c, i: f"{i % 2}\t{sentence(c)}", "\r\n")(c),
+    "glue/SST-2/dev.tsv.gz": lambda c: "label\tcontent\n" + lines(9, lambda c, i: f"{i % 2}\t{sentence(c)}")(c),
+    "sick/SICK.txt.gz": lambda c: "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + lines(
+        60, lambda c, i: f"{i}\t{sentence(c)}\t{sentence(c)}\t{i % 5}.5\t{JUDGED[i % 3]}")(c),
+    "squad/squad-v1.1-dev.json.gz": squad,
+    **{f"glue/STS-B/sts-{part}.csv.gz": lines(count, lambda c, i: f"a\tb\t2012\t{i:04}\t{i % 5}.25\t{sentence(c)} \"\t{sentence(c)}\tmore")
+       for part, count in (("train", 40), ("dev", 9))},
+    **{f"multi30k/{part}.{side}.gz": lines(count, lambda c, i: sentence(c)) for part, count in (("train", 60), ("val", 9))
+       for side in ("en", "de")},
+    **{f"conll2003/{part}.txt.gz": lines(count, tagged) for part, count in (("train", 30), ("valid", 9))}}
+
+
+COUNTS = {                                 # rows that the files above hold, in training and validation
+    "bert": (12, 3), "gpt_bpe": (12, 3), "t5": (12, 3), "gpt_char": (1, 1), "classify_sst2": (40, 9), "similarity_stsb": (40, 9),
+    "translate_multi30k": (60, 9), "tag_conll2003": (30, 9), "answer_squad": (12, 1), "first_run": (3, 3), "vit": (10, 10)}
+
+
+def make_data(home: Path, data: R.Data) -> None:
+    for path in {path for source in (data.train, data.valid) if source for path in source.paths}:
+        if path in MAKERS:
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_bytes(gzip.compress(MAKERS[path](Random(path)).encode()))
+        elif isinstance(data.row, R.Images):
+            for label in range(10):
+                (home / path / str(label)).mkdir(parents=True)
+                Image.new("RGB", (32, 32), (20 * label, 100, 50)).save(home / path / str(label) / "a.png")
+
+
+def shallow(stack: Any) -> Any:
+    return None if stack is None else replace(stack, blocks=stack.blocks[:1])
+
+
+def small(recipe: R.Recipe) -> R.Recipe:
+    """One block, three steps of few rows; all else stays."""
+    def cut(model: Any) -> Any:
+        head = replace(model.head, stack=shallow(model.head.stack)) if isinstance(model.head, weft.Pixels) else model.head
+        return replace(model, encoder=shallow(model.encoder), decoder=shallow(model.decoder), head=head)
+    objective = recipe.objective
+    if isinstance(objective, R.ReplacedTokens):
+        objective = replace(objective, generator=cut(objective.generator))
+    batch = replace(recipe.batch, tokens=256) if isinstance(recipe.batch, R.Budget) else replace(recipe.batch, count=4)
+    return replace(recipe, model=cut(recipe.model), objective=objective, batch=batch, steps=3, evaluate=None)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("src/weft/a.py", "docs/a.md", "README.md"):           # what a clone holds
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(lines(60, lambda c, i: sentence(c))(Random(name)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(name: str, home: Path) -> None:
+    make_data(home / "data", TINY[name].data)
+    if isinstance(TINY[name].objective, R.Distillation):
+        list(run.train(small(TINY["gpt_bpe"])))
+    recipe = small(TINY[name])
+    events = list(run.train(recipe))
+    assert [event.step for event in events] == [1, 2, 3]
+    assert all(isfinite(event.loss) and event.norm > 0 for event in events)
+    assert isinstance(recipe.data.row, R.Images) or all(event.tokens > 0 for event in events)
+    folder = Path("runs") / recipe.name
+    assert any("valid" in line for line in read_log(folder / "log.jsonl"))
+    assert weft.load(folder / "model").spec == recipe.model
+    (prepared,) = Path("prepared").iterdir()
+    assert not list(prepared.rglob("quarantine.jsonl"))
+    assert COUNTS.get(name) in (None, tuple(len(open_store(prepared, split)) for split in ("train", "valid")))

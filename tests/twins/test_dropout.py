@@ -1,0 +1,131 @@
+"""Dropout that draws 16 bits a number, beside the formula with the same draws."""
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from weft.layers.attention import products, weights
+from weft.layers.dropout import LANES, Dropout, build_dropout, draw, dropout, kept_lanes
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float64]
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.93])
+def test_a_million_draws_have_the_mean_and_the_spread_of_their_rate(rate: float) -> None:
+    torch.manual_seed(0)
+    many = 1_000_000
+    y = dropout(torch.ones(many, dtype=torch.float64), rate)
+    spread = (rate / (1 - rate)) ** 0.5
+    assert abs(y.mean() - 1) < 4 * spread / many ** 0.5
+    assert abs(y.std() / spread - 1) < 0.01
+    dropped = (y == 0).double()
+    assert abs(dropped.mean() - rate) < 4 * (rate * (1 - rate) / many) ** 0.5 + 1 / LANES
+    for step in (1, 2, 3, 4, 256):         # neighbours, within a random word and beyond it, know nothing of one another
+        assert abs(torch.corrcoef(torch.stack((dropped[step:], dropped[:-step])))[0, 1]) < 5 / many ** 0.5
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(0,), (1,), (3,), (5,), (2, 0, 3), (3, 7, 5)])
+def test_result_and_gradient_are_the_draws_times_one_over_their_share(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    torch.manual_seed(3)
+    y = dropout(x, 0.3)
+    torch.manual_seed(3)
+    kept = kept_lanes(0.3)
+    mask = draw(x.shape, kept).double() * (LANES / kept)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.detach(), (x.detach().double() * mask).to(dtype))
+    g = torch.randn(shape, dtype=dtype)
+    torch.testing.assert_close(torch.autograd.grad(y, x, g)[0], (g.double() * mask).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_transposed_tensor_is_dropped_in_its_own_order(dtype: torch.dtype) -> None:
+    x = torch.randn(5, 6, dtype=dtype)
+    found = []
+    for t in (x.T, x.T.contiguous()):
+        torch.manual_seed(4)
+        found.append(dropout(t, 0.5))
+    assert torch.equal(*found)
+
+
+def test_a_seed_repeats_the_draws_and_the_next_draw_is_another() -> None:
+    x, found = torch.ones(1000), []
+    for _ in range(2):
+        torch.manual_seed(5)
+        found.append((dropout(x, 0.5), dropout(x, 0.5)))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+    assert not torch.equal(*found[0])
+
+
+def test_out_of_training_it_hands_back_what_it_got() -> None:
+    x = torch.randn(4)
+    assert Dropout(0.5).eval()(x) is x
+    assert build_dropout(0.0).train()(x) is x
+    assert not torch.equal(Dropout(0.999).train()(x), x)
+
+
+def test_a_tiny_rate_drops_some_and_a_huge_rate_keeps_some() -> None:
+    assert kept_lanes(1e-9) == LANES - 1
+    assert kept_lanes(1 - 1e-9) == 1
+    assert 0 < draw(torch.Size((1 << 21,)), LANES - 1).sum() < 1 << 21
+    assert 0 < draw(torch.Size((1 << 21,)), 1).sum() < 200
+
+
+def test_recomputation_draws_the_same_again() -> None:
+    x = torch.ones(1000, requires_grad=True)
+    y = checkpoint(lambda x: Dropout(0.5)(x) * x, x, use_reentrant=False)
+    torch.rand(3)
+    y.sum().backward()
+    assert torch.equal(x.grad, 2 * y.detach())
+
+
+def test_a_gradient_can_be_derived_again() -> None:
+    x = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    def f(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(6)
+        return dropout(x, 0.5).pow(3)
+    assert torch.autograd.gradgradcheck(f, x)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 2 ** -6)])
+def test_attention_with_dropped_weights_is_the_open_formula_with_the_same_draws(
+        dtype: torch.dtype, tolerance: float, groups: int, causal: bool) -> None:
+    g = torch.Generator().manual_seed(7)
+    q, k, v = (torch.randn(2, h, 9, w, generator=g, dtype=torch.float64).to(dtype) for h, w in ((4, 8), (groups, 8), (groups, 6)))
+    mask = None if causal else torch.rand(2, 1, 9, 9, generator=g) > 0.3
+    out, kept = torch.randn(2, 4, 9, 6, generator=g, dtype=torch.float64), kept_lanes(0.2)
+    def fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return products(q, k, v, mask, causal=causal, scale=None, dropout=0.2)
+    def slow(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        weight = weights(q, k, mask, causal, None) * draw(torch.Size((2, 4, 9, 9)), kept).double() * (LANES / kept)
+        return weight @ v.repeat_interleave(4 // groups, 1)
+    found = []
+    for kernel, kind in ((fast, dtype), (slow, torch.float64)):
+        parts = [t.to(kind).requires_grad_() for t in (q, k, v)]
+        torch.manual_seed(8)
+        y = kernel(*parts)
+        found.append([t.detach().double() for t in (y, *torch.autograd.grad(y, parts, out.to(kind)))])
+    for ours, true in zip(*found, strict=True):
+        assert float((ours - true).norm() / true.norm()) <= tolerance
+
+
+def test_a_learned_score_gets_the_gradient_of_the_open_formula() -> None:
+    g = torch.Generator().manual_seed(9)
+    q, k, v = (torch.randn(2, 4, 5, 8, generator=g, dtype=torch.float64) for _ in range(3))
+    for shape in ((1, 4, 5, 5), (2, 4, 5, 5), (5, 5)):
+        score = torch.randn(shape, generator=g, dtype=torch.float64, requires_grad=True)
+        y = products(q, k, v, score, causal=False, scale=None, dropout=0.0)
+        true = weights(q, k, score, False, None) @ v
+        grads = [torch.autograd.grad(t.square().sum(), score)[0] for t in (y, true)]
+        torch.testing.assert_close(*grads, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_compiled_dropout_has_the_same_share_and_scale() -> None:
+    torch.manual_seed(0)
+    y = torch.compile(Dropout(0.25), fullgraph=True)(torch.ones(100_000))
+    assert abs((y == 0).double().mean() - 0.25) < 0.01
+    assert torch.allclose(y[y != 0], torch.tensor(4 / 3))
