@@ -1,4 +1,5 @@
 """One run: a folder that holds a recipe, its checkpoints, its log and its result. Running it again goes on."""
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from .train.log import Log, finished
 from .train.loop import Event, Trainer
 from .train.meter import checkpoint_bytes
 from .train.validate import validate
-from .values import from_json, leaves
+from .values import from_json, paths
 
 Say = Callable[[str], None]
 # What may change between two starts
@@ -112,10 +113,9 @@ def remember(folder: Path, recipe: R.Recipe) -> None:
     """The recipe beside the run; another recipe in the same folder is refused."""
     path = folder / "recipe.json"
     if path.exists():
-        before = dict(leaves(from_json(path.read_text())))
+        before, now = paths(json.loads(path.read_text())), paths(json.loads(recipe.json()))
         free = FREE - {"save.every"} if isinstance(recipe.average, R.Last) else FREE
-        changed = [name for name, new in leaves(recipe) if name not in free and before.get(name) != new]
-        changed += [name for name in before if name not in dict(leaves(recipe))]
+        changed = [name for name in now | before if name not in free and now.get(name) != before.get(name)]
         if changed and any((folder / "checkpoints").glob("step-*")):
             raise ValueError(f"{folder} was begun with another recipe: {changed[0]} was {before.get(changed[0])!r}; "
                              "undo the change, or give another --out")

@@ -102,6 +102,14 @@ def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, thing
 
 
+def paths(plain: Any, path: str = "") -> dict[str, Any]:
+    """What `to_plain` wrote, by dotted paths: every field, and the kind of every value."""
+    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else None
+    if parts is None:
+        return {path: plain}
+    return {name: leaf for key, part in parts for name, leaf in paths(part, f"{path}.{key}".lstrip(".")).items()}
+
+
 def at(thing: Any, path: str) -> Any:
     """The part of a value at a dotted path; `length` counts a tuple."""
     for name in path.split(".") if path else ():

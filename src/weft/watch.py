@@ -2,6 +2,7 @@
 import json
 import sys
 import time
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,8 @@ class Screen:
             self.bar.start()
 
     def show(self, e: "Event") -> None:
-        self.loss = e.loss if self.loss is None else self.loss + 0.05 * (e.loss - self.loss)
+        if not e.refused:
+            self.loss = e.loss if self.loss is None else self.loss + 0.05 * (e.loss - self.loss)
         self.pace = e.seconds if self.pace is None else self.pace + 0.05 * (e.seconds - self.pace)
         now = time.monotonic()
         if self.live:
@@ -162,9 +164,8 @@ class Screen:
             print(f"weft: step {e.step:,} was not taken: {e.refused}", file=sys.stderr, flush=True)
 
     def line(self, e: "Event") -> str:
-        assert self.loss is not None
         assert self.pace is not None
-        return (f"loss {self.loss:.4f}  rate {e.rate:.2e}  {short(e.tokens / self.pace)} tokens/s  "
+        return (f"loss {nan if self.loss is None else self.loss:.4f}  rate {e.rate:.2e}  {short(e.tokens / self.pace)} tokens/s  "
                 f"{self.flops / self.pace / self.peak:.0%} of peak  {clock((self.recipe.steps - e.step) * self.pace)} left")
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 import gc
 import multiprocessing
 import pickle
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ def test_started_at_a_steps_position_it_goes_on_as_if_never_stopped(kind: str) -
     for k in (1, 17, 30):
         assert same(works[k:], load(kind, lists(), works[k].step.position, 40 - k))
     assert works[-1].step.rows[0][0].epoch >= 2
+    assert all(a.step.after == b.step.position for a, b in pairwise(works))
 
 
 def rows_of(works: list[Work]) -> list[tuple[int, ...]]:
@@ -99,7 +100,9 @@ def test_once_is_every_sample_once_in_order_one_a_row(kind: str, world: int) -> 
     for rank in range(world):
         works = list(Loader(planner(BATCHES[kind], samples, 7, LENGTH), samples, Copy(), 7, rank, world).once(4))
         steps.add(len(works))
-        found += [i for work in works if work.share for batch in work.batches for i in batch["index"].tolist()]
+        batches = [batch for work in works if work.share for batch in work.batches]
+        found += [i for batch in batches for i in batch["index"].tolist()]
+        assert all(batch["tokens"].shape == (len(batch["index"]), samples.sizes[batch["index"]].max()) for batch in batches)
     assert sorted(found) == list(range(23))
     assert len(steps) == 1
 

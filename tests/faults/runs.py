@@ -133,18 +133,27 @@ def after_save(out: Path, saved: int, step: int) -> Plot:
 
 
 def train(recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print) -> str:
-    """All of a run, in this process: its digest at the end."""
+    """All of a run, in this process: its digest after the last step, before averages take the weights' place."""
     held: list[run.Made] = []
+    digest = ""
 
     def begun(made: run.Made, seconds: float, tokens: int) -> None:
         held.append(made)
-        if plot:
-            plot(made, None)
+        seen(None)
 
-    for event in run.train(recipe, out, begun=begun, say=say):
+    def seen(event: Any) -> None:
+        nonlocal digest
+        if held[0].trainer.step == recipe.steps:
+            digest = held[0].trainer.digest()
         if plot:
             plot(held[0], event)
-    return held[0].trainer.digest() if held else ""
+
+    for event in run.train(recipe, out, begun=begun, say=say):
+        seen(event)
+    if not held:                           # it was finished already
+        held.append(run.make(recipe))
+        run.restore(held[0], out, say)
+    return digest or held[0].trainer.digest()
 
 
 def fork(work: Callable[[], Any], note: Path, **environment: str) -> int:

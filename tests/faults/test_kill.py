@@ -13,6 +13,7 @@ import pytest
 
 from weft import recipe as R
 from weft import run
+from weft.train import checkpoint
 from weft.train.checkpoint import checkpoints
 
 from .runs import STEPS, Plot, Whole, after_save, at_step, child, die, fork, train, wait, whole
@@ -82,6 +83,19 @@ def test_a_kill_between_the_last_save_and_the_model_ends_the_same(whole: Whole, 
     assert child(whole.recipes["replaced"], out, plot) is None
     assert checkpoints(out / "checkpoints")[-1].step == STEPS
     whole.same("replaced", child(whole.recipes["replaced"], out), out)
+
+
+def test_a_save_that_takes_several_steps_holds_the_values_of_its_own(whole: Whole, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def plot(made: run.Made, event: Any) -> None:
+        if event is None:
+            freeze = checkpoint.freeze
+            checkpoint.freeze = lambda *given: (time.sleep(0.1), freeze(*given))[1]        # type: ignore[assignment]
+        after_save(out, 10, 12)(made, event)
+    assert child(whole.recipes["causal"], out, plot) is None
+    assert checkpoints(out / "checkpoints")[-1].step == 10
+    whole.same("causal", child(whole.recipes["causal"], out), out)
 
 
 def test_the_mean_of_the_last_checkpoints_is_the_same_wherever_the_run_was_stopped(whole: Whole, tmp_path: Path) -> None:

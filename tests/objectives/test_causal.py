@@ -103,6 +103,12 @@ def test_packed_documents_are_each_document_alone() -> None:
     torch.testing.assert_close(objective(packed)["token"], alone, rtol=1e-12, atol=1e-12)
 
 
+def test_a_packed_row_may_end_in_more_padding_than_the_model_has_positions() -> None:
+    corruption, objective = causal(documents=True)
+    row = corruption(Reader(Given([{"tokens": np.arange(10, 20)}]), 32), 0, np.random.default_rng(0))
+    assert objective(to_torch(pack([[row]], corruption.fields, 200)))["token"].isfinite()
+
+
 def test_a_batch_that_shares_rows_is_refused_where_a_row_has_one_answer() -> None:
     with pytest.raises(ValueError, match="once a row"):
         R.Recipe(name="x", model=bert(), objective=R.Classification(), data=R.Data(row=R.Examples(), train=R.Source(paths=("a",))), steps=1,

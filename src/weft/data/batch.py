@@ -99,8 +99,10 @@ def plain(kind: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def real_tokens(batch: Row, fields: Fields) -> int:
-    """Tokens of all streams without padding."""
+    """Tokens of all streams without padding; rows, where there are none, as of images."""
     streams = {stream: name for name, (stream, _) in fields.items()}
+    if not streams:
+        return max(map(len, batch.values()))
     return sum(int(np.count_nonzero(batch.get(f"{stream}_keep", np.broadcast_to(True, batch[name].shape))))
                for stream, name in streams.items())
 

@@ -84,7 +84,8 @@ class Workshop:
 
 
 def entry(wrong: Bad, item: Item, piece: Piece) -> dict[str, Any]:
-    file = item.fields.get("file", piece.paths[0]) if isinstance(item, Found) else piece.paths[0]
+    fields = item.fields if isinstance(item, Found) else {}
+    file = fields["file"] if "image" in fields else piece.paths[0]  # images say which file they are; a text's column may be called so too
     return {"file": file, "offset": wrong.offset, "reason": wrong.reason}
 
 

@@ -34,4 +34,4 @@ def count_positions(keep_BL: Tensor) -> Tensor:
     slot_L = torch.arange(keep_BL.shape[1], device=keep_BL.device)
     begins_BL = torch.ones_like(keep_BL, dtype=torch.bool)
     begins_BL[:, 1:] = keep_BL[:, 1:] != keep_BL[:, :-1]
-    return slot_L - torch.where(begins_BL, slot_L, 0).cummax(1).values
+    return (slot_L - torch.where(begins_BL, slot_L, 0).cummax(1).values).masked_fill(keep_BL == 0, 0)

@@ -17,6 +17,8 @@ class World:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
+        here = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = torch.device("cuda", here) if torch.cuda.is_available() else torch.device("cpu")
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module whose gradients are the mean over the ranks."""
@@ -34,7 +36,7 @@ class World:
     def sum(self, numbers: list[float]) -> list[float]:
         if self.size == 1:
             return numbers
-        total = torch.tensor(numbers, dtype=torch.float64)
+        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         found: list[float] = total.tolist()
         return found
@@ -50,7 +52,7 @@ def world() -> Iterator[World]:
     if size == 1:
         yield World()
         return
-    dist.init_process_group("gloo", timeout=PATIENCE)
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
     try:
         yield World(dist.get_rank(), size)
     finally:

@@ -1,6 +1,7 @@
 """The log of a run: JSON lines, one a step, that a killed run leaves whole; and its picture."""
 import json
 from collections.abc import Iterator
+from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +42,8 @@ class Log:
 
     def step(self, e: "Event") -> None:
         more = {"refused": e.refused, "samples": e.samples} if e.refused else {}
-        self.write(step=e.step, loss=e.loss, terms=e.terms, norm=e.norm, rate=e.rate, tokens=e.tokens, seconds=round(e.seconds, 4), **more)
+        self.write(step=e.step, loss=plain(e.loss), terms={name: plain(mean) for name, mean in e.terms.items()}, norm=plain(e.norm),
+                   rate=e.rate, tokens=e.tokens, seconds=round(e.seconds, 4), **more)
 
     def valid(self, step: int, name: str, terms: dict[str, float]) -> None:
         self.write(step=step, **{name: terms})
@@ -51,6 +53,11 @@ class Log:
         fresh = self.folder / ".curve.svg"
         fresh.write_text(curve(read(self.path), self.folder.name))
         fresh.replace(self.folder / CURVE)
+
+
+def plain(number: float) -> float | None:
+    """JSON knows no NaN."""
+    return number if isfinite(number) else None
 
 
 def finished(folder: Path) -> bool:

@@ -14,7 +14,7 @@ from .. import recipe as R
 from ..data.loader import Loader, Work
 from ..data.order import mix
 from ..model.block import Block
-from ..objectives.base import Objective
+from ..objectives.base import Batch, Objective
 from .average import MovingAverage
 from .distribute import World
 from .guard import Guard
@@ -41,7 +41,7 @@ class Trainer:
 
     def __init__(self, recipe: R.Recipe, objective: Objective, loader: Callable[[int], Loader], world: World | None = None) -> None:
         self.recipe, self.objective, self.loader, self.world = recipe, objective, loader, world or World()
-        prepare(objective, recipe)
+        prepare(objective.to(self.world.device), recipe)
         self.module = self.world.wrap(objective)
         self.optimiser, self.guard = Optimiser(recipe.optimiser, objective), Guard(recipe.guard)
         self.average = MovingAverage(objective, recipe.average.decay) if isinstance(recipe.average, R.Moving) else None
@@ -116,11 +116,11 @@ class Trainer:
     def backward(self, work: Work, counts: dict[str, float]) -> Tensor:
         """Gradients of the whole step's loss; returns this rank's sums by term. One division, by the count over all ranks."""
         weights = self.objective.weights
-        total = torch.zeros(len(weights), dtype=torch.float64)
+        total = torch.zeros(len(weights), dtype=torch.float64, device=self.world.device)
         for i, batch in enumerate(work.batches):
             with self.world.alone(self.module, i < len(work.batches) - 1):
-                with precision(self.recipe.precision):
-                    sums = self.module(batch)
+                with precision(self.recipe.precision, self.world.device):
+                    sums = self.module(moved(batch, self.world.device))
                 loss = sum(sums[t] * (weights[t] * work.share * self.world.size / max(counts[t], 1)) for t in weights)
                 assert isinstance(loss, Tensor)
                 loss.backward()
@@ -155,8 +155,12 @@ class Trainer:
         return found.hexdigest()
 
 
-def precision(name: str) -> Any:
-    return torch.autocast("cpu", torch.bfloat16) if name == "bf16" else nullcontext()
+def precision(name: str, device: torch.device) -> Any:
+    return torch.autocast(device.type, torch.bfloat16) if name == "bf16" else nullcontext()
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
 
 
 def prepare(objective: nn.Module, recipe: R.Recipe) -> None:

@@ -53,7 +53,9 @@ class Optimiser:
         owner = {self.names[p]: part for part in self.parts for group in part.param_groups for p in group["params"]}
         for key, value in state.items():
             name, _, field = key.rpartition("/")
-            owner[name].state[self.named[name]][field] = value.clone()
+            part, parameter = owner[name], self.named[name]
+            stays = field == "step" and not part.defaults.get("fused")     # torch counts on the CPU where it is not fused
+            part.state[parameter][field] = value.clone() if stays else value.to(parameter.device, copy=True)
 
 
 def build(s: Any, named: dict[str, nn.Parameter]) -> Iterator[Optimizer]:

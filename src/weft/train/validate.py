@@ -5,7 +5,7 @@ from ..data.loader import Loader
 from ..data.plan import planner
 from ..data.store import Store
 from ..objectives.base import Corruption
-from .loop import Trainer, precision
+from .loop import Trainer, moved, precision
 from .meter import rows
 
 
@@ -17,13 +17,13 @@ def validate(trainer: Trainer, corruption: Corruption, store: Store) -> dict[str
     terms = list(objective.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
     objective.eval()
-    with torch.no_grad(), precision(recipe.precision):
+    with torch.no_grad(), precision(recipe.precision, ranks.device):
         for work in loader.once(recipe.micro or -(-rows(recipe) // ranks.size)):
             if trainer.stop and ranks.size == 1:
                 return None
             for batch in work.batches if work.share else ():
-                sums = objective(batch)
-                total[0] += torch.stack([sums[t].double() for t in terms])
+                sums = objective(moved(batch, ranks.device))
+                total[0] += torch.stack([sums[t].double().cpu() for t in terms])
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
     both = ranks.sum(total.flatten().tolist())
     means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
