@@ -50,7 +50,9 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     for event in run.train(recipe, out, begun=lambda made, *_: held.append(made)):
         if event.step % max(1, recipe.steps // 10) == 0:
             print(f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms", flush=True)
-    made, lines = held[0], read(out / "log.jsonl")
+    made, lines = held[0] if held else run.make(recipe), read(out / "log.jsonl")
+    if not held:                           # it was finished before
+        run.restore(made, out, run.silent)
     steps = [line for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line][-1]["valid"]
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)

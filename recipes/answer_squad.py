@@ -2,7 +2,7 @@
 
     weft train recipes/answer_squad.py
 
-Paper:  `paper` fine-tunes BERT base on SQuAD 1.1: two epochs of 32 questions. It starts from a folder with the published weights.
+Paper:  `paper` fine-tunes BERT base on SQuAD 1.1: three epochs of 32 questions. It starts from a folder with the published weights.
 Cost:   `tiny` 600 steps of 16 windows, about three minutes on two cores, nothing pre-trained; `paper` about 4e16 FLOP.
 Expect: `tiny` starts near ln 256 = 5.5 and falls slowly: it learns where answers stand before it learns what they say.
         Start from a model that has read (start = "runs/bert/model") for more.
@@ -27,6 +27,6 @@ paper = Recipe(
     name="answer_squad-paper", model=weft.bert("base", head=weft.Spans()), objective=Answering(),
     data=Data(row=Questions(), tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
               train=Source(paths=("squad/train-v1.1.json",)), valid=Source(paths=FILE)),
-    batch=Rows(count=32, length=384), steps=5500,
-    optimiser=AdamW(rate=3e-5, eps=1e-6), schedule=Linear(warmup=550), precision="bf16", evaluate=2750,
+    batch=Rows(count=32, length=384), steps=8250,
+    optimiser=AdamW(rate=5e-5, eps=1e-6), schedule=Linear(warmup=825), precision="bf16", evaluate=2750,
     start="bert-base-uncased", paper="arXiv:1810.04805, section 4.2: 110M parameters")

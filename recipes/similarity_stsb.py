@@ -2,7 +2,7 @@
 
     weft train recipes/similarity_stsb.py
 
-Paper:  `paper` fine-tunes BERT base: four epochs of 32 pairs. It starts from a folder with the published weights and tokenizer.
+Paper:  `paper` fine-tunes BERT base: three epochs of 32 pairs. It starts from a folder with the published weights and tokenizer.
 Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two cores, nothing pre-trained; `paper` at most 1.5e15 FLOP.
 Expect: the squared error of `tiny` falls at once from 9 to the scores' variance, 2.1, then below 1 in training; on dev it stays near the
         variance, since 5,749 pairs teach no words. Start from a model that has read (start = "runs/bert/model") for more.
@@ -28,6 +28,6 @@ paper = Recipe(
     name="similarity_stsb-paper",
     model=weft.bert("base", head=weft.Classes(outputs=1, transform=weft.Transform(activation="tanh"), dropout=0.1)),
     objective=Regression(), data=Data(row=ROWS, tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"), train=TRAIN, valid=VALID),
-    batch=Rows(count=32, length=128), steps=720,
+    batch=Rows(count=32, length=128), steps=540,
     optimiser=AdamW(rate=3e-5, eps=1e-6), schedule=Linear(warmup=72), precision="bf16", evaluate=180,
     start="bert-base-uncased", paper="arXiv:1810.04805, section 4.1: 110M parameters")

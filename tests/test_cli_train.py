@@ -1,10 +1,13 @@
 """`weft prepare`, `train`, `status` and `resume` as a person types them."""
 import json
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from weft import recipe as R
+from weft import run, watch
 from weft.cli import STOPPED, main
 
 RECIPE = '''
@@ -24,6 +27,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("The quick brown fox jumps over the lazy dog.\n\n" * 40)
     Path("small.py").write_text(RECIPE)
+    Path("broken.py").write_text("import weft\n1 / 0\n")
+    Path("other.json").write_text('{"a": 1}')
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -99,7 +104,9 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(capsys: pytest.
     (["train", "small.py", "--set", "batch.length=17"], "17"),
     (["train", "small.py", "--set", 'data.train.paths=["lost.txt"]'], "lost.txt"),
     (["train", "small.py", "--set", "model.source.vocabulary=7"], "7"),
-    (["status", "nowhere"], "not a run"), (["resume", "nowhere"], "no recipe"), (["resume", "nowhere", "--check"], "not a run"),
+    (["train", "broken.py"], "broken.py, line 2: ZeroDivisionError"), (["train", "other.json"], "other.json is no recipe"),
+    (["status", "nowhere"], "not a run"), (["resume", "nowhere"], "not a run"), (["resume", "small.py"], "not a run"),
+    (["resume", "nowhere", "--check"], "not a run"),
     (["prepare", "lost.txt"], "lost.txt"),
     (["prepare", "text.txt", "--part", "1"], "I/N"), (["prepare", "text.txt", "--part", "3/2"], "part"),
     (["prepare", "text.txt", "--as", "paris"], "pairs"), (["prepare", "text.txt", "--tokenizer", "bpee"], "bpe"),
@@ -110,3 +117,43 @@ def test_a_mistake_is_one_line_with_the_way_out(words: list[str], hint: str, cap
     assert found.err.startswith("weft: ")
     assert found.err.count("\n") == 1
     assert hint in found.err
+
+
+def test_a_caller_who_stops_asking_finds_the_step_saved() -> None:
+    recipe = R.change(R.read("small.py"), ["save.every=100"])
+    for event in run.train(recipe):
+        if event.step == 3:
+            break
+    assert Path("runs/small/checkpoints/step-000000003").exists()
+    assert next(iter(run.train(recipe))).step == 4
+
+
+def test_a_run_goes_on_without_the_model_that_it_started_from() -> None:
+    main(["train", "small.py"])
+    recipe = R.change(R.read("small.py"), ["name=tuned", "start=runs/small/model", "average=Moving"])
+    for event in run.train(recipe):
+        if event.step == 2:
+            break
+    shutil.move("runs/small", "runs/moved")
+    assert [event.step for event in run.train(recipe)] == [3, 4, 5, 6]
+    with pytest.raises(ValueError, match="runs/small/model"):
+        next(iter(run.train(recipe, "runs/fresh")))
+
+
+def test_status_shows_the_loss_of_the_model_that_is_kept() -> None:
+    list(run.train(R.change(R.read("small.py"), ["average=Moving"])))
+    lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
+    assert watch.status(Path("runs/small"))["valid"] == lines[-1]["averaged"]["loss"] != lines[-2]["valid"]["loss"]
+
+
+def test_another_teacher_is_refused() -> None:
+    main(["train", "small.py"])
+    main(["train", "small.py:other", "--set", "seed=1"])
+    shutil.copytree("runs/small/model", "teacher")
+    recipe = R.put(R.change(R.read("small.py"), ["name=pupil"]), "objective", R.Distillation(teacher="teacher"))
+    for event in run.train(recipe):
+        if event.step == 2:
+            break
+    shutil.copytree("runs/other/model", "teacher", dirs_exist_ok=True)
+    with pytest.raises(ValueError, match="the teacher changed"):
+        next(iter(run.train(recipe)))

@@ -92,7 +92,7 @@ def prepare(args: argparse.Namespace) -> int:
     else:
         words = ("kind", "format", "document", "tokenizer", "vocabulary", "lowercase", "sentences", "valid", "names", "columns", "number")
         data = command_data(args.paths, **{word: getattr(args, word) for word in words})
-    with watch.Preparing() as preparing:
+    with watch.Preparing("looking at the sources") as preparing:
         folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show)
     found = watch.prepared(folder, preparing)
     tell(args, found, lambda width: watch.prepared_page(found))
@@ -107,7 +107,7 @@ def train(args: argparse.Namespace) -> int:
 def resume(args: argparse.Namespace) -> int:
     from . import recipe
     if not args.check:
-        return run(recipe.read(args.run_folder), args.run_folder, args)
+        return run(recipe.of_run(Path(args.run_folder)), args.run_folder, args)
     with waiting(f"training the last interval of {args.run_folder} again"):
         from .run import check
         proof = check(args.run_folder)
@@ -137,12 +137,13 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
             screen.append(watch.Screen(recipe, found["done"], found["flops"] / recipe.steps, found["peak"]))
 
     say = (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True)) if first else (lambda line: None)
-    preparing = watch.Preparing()
+    preparing = watch.Preparing("getting ready")
     try:
         for event in steps(recipe, out, say=say, progress=preparing.show, begun=begun, board=args.tensorboard):
             if screen:
                 screen[0].show(event)
     finally:
+        preparing.close()
         for one in screen:
             one.close()
     folder, ended = folder_of(recipe, out), all(made.trainer.step == recipe.steps for made in held)
@@ -247,7 +248,7 @@ def read(words: list[str]) -> argparse.Namespace:
 
 
 def leave(*_: object) -> None:
-    """SIGTERM while nothing is under way that could be lost; during training, `run.signals` has it."""
+    """SIGTERM while nothing is under way that could be lost; during training, `train.signals` has it."""
     os.write(2, b"weft: stopped; to go on, run it again\n")
     os._exit(STOPPED)
 
@@ -268,6 +269,8 @@ def main(words: list[str] | None = None) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)    # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
+        if args.verb in ("prepare", "train", "resume"):
+            print("weft: stopped; to go on, run it again", file=sys.stderr)
         return 130
     except BrokenPipeError:                # the reader, such as head, has seen enough; rich leaves with 1 too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@ import json
 from importlib.util import module_from_spec, spec_from_file_location
 from math import ceil
 from pathlib import Path
+from traceback import extract_tb
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -321,7 +322,8 @@ class SGD:
 
 @value
 class Muon:
-    """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024); AdamW at `other` for all else."""
+    """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
+    AdamW at `other` for all else."""
     rate: Positive
     other: AdamW
     momentum: Rate = 0.95
@@ -459,19 +461,41 @@ def read(name: str) -> Recipe:
     if not path.exists():
         raise ValueError(f"no recipe {file!r}: give a Python file, a JSON file or a run's folder")
     if path.suffix == ".json":
-        found: dict[str, Recipe] = {"recipe": from_json(path.read_text())}
+        found = {"recipe": of_json(path)}
     else:
         made = spec_from_file_location(path.stem, path)
         if made is None or made.loader is None:
             raise ValueError(f"{file} is no Python file; a recipe ends in .py or .json")
         module = module_from_spec(made)
-        made.loader.exec_module(module)
+        try:
+            made.loader.exec_module(module)
+        except Exception as error:         # a recipe is the user's own program
+            inside = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == made.origin]
+            line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else "?"
+            raise ValueError(f"{file}, line {line}: {type(error).__name__}: {error}") from error
         found = {key: thing for key, thing in vars(module).items() if isinstance(thing, Recipe)}
     if not all(isinstance(thing, Recipe) for thing in found.values()) or not found:
         raise ValueError(f"{file} holds no Recipe")
     if wanted and wanted not in found:
         raise ValueError(f"{file} has no recipe {wanted!r}; {suggest(wanted, list(found))}")
     return found[wanted or next(iter(found))]
+
+
+def of_run(folder: Path) -> Recipe:
+    path = folder / "recipe.json"
+    if not path.exists():
+        raise ValueError(f"{folder} is not a run: it has no recipe.json; weft train makes one")
+    return of_json(path)
+
+
+def of_json(path: Path) -> Recipe:
+    try:
+        found = from_json(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is no recipe: {error}") from None
+    if not isinstance(found, Recipe):
+        raise ValueError(f"{path} holds a {type(found).__name__}, not a Recipe")
+    return found
 
 
 def change(recipe: Recipe, words: list[str]) -> Recipe:

@@ -1,9 +1,8 @@
 """One run: a folder that holds a recipe, its checkpoints, its log and its result. Running it again goes on."""
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +21,11 @@ from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
 from .train.distribute import World, world
 from .train.lock import Lock
 from .train.log import Log, finished
-from .train.loop import Event, Trainer
+from .train.loop import Event, Trainer, digest
 from .train.meter import checkpoint_bytes
+from .train.signals import signals
 from .train.validate import validate
-from .values import from_json, paths
+from .values import paths
 
 Say = Callable[[str], None]
 # What may change between two starts
@@ -41,6 +41,7 @@ class Made(NamedTuple):
     corruption: Corruption
     objective: Objective
     trainer: Trainer
+    identity: dict[str, str]               # what a run may not change: SHA-256 of its data and of its teacher
 
 
 def silent(_: str) -> None:
@@ -51,22 +52,24 @@ def prepared(data: R.Data, ranks: World, progress: Callable[[Progress], None] | 
     """The folder of the shards, made now if need be."""
     if data.folder is not None and "://" in data.folder:
         return data.folder
-    folder = Path(data.folder or Path("prepared") / fingerprint(data))
     if ranks.size == 1:
-        return prepare(data, folder, say=progress)
+        return prepare(data, say=progress)
+    folder = Path(data.folder or Path("prepared") / fingerprint(data))
     if not (folder / "train" / "index.json").exists():
         raise ValueError(f"{folder} is not prepared yet; run weft prepare with this recipe first, so that no rank waits for another")
     return folder
 
 
-def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progress], None] | None = None) -> Made:
-    """Data prepared, model built, everything checked: what is wrong is said here, before the first step."""
+def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progress], None] | None = None, fresh: bool = True) -> Made:
+    """Data prepared, model built, everything checked: what is wrong is said here, before the first step.
+    A run that is not `fresh` has its weights in a checkpoint."""
     ranks = ranks or World()
     folder = prepared(recipe.data, ranks, progress)
     store = open_store(folder, "train")
     valid = open_store(folder, "valid") if recipe.data.valid else None
-    corruption, objective = build(recipe.objective, recipe.model, store.meta, seed=recipe.seed, teacher=teacher(recipe.objective))
-    if recipe.start is not None:
+    older = teacher(recipe.objective)
+    corruption, objective = build(recipe.objective, recipe.model, store.meta, seed=recipe.seed, teacher=older)
+    if recipe.start is not None and fresh:
         begin_from(objective.model, recipe.start)
 
     def loader(length: int) -> Loader:
@@ -76,7 +79,8 @@ def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progr
         return Loader(planner(at_length(recipe, length), samples, recipe.seed, length), samples, corruption, recipe.seed,
                       ranks.rank, ranks.size, recipe.micro, recipe.workers)
 
-    return Made(recipe, folder, store, valid, corruption, objective, Trainer(recipe, objective, loader, ranks))
+    identity = {"data": store.fingerprint} | ({"teacher": digest({"teacher": dict(older.state_dict())})} if older else {})
+    return Made(recipe, folder, store, valid, corruption, objective, Trainer(recipe, objective, loader, ranks), identity)
 
 
 def at_length(recipe: R.Recipe, length: int) -> Any:
@@ -130,35 +134,27 @@ def restore(made: Made, folder: Path, say: Say) -> None:
     found = newest(folder / "checkpoints", say)
     if found is None:
         return
-    if found.facts["data"] != made.store.fingerprint:
-        raise ValueError(f"{folder}: the data changed since this run began (fingerprint {found.facts['data'][:12]}, now "
-                         f"{made.store.fingerprint[:12]}); bring the old data back, or start another run with --out")
+    recognise(made, found, folder)
     made.trainer.restore(found.groups(), found.facts)
+    before, now = found.facts["world"], made.trainer.world.size
+    if before != now:
+        say(f"{before} ranks until now, {now} from here on: the same samples, but another draw of dropout and other rounding")
     say(f"going on after step {made.trainer.step:,} of {made.recipe.steps:,} ({found.path.name})")
+
+
+def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
+    for name, now in made.identity.items():
+        if (before := found.facts[name]) != now:
+            raise ValueError(f"{folder}: the {name} changed since this run began (fingerprint {before[:12]}, now {now[:12]}); "
+                             f"bring the old {name} back, or start another run with --out")
 
 
 def state_of(made: Made) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     groups, facts = made.trainer.state()
-    return groups, facts | {"data": made.store.fingerprint, "recipe": made.recipe.json(), "world": made.trainer.world.size}
+    return groups, facts | made.identity | {"recipe": made.recipe.json(), "world": made.trainer.world.size}
 
 
 # Training
-
-@contextmanager
-def signals(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after the step at hand, as often as they come."""
-    def ask(*_: Any) -> None:
-        trainer.stop = True
-    try:
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:                     # not in the main thread: its owner stops it
-        before = {}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
-
 
 def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent, progress: Callable[[Progress], None] | None = None,
           begun: Callable[[Made, float, int], None] | None = None, board: bool = False) -> Iterator[Event]:
@@ -169,7 +165,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
         if ranks.rank == 0:
             stack.enter_context(Lock(folder))
             remember(folder, recipe)
-        made = make(recipe, ranks, progress)
+        made = make(recipe, ranks, progress, fresh=not any((folder / "checkpoints").glob("step-*")))
         trainer = made.trainer
         stack.callback(trainer.let_go)
         restore(made, folder, say)
@@ -193,13 +189,22 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             if saver is not None and event.step % recipe.save.every == 0:
                 saver.submit(event.step, *state_of(made))
                 saved = event.step
-            yield event
-        if saver is not None and trainer.step > saved:
-            saver.submit(trainer.step, *state_of(made))
-        if saver is not None:
-            saver.wait()
+            try:
+                yield event
+            except GeneratorExit:          # the caller has seen enough
+                keep(saver, made, saved)
+                raise
+        keep(saver, made, saved)
         if trainer.step == recipe.steps:
             finish(made, folder, log, say)
+
+
+def keep(saver: Saver | None, made: Made, saved: int) -> None:
+    """What is not saved yet, on the disk when this returns."""
+    if saver is not None:
+        if made.trainer.step > saved:
+            saver.submit(made.trainer.step, *state_of(made))
+        saver.wait()
 
 
 def keep_of(recipe: R.Recipe) -> int:
@@ -234,7 +239,7 @@ def finish(made: Made, folder: Path, log: Log | None, say: Say) -> None:
         last = [c for c in checkpoints(folder / "checkpoints") if c.step in averaged(recipe)]
         if len(last) < len(averaged(recipe)):
             say(f"averaged over {len(last)} checkpoints, not {len(averaged(recipe))}: the others are missing or damaged")
-        mean = mean_of(c.groups()["model"] for c in last)
+        mean = mean_of(c.group("model") for c in last)
     if mean is not None:
         made.objective.load_state_dict(mean, strict=False)
         better = look(made)
@@ -265,20 +270,21 @@ class Proof(NamedTuple):
     seconds: float
 
 
-def check(out: str | Path, say: Say = silent) -> Proof:
+def check(out: str | Path) -> Proof:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the newest."""
     folder, started = Path(out), time.perf_counter()
-    recipe = recipe_of(folder)
+    recipe = R.of_run(folder)
     found: list[Checkpoint] = checkpoints(folder / "checkpoints")
     if not found:
         raise ValueError(f"{folder} has no good checkpoint yet; train it first")
     if found[-1].facts["world"] > 1:
         raise ValueError(f"{folder} was trained by {found[-1].facts['world']} ranks, whose sums one process does not repeat bit by bit")
     with Lock(folder):
-        made = make(recipe)
+        made = make(recipe, fresh=False)
+        recognise(made, found[-1], folder)
         made.trainer.restore(found[-1].groups(), found[-1].facts)
         kept = made.trainer.digest()
-        made = make(recipe)       # as a fresh process would begin
+        made = make(recipe, fresh=len(found) == 1)             # as another process would begin
         if len(found) > 1:
             made.trainer.restore(found[-2].groups(), found[-2].facts)
         begin = made.trainer.step
@@ -286,12 +292,3 @@ def check(out: str | Path, say: Say = silent) -> Proof:
             if event.step == found[-1].step:
                 break
         return Proof(begin, found[-1].step, kept, made.trainer.digest(), time.perf_counter() - started)
-
-
-def recipe_of(folder: Path) -> R.Recipe:
-    path = folder / "recipe.json"
-    if not path.exists():
-        raise ValueError(f"{folder} is not a run: it has no recipe.json; weft train makes one")
-    recipe = from_json(path.read_text())
-    assert isinstance(recipe, R.Recipe)
-    return recipe

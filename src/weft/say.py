@@ -23,7 +23,8 @@ def tell(args: argparse.Namespace, plain: Any, page: Callable[[int], Any]) -> No
         print(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
         screen = console()
-        screen.print(page(screen.width))
+        made = page(screen.width)
+        print(made) if isinstance(made, str) else screen.print(made)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 import json
 import sys
 import time
+from contextlib import ExitStack
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from . import recipe as R
-from .values import from_json
+from .say import waiting
 
 if TYPE_CHECKING:
     from .data.prepare import Progress as Done
@@ -37,9 +38,11 @@ def clock(seconds: float) -> str:
 # Preparing
 
 class Preparing:
-    """A line of progress once it takes long, with the tokenizer's own speed beside ours."""
+    """A line of progress once it takes long, with the tokenizer's own speed beside ours; before and after it, a sign of life."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self.patience = ExitStack()
+        self.patience.enter_context(waiting(text))
         self.live, self.said, self.begin = sys.stderr.isatty(), 0.0, time.monotonic()
         self.last: Done | None = None
 
@@ -50,6 +53,7 @@ class Preparing:
         self.close()
 
     def show(self, p: "Done") -> None:
+        self.patience.close()
         self.last, now = p, time.monotonic()
         if now - self.begin < 2 or now - self.said < (0.2 if self.live else 10):
             return
@@ -59,6 +63,7 @@ class Preparing:
         print(f"\r\x1b[K{line}" if self.live else f"weft: {line}", end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def close(self) -> None:
+        self.patience.close()
         if self.live and self.said:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
@@ -109,7 +114,7 @@ def forecast(made: "Made", seconds: float, tokens: int) -> dict[str, Any]:
     """What a run will do and cost, the time by a step that was tried out."""
     from .train.meter import checkpoint_bytes, peak, run_flops, step_flops
     recipe, parameters = made.recipe, sum(p.numel() for p in made.objective.parameters())
-    left, most = recipe.steps - made.trainer.step, peak(recipe.precision)
+    left, most = recipe.steps - made.trainer.step, peak(recipe.precision, made.trainer.world.device)
     return {"recipe": recipe.name, "objective": type(recipe.objective).__name__, "parameters": parameters, "steps": recipe.steps,
             "done": made.trainer.step, "tokens_per_step": tokens, "tokens": tokens * recipe.steps, "flops": run_flops(recipe), "peak": most,
             "share_of_peak": step_flops(recipe, recipe.length(made.trainer.step)) / seconds / most,
@@ -176,18 +181,15 @@ class Screen:
 def status(folder: Path) -> dict[str, Any]:
     """How far a run is, from its files alone; torch is not needed."""
     from .train.log import finished, read
-    path = folder / "recipe.json"
-    if not path.exists():
-        raise ValueError(f"{folder} is not a run: it has no recipe.json; weft train makes one")
-    recipe = from_json(path.read_text())
+    recipe = R.of_run(folder)
     lines = read(folder / "log.jsonl")
     steps = [line for line in lines if "loss" in line]
-    valid = [line for line in lines if "valid" in line]
+    valid = [line[name] for line in lines for name in ("valid", "averaged") if name in line]       # the last: of the model that is kept
     saved = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))
     pace = sum(line["seconds"] for line in steps[-50:]) / max(len(steps[-50:]), 1)
     done = steps[-1]["step"] if steps else 0
     return {"run": str(folder), "recipe": recipe.name, "step": done, "steps": recipe.steps, "loss": steps[-1]["loss"] if steps else None,
-            "valid": valid[-1]["valid"]["loss"] if valid else None, "tokens": sum(line["tokens"] for line in steps),
+            "valid": valid[-1]["loss"] if valid else None, "tokens": sum(line["tokens"] for line in steps),
             "seconds": round(sum(line["seconds"] for line in steps), 1), "seconds_left": round(pace * (recipe.steps - done), 1),
             "refused": [line["step"] for line in steps if line.get("refused")], "checkpoints": saved,
             "finished": done == recipe.steps and finished(folder)}

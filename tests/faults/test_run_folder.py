@@ -105,7 +105,7 @@ def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_nam
             run.remember(out, replace(recipe, **change))
         assert word in str(error.value)
         assert "undo the change, or give another --out" in str(error.value)
-    assert run.recipe_of(out) == recipe
+    assert R.of_run(out) == recipe
 
 
 def test_what_may_change_between_two_starts_may(whole: Whole, begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_recipe_may_change_as_long_as_nothing_is_saved(tmp_path: Path) -> None
     recipe, out = own(tmp_path / "data"), tmp_path / "run"
     assert child(recipe, out, at_step(2)) is None
     assert isinstance(child(replace(recipe, seed=5), out), str)
-    assert run.recipe_of(out).seed == 5
+    assert R.of_run(out).seed == 5
 
 
 # Two trainers, a folder that cannot be written, strangers in it

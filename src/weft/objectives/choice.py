@@ -24,6 +24,8 @@ class Corrupt(Corruption):
         refuse_head(value, setting, S.Classes, outputs=1)
         if not isinstance(setting.meta.row, R.Choices):
             raise ValueError(f"MultipleChoice reads rows of Choices, not of {type(setting.meta.row).__name__}")
+        if len(setting.meta.row.endings) < 2:
+            raise ValueError(f"MultipleChoice chooses between columns; give Choices(endings=…) two or more, not {setting.meta.row.endings}")
         super().__init__(setting)
         self.join, self.endings = Join(value, setting, value.input), len(setting.meta.row.endings)
         self.fields = {}

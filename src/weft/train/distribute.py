@@ -52,6 +52,8 @@ def world() -> Iterator[World]:
     if size == 1:
         yield World()
         return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
     try:
         yield World(dist.get_rank(), size)

@@ -21,6 +21,7 @@ class Log:
     def __init__(self, folder: Path, step: int, board: bool = False) -> None:
         self.folder, self.path = folder, folder / "log.jsonl"
         self.path.touch()
+        (folder / CURVE).unlink(missing_ok=True)               # not finished yet
         cut(self.path, step)
         self.file = self.path.open("a")
         self.board = open_board(folder, step) if board else None

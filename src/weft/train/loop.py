@@ -108,7 +108,7 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):    # a run that is at its end already must keep its numbers
             for _ in range(2):             # the first pass also fills caches
                 begin = time.perf_counter()
-                self.backward(work, counts)
+                self.backward(work, counts).tolist()           # the numbers themselves: a device may run ahead
                 self.optimiser.zero()
                 seconds = min(seconds, time.perf_counter() - begin)
         return seconds, int(self.world.sum([float(work.tokens)])[0])
@@ -146,13 +146,16 @@ class Trainer:
 
     def digest(self) -> str:
         """SHA-256 of all of the state, bit by bit."""
-        groups, facts = self.state()
-        found = hashlib.sha256(repr(sorted(facts.items())).encode())
-        for group in sorted(groups):
-            for name, tensor in sorted(groups[group].items()):
-                found.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                found.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
-        return found.hexdigest()
+        return digest(*self.state())
+
+
+def digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | None = None) -> str:
+    found = hashlib.sha256(repr(sorted((facts or {}).items())).encode())
+    for group in sorted(groups):
+        for name, tensor in sorted(groups[group].items()):
+            found.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            found.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def precision(name: str, device: torch.device) -> Any:

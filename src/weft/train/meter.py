@@ -7,14 +7,16 @@ from .. import recipe as R
 from .. import spec as S
 
 
-def peak(precision: str) -> float:
+def peak(precision: str, device: torch.device) -> float:
     """FLOPs a second of one large matrix product on this machine: the best of a few."""
     n, dtype = 1024, torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = torch.ones(n, n, dtype=dtype), torch.ones(n, n, dtype=dtype)
+    a, b = torch.ones(n, n, dtype=dtype, device=device), torch.ones(n, n, dtype=dtype, device=device)
     best = float("inf")
     for _ in range(8):
         begin = time.perf_counter()
         a @ b
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - begin)
     return 2 * n ** 3 / best
 
@@ -48,5 +50,5 @@ def run_flops(recipe: R.Recipe) -> float:
 
 def checkpoint_bytes(recipe: R.Recipe, parameters: int) -> int:
     """Weights, the optimiser's two moments (one for momentum alone, few where factored), and the average."""
-    moments = 0.1 if isinstance(recipe.optimiser, R.Adafactor) else 1 if isinstance(recipe.optimiser, R.SGD | R.Muon) else 2
+    moments = 0.1 if isinstance(recipe.optimiser, R.Adafactor) else 1 if isinstance(recipe.optimiser, R.SGD) else 2
     return int(4 * parameters * (1 + moments + isinstance(recipe.average, R.Moving)))
