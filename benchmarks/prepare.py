@@ -1,12 +1,13 @@
 """How fast `weft prepare` is beside the tokenizer alone: `python -m benchmarks.prepare [--megabytes 1000] [--text FILE]`.
 
 The text is a file repeated, or words drawn after Zipf. The bare library encodes the same documents on all cores and throws the tokens away,
-half of them before `prepare` and half after. The last line is JSON: megabytes a second of both, their ratio, the peak memory of `prepare`.
+half of them before `prepare` and half after. The last line is JSON: megabytes a second of both, their ratio, the peak memory of a worker
+and of the process that hands out the work.
 """
 import argparse
 import json
 import os
-import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,13 +18,22 @@ import numpy as np
 
 from weft import recipe as R
 from weft.data.files import blocks
-from weft.data.prepare import prepare
 from weft.data.tokenizer import Tokenizer
 from weft.data.vocabulary import train
 
 from . import receipt
 
 TOGETHER = 1000                            # documents in one call of the bare library
+ALONE = """
+import json, resource, sys, time
+from weft.data.prepare import prepare
+from weft.values import from_json
+began = time.perf_counter()
+prepare(from_json(sys.argv[1]), sys.argv[2])
+seconds = time.perf_counter() - began
+own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(json.dumps([seconds, own / 1e3, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3]))
+"""                                        # a process of its own: a child's peak begins at its parent's, and ours holds the text
 
 
 def zipfian(characters: int, seed: int = 0) -> str:
@@ -39,12 +49,13 @@ def zipfian(characters: int, seed: int = 0) -> str:
 
 def bare(tokenizer: Tokenizer, documents: list[str], megabytes: float) -> tuple[float, float]:
     """Megabytes and seconds."""
+    groups = [documents[at:at + TOGETHER] for at in range(0, len(documents), TOGETHER)]
+    size = sum(len(text.encode()) for text in documents)
     done, began = 0, time.perf_counter()
     while done < megabytes * 1e6:
-        for at in range(0, len(documents), TOGETHER):
-            group = documents[at:at + TOGETHER]
+        for group in groups:
             tokenizer.inner.encode_batch_fast(group, add_special_tokens=False)
-            done += sum(len(text.encode()) for text in group)
+        done += size
     return done / 1e6, time.perf_counter() - began
 
 
@@ -59,17 +70,16 @@ def measure(text: str, megabytes: float, folder: Path) -> dict[str, Any]:
     data = R.Data(row=R.Documents(), train=R.Source(paths=(str(folder / "text.txt"),), format="text"),
                   tokenizer=R.TokenizerFile(path=str(folder / "tokenizer.json")))
     before = bare(tokenizer, documents, megabytes / 2)
-    began = time.perf_counter()
-    made = prepare(data, folder / "prepared")
-    seconds = time.perf_counter() - began
+    made = folder / "prepared"
+    run = subprocess.run([sys.executable, "-c", ALONE, R.to_json(data), str(made)], check=True, stdout=subprocess.PIPE, text=True)
+    seconds, parent, worker = json.loads(run.stdout)
     after = bare(tokenizer, documents, megabytes / 2)
     alone = (before[0] + after[0]) / (before[1] + after[1])
     shards = json.loads((made / "train" / "index.json").read_text())["shards"]
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3      # of the largest worker
     return {"megabytes": round(size), "tokens": sum(shard["tokens"] for shard in shards), "cores": len(os.sched_getaffinity(0)),
             "bare MB/s": round(alone, 2), "prepare MB/s": round(size / seconds, 2), "ratio": round(size / seconds / alone, 3),
             "bare before and after": [round(mega / took, 2) for mega, took in (before, after)],
-            "worker's memory MB": round(memory)}
+            "worker's memory MB": round(worker), "parent's memory MB": round(parent)}           # the largest worker
 
 
 def main() -> None:

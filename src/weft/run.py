@@ -180,23 +180,28 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
         stack.enter_context(signals(trainer))
         if begun is not None:
             begun(made, *trainer.probe())
-        saved = trainer.step
-        for event in trainer:
-            if log is not None:
-                log.step(event)
-            if recipe.evaluate and event.step % recipe.evaluate == 0 and event.step < recipe.steps:
-                note(log, "valid", made.trainer.step, look(made))
-            if saver is not None and event.step % recipe.save.every == 0:
-                saver.submit(event.step, *state_of(made))
-                saved = event.step
-            try:
-                yield event
-            except GeneratorExit:          # the caller has seen enough
-                keep(saver, made, saved)
-                raise
-        keep(saver, made, saved)
+        yield from walk(made, saver, log)
         if trainer.step == recipe.steps:
             finish(made, folder, log, say)
+
+
+def walk(made: Made, saver: Saver | None, log: Log | None) -> Iterator[Event]:
+    """Each step is logged, then looked at and saved where that is due, then shown."""
+    recipe, saved = made.recipe, made.trainer.step
+    for event in made.trainer:
+        if log is not None:
+            log.step(event)
+        if recipe.evaluate and event.step % recipe.evaluate == 0 and event.step < recipe.steps:
+            note(log, "valid", event.step, look(made))
+        if saver is not None and event.step % recipe.save.every == 0:
+            saver.submit(event.step, *state_of(made))
+            saved = event.step
+        try:
+            yield event
+        except GeneratorExit:              # the caller has seen enough
+            keep(saver, made, saved)
+            raise
+    keep(saver, made, saved)
 
 
 def keep(saver: Saver | None, made: Made, saved: int) -> None:

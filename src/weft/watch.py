@@ -3,7 +3,7 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,14 +58,19 @@ class Preparing:
         if now - self.begin < 2 or now - self.said < (0.2 if self.live else 10):
             return
         self.said = now
-        line = "training the tokenizer" if p.stage == "tokenizer" else \
-            f"preparing {p.stage}: {p.done:.0%}, {p.speed:.1f} M characters/s (the tokenizer alone: {p.bare:.1f}), {clock(p.left)} left"
+        alone = f" (the tokenizer alone: {p.bare:.1f})" if p.bare else ""
+        line = {"tokenizer": "training the tokenizer", "classes": "looking for the names of classes"}.get(
+            p.stage, f"preparing {p.stage}: {p.done:.0%}, {p.speed:.1f} M characters/s{alone}{left(p.left)}")
         print(f"\r\x1b[K{line}" if self.live else f"weft: {line}", end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self.patience.close()
         if self.live and self.said:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def left(seconds: float) -> str:
+    return f", {clock(seconds)} left" if isfinite(seconds) else ""
 
 
 def part(text: str | None) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """Preparing: parts, processes and interruptions change no byte; what changed is made again; rows hold what they should."""
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from weft.data import prepare as P
 from weft.data import source
 from weft.data.prepare import Progress, command_data, fingerprint, prepare
 from weft.data.tokenizer import load_tokenizer
+from weft.data.vocabulary import train
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +108,85 @@ def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(tmp_path: Path,
             break
     assert killed
     prepare(data, tmp_path, workers=1)
+    assert {name: held for name, held in contents(tmp_path).items() if not name.endswith(".tmp")} == expected
+
+
+def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(tmp_path: Path,
+                                                                              one_run: tuple[R.Data, dict[str, bytes]]) -> None:
+    data, expected = one_run
+    code = ("import sys, time; from weft.data import files, shard, source, prepare as P; from weft.values import from_json\n"
+            "source.PIECE, real = 2000, files.publish\n"
+            "files.publish = shard.publish = lambda *given: [time.sleep(float(sys.argv[3])), real(*given)]\n"
+            "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)\n"
+            "assert all((P.Path(sys.argv[2]) / name / 'index.json').exists() for name in ('train', 'valid'))")
+    both = [subprocess.Popen([sys.executable, "-c", code, R.to_json(data), str(tmp_path), delay], text=True, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for delay in ("0", "0.03")]      # one is done before the other
+    for process in both:
+        assert process.stdout
+        process.stdout.readline()
+    for process in both:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
     assert contents(tmp_path) == expected
+
+
+def test_only_a_temporary_file_that_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
+    data = documents(tmp_path)
+    made = prepare(data, tmp_path / "out", workers=1)
+    young, gone = made / "train" / ".00001.arrow.1.tmp", made / "train" / ".00002.arrow.1.tmp"
+    young.write_bytes(b"half")
+    gone.write_bytes(b"half")
+    os.utime(gone, (time.time() - 100_000,) * 2)
+    prepare(data, tmp_path / "out", workers=1)
+    assert (young.exists(), gone.exists()) == (True, False)
+
+
+def test_nothing_is_written_where_nothing_is_to_do(tmp_path: Path) -> None:
+    data = documents(tmp_path)
+    with open(tmp_path / "a.txt", "ab") as out:
+        out.write(b"\n\nb\xc3\x28d\n")                                      # a quarantine is not written again either
+    made = prepare(data, tmp_path / "out", workers=1)
+    assert (made / "valid" / "quarantine.jsonl").exists()
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (made, *made.rglob("*"))}
+    prepare(data, tmp_path / "out", workers=1)
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (made, *made.rglob("*"))} == before
+
+
+def test_a_finished_folder_of_the_recipe_serves_without_its_sources(tmp_path: Path) -> None:
+    data = documents(tmp_path, folder=str(tmp_path / "out"))
+    made = prepare(data, workers=1)
+    (tmp_path / "a.txt").unlink()
+    assert prepare(data, workers=1) == made
+    for other, folder in ((data, tmp_path / "else"), (R.Data(row=R.Documents(), train=data.train, folder=data.folder), None)):
+        with pytest.raises(ValueError, match="no file"):                    # another folder, another row
+            prepare(other, folder, workers=1)
+    (made / "valid" / "index.json").unlink()
+    with pytest.raises(ValueError, match="no file"):
+        prepare(data, workers=1)
+
+
+def test_the_files_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[R.Source] = []
+    monkeypatch.setattr(P, "pieces", lambda given: asked.append(given) or source.pieces(given))
+    prepare(documents(tmp_path), workers=1)
+    assert len(asked) == 2
+
+
+def test_many_small_files_make_few_shards_in_their_order(tmp_path: Path) -> None:
+    for i in range(150):
+        (tmp_path / f"{i:03d}.txt").write_text(f"text {i}\n" * (500 if i == 75 else 5))
+    given = R.Source(paths=(str(tmp_path / "*.txt"),), document="file")
+    found, _ = rows(tmp_path, R.Documents(), given, R.Bytes(special=False))
+    assert 2 < len(list((tmp_path / "out" / "train").glob("*.arrow"))) < 10
+    assert [bytes(row["tokens"]).decode().split("\n")[0] for row in found] == [f"text {i}" for i in range(150)]
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "train").glob("*.arrow")}
+    (tmp_path / "149.txt").write_text("other\n")
+    rows(tmp_path, R.Documents(), given, R.Bytes(special=False))
+    assert [path.name for path, when in sorted(before.items()) if path.stat().st_mtime_ns != when] == [max(before).name]
 
 
 def test_what_is_finished_is_not_made_again(tmp_path: Path) -> None:
@@ -321,6 +401,54 @@ def test_progress_ends_at_one_with_the_speed_beside_the_tokenizers(tmp_path: Pat
     last = [p for p in said if p.stage == "train"][-1]
     assert (last.done, last.left) == (1, 0)
     assert 0 < last.speed <= last.bare
+
+
+def test_time_left_is_not_told_before_some_of_it_is_done() -> None:
+    assert Progress("train", 0.001, 10, 1.0, 0.0, 1).left == float("inf")
+    assert Progress("train", 0.5, 10, 1.0, 0.0, 1).left == 1.0
+    assert Progress("train", 0.5, 10, 1.0, 0.0, 1).bare == 0
+
+
+def test_the_tokenizers_time_counts_that_of_contexts_too() -> None:
+    made = train(R.ByteBPE(vocabulary=300), lambda: ["some words"] * 9)
+    made.encode_spans("some words")
+    assert made.busy > 0
+
+
+@pytest.mark.parametrize(("stage", "slow"), [("tokenizer", "weft.data.prepare.train"), ("classes", "weft.data.prepare.read")])
+def test_a_stage_without_words_of_its_own_is_told_of_while_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str,
+                                                                      slow: str) -> None:
+    inner = {"tokenizer": train, "classes": source.read}[stage]
+
+    def slowed(*given: Any) -> Any:
+        time.sleep(0.7)
+        return inner(*given)
+
+    monkeypatch.setattr(slow, slowed)
+    (tmp_path / "a.tsv").write_text("text\tlabel\na\t1\n")
+    said: list[Progress] = []
+    data = R.Data(row=R.Examples(), train=R.Source(paths=(str(tmp_path / "a.tsv"),)), tokenizer=R.Bytes())
+    prepare(data, tmp_path / "out", workers=1, say=said.append)
+    assert len([p for p in said if p.stage == stage]) >= 4
+    assert [p.done for p in said if p.stage == stage][-1] == 1
+
+
+def test_a_full_disk_is_named_with_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("weft.data.shard.Column.extend", full)
+    with pytest.raises(ValueError, match=rf"the disk of {tmp_path}/out/train is full: 00000\.arrow needs about \d+\.\d MB") as error:
+        prepare(documents(tmp_path), tmp_path / "out", workers=1)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_the_system_refuses_is_one_line(tmp_path: Path, workers: int) -> None:
+    for i in range(20):
+        (tmp_path / "out" / "train" / f"{i:05d}.arrow").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"\.arrow.*: Is a directory$"):
+        prepare(documents(tmp_path, tokenizer=R.Bytes()), tmp_path / "out", workers=workers)
 
 
 @pytest.mark.parametrize(("change", "words"), [

@@ -257,6 +257,26 @@ def test_squad_has_a_row_a_question_and_parts_by_article(tmp_path: Path) -> None
     assert rows(R.Source(paths=path, part=(0.5, 1.0)), R.Questions()) == found[2:]
 
 
+@pytest.mark.parametrize(("data", "words"), [
+    ([{}], "there is no 'paragraphs' in article 0, at question 0"), ([{"paragraphs": [{"qas": [{}]}]}], "there is no 'context'"),
+    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1}]}]}], "there is no 'question'"), ([{"paragraphs": 3}], "not iterable")])
+def test_squad_of_another_shape_is_one_line(tmp_path: Path, data: Any, words: str) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"data": data}))
+    with pytest.raises(ValueError, match=rf"a\.json is not SQuAD's JSON: .*{words}"):
+        rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.Questions())
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"annotations": None}, "not iterable"), ({"images": [{"id": 1}]}, "there is no 'file_name'"),
+    ({"annotations": [{"image_id": 1, "category_id": 7}]}, "there is no 'bbox'"),
+    ({"annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 8}]}, "there is no 8")])
+def test_coco_of_another_shape_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    whole = {"images": [{"id": 1, "file_name": "1.png"}], "categories": [{"id": 7, "name": "dog"}], "annotations": []}
+    (tmp_path / "a.json").write_text(json.dumps(whole | change))
+    with pytest.raises(ValueError, match=rf"a\.json is not COCO's JSON: .*{words}"):
+        rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.Boxed())
+
+
 def picture(path: Path, shade: int) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (8, 8), (shade, 0, 0)).save(path)
@@ -302,6 +322,36 @@ def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(tmp
     assert after != before
     path.write_bytes(b"a" * (2 << 20))
     assert files.identity(str(path)) == before                              # content counts, not time
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_large_files_are_read_once_to_be_cut_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(source, "BLOCK", 100)
+    reads: list[str] = []
+    for module in (source, files):
+        monkeypatch.setattr(module, "blocks", lambda path, skip=0, inner=files.blocks: reads.append(path) or inner(path, skip))
+
+    def write(count: int) -> None:
+        for name in ("a", "b"):
+            text = "".join(f"{name} {i}\n" for i in range(count)).encode()
+            (tmp_path / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(text) if packed else text)
+
+    names = ("a.gz",) if packed else ("a", "b")
+    given = R.Source(paths=tuple(str(tmp_path / name) for name in names), part=(0.0, 0.5), format="text" if packed else "parallel")
+    write(200)
+    first = source.pieces(given)
+    assert reads
+    reads.clear()
+    assert source.pieces(given) == first
+    assert not reads
+    write(300)
+    assert source.pieces(given)[0].spans[0][1] > first[0].spans[0][1]       # type: ignore[operator]
+
+
+def test_a_format_that_cannot_be_told_names_both_ways_to_give_it() -> None:
+    with pytest.raises(ValueError, match=r"a\.txt: .*--format, or Source\(format=…\)"):
+        source.settled(R.Source(paths=("a.txt",)), R.Examples())
 
 
 # Sentences

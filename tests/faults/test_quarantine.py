@@ -13,9 +13,10 @@ from weft import recipe as R
 from weft.data import source
 from weft.data.lines import LIMIT
 from weft.data.prepare import prepare
+from weft.data.quarantine import TOLERANCE, judge
 from weft.data.tokenizer import load_tokenizer
 
-ROWS = 1200                                # one bad row is below 0.1 %, two are above
+ROWS = 1200                                # ten bad rows are borne, eleven are too many
 HUGE = b"x" * 10_000_000
 
 
@@ -67,18 +68,49 @@ def test_a_corrupt_line_is_put_aside_with_place_and_reason(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("kind", CORRUPT)
-def test_above_a_thousandth_it_stops_with_one_line_and_no_index(tmp_path: Path, kind: str) -> None:
+def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(tmp_path: Path, kind: str,
+                                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.data.quarantine.HANDFUL", 1)                  # eleven lines of 10 MB would take their time
     lines = [row(i) for i in range(ROWS)]
     lines[10:10] = [CORRUPT[kind][0]] * 2
     data = made(tmp_path / "a.jsonl", lines)
-    with pytest.raises(ValueError, match=r"2 of 1202 rows .* more than 0\.1%") as error:
+    with pytest.raises(ValueError, match=r"2 of 1202 rows .* 0\.1% may be bad") as error:
         prepare(data, tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
-    assert "a.jsonl at " in str(error.value)
+    assert f"a.jsonl at {10 * 18}: " in str(error.value)
+    assert "tolerance" not in str(error.value)                              # nothing offers one
     assert len(quarantine(tmp_path / "out")) == 2
     assert not (tmp_path / "out" / "train" / "index.json").exists()
     prepare(data, tmp_path / "out", workers=1, tolerance=0.01)
     assert len(texts(tmp_path / "out")) == ROWS
+
+
+@pytest.mark.parametrize(("rows", "bad", "stops"), [(1, 1, False), (0, 1, True), (90, 10, False), (90, 11, True), (10_988, 11, True),
+                                                    (10_989, 11, False), (99_900, 100, False), (99_899, 101, True)])
+def test_ten_bad_rows_are_borne_however_few_there_are_and_a_thousandth_of_many(tmp_path: Path, rows: int, bad: int, stops: bool) -> None:
+    entries = [{"file": "a.txt", "offset": i, "reason": "bad"} for i in range(bad)]
+    if not stops:
+        judge(tmp_path, rows, entries, TOLERANCE)
+        return
+    with pytest.raises(ValueError, match=rf"{bad} of {rows + bad} rows .* the first in a\.txt at 0: bad"):
+        judge(tmp_path, rows, entries, TOLERANCE)
+
+
+def test_an_empty_file_is_no_row_and_no_corruption(tmp_path: Path) -> None:
+    for name, text in (("a", ""), ("b", "fine"), ("c", " \n\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    data = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.txt"),), document="file"), tokenizer=R.Bytes())
+    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.0)
+    assert texts(folder) == ["fine"]
+    assert not (folder / "train" / "quarantine.jsonl").exists()
+
+
+def test_a_bad_row_among_small_files_names_its_own(tmp_path: Path) -> None:
+    for i in range(5):
+        (tmp_path / f"{i}.jsonl").write_bytes(row(0) + b"\n" + (b"[]" if i == 3 else row(1)) + (b"\n{}" if i == 4 else b"") + b"\n")
+    data = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.jsonl"),)), tokenizer=R.Bytes())
+    folder = prepare(data, tmp_path / "out", workers=1)
+    assert [(Path(entry["file"]).name, entry["offset"]) for entry in quarantine(folder)] == [("3.jsonl", 18), ("4.jsonl", 36)]
 
 
 def jpeg() -> bytes:
@@ -95,8 +127,8 @@ def test_a_spoilt_image_is_put_aside_with_its_file(tmp_path: Path, spoil: Callab
         (tmp_path / "set" / "a" / f"{i:02d}.jpg").write_bytes(spoil(jpeg()) if i == 7 else jpeg())
     data = R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),)))
     with pytest.raises(ValueError, match="1 of 30 rows"):
-        prepare(data, tmp_path / "out", workers=1)
-    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.05)
+        prepare(data, tmp_path / "out", workers=1, tolerance=0.0)
+    folder = prepare(data, tmp_path / "out", workers=1)
     assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 29
     (entry,) = quarantine(folder)
     assert entry["file"].endswith("07.jpg")

@@ -3,12 +3,19 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import secrets
+import time
+from collections.abc import Callable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 BLOCK = 1 << 20
+DAY = 86_400                               # seconds; an older temporary file belongs to nobody who lives
+
+
+class Missing(ValueError):
+    """Nothing is at a path."""
 
 
 def remote(path: str) -> bool:
@@ -31,14 +38,14 @@ def find(path: str) -> list[str]:
         system, inner = filesystem(path)
         found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
         if not found:
-            raise ValueError(f"nothing is at {path}")
+            raise Missing(f"nothing is at {path}")
         return [system.unstrip_protocol(name) for name in found]
     home = os.environ.get("WEFT_DATA")
     for base in ("", *([home] if home else [])):             # joined to an absolute path, a base is nothing
         full = os.path.join(base, os.path.expanduser(path))
         if found := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
             return found
-    raise ValueError(f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})")
+    raise Missing(f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})")
 
 
 def expand(paths: tuple[str, ...]) -> list[str]:
@@ -98,8 +105,7 @@ def identity(path: str) -> str:
         return f"{system.checksum(inner)}"
     stat, full = os.stat(path), os.path.abspath(path)
     now = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]      # nobody changes bytes and keeps all four
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / "digests"
-    known = cache / hashlib.sha256(full.encode()).hexdigest()[:32]
+    known = cache("digests", hashlib.sha256(full.encode()).hexdigest())
     try:
         before, digest = json.loads(known.read_text())
         if before == now:
@@ -109,12 +115,30 @@ def identity(path: str) -> str:
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if stat.st_size > BLOCK:                                                  # small ones are read as quickly
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            write(known, json.dumps([now, digest]).encode())
-        except OSError:
-            pass                                                              # a home that cannot be written costs time only
+        keep(known, [now, digest])
     return digest
+
+
+def cache(room: str, word: str) -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / room / word[:32]
+
+
+def keep(known: Path, plain: Any) -> None:
+    try:
+        known.parent.mkdir(parents=True, exist_ok=True)
+        write(known, json.dumps(plain).encode())
+    except OSError:
+        pass                                                                  # a home that cannot be written costs time only
+
+
+def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
+    """A plain value that follows from `words`, the identities of large files among them: found out once."""
+    known = cache("counts", digest(words))
+    try:
+        return json.loads(known.read_text())
+    except (OSError, ValueError):
+        keep(known, found := find_out())
+        return found
 
 
 def stamp(path: str) -> str:
@@ -130,10 +154,24 @@ def digest(*parts: Any) -> str:
 
 def write(path: Path, content: bytes) -> None:
     """All of it under the name, or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")     # two machines may share a folder and a process id
     with open(temporary, "wb") as out:
         out.write(content)
     publish(temporary, path)
+
+
+def update(path: Path, content: bytes) -> None:
+    """Writes only what is not there already: a folder that is finished may be read-only."""
+    if not path.exists() or path.read_bytes() != content:
+        write(path, content)
+
+
+def old(path: Path) -> bool:
+    """Another process, here or elsewhere, may be writing a younger one."""
+    try:
+        return time.time() - path.stat().st_mtime > DAY
+    except FileNotFoundError:
+        return False
 
 
 def publish(temporary: Path, path: Path) -> None:

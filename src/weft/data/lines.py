@@ -18,12 +18,14 @@ class Found(NamedTuple):
     offset: int
     fields: dict[str, Any]
     more: bool = False                     # the document goes on in the next row
+    path: str | None = None                # of its file, where a piece is several
 
 
 class Bad(NamedTuple):
     """A row that cannot be read, and why."""
     offset: int
     reason: str
+    path: str | None = None
 
 
 Item = Found | Bad
@@ -123,9 +125,6 @@ def whole(path: str, part: tuple[float, float]) -> Iterator[Item]:
         yield Bad(0, f"not UTF-8: byte 0x{error.object[error.start]:02x}")
         return
     begin, end = int(count * part[0]), int(count * part[1])
-    if begin >= end:
-        yield Bad(0, "empty")
-        return
     held, position = "", 0
     for text in characters(path):
         held += text[max(0, begin - position):max(0, end - position)]
@@ -135,7 +134,8 @@ def whole(path: str, part: tuple[float, float]) -> Iterator[Item]:
             if cut:
                 yield Found(0, {"text": held[:cut]}, more=True)
                 held = held[cut:]
-    yield Found(0, {"text": held})
+    if held.strip():                       # an empty file is not a document
+        yield Found(0, {"text": held})
 
 
 def characters(path: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,21 +14,22 @@ import numpy as np
 from .. import recipe as R
 from ..values import from_plain, suggest, to_plain
 from . import records
-from .files import digest, find, identity, stamp, write
+from .files import Missing, digest, find, identity, old, stamp, update, write
 from .lines import Found
 from .quarantine import TOLERANCE, judge, label_column, text_columns
 from .source import Piece, pieces, read, reading, settled
 from .tokenizer import Tokenizer
-from .vocabulary import train
-from .work import Job, Task, Tick, run
+from .vocabulary import sample, train
+from .work import Job, Task, Tick, facts, run
 
 VERSION = 1                                # of the layout on disk
 SAMPLE = 200_000_000                       # characters that a tokenizer learns from, spread over the pieces
+SOON = 0.02                                # done before the time left can be told
 
 
 class Progress(NamedTuple):
     """Where the work is: characters so far, and the tokenizer's own speed beside ours."""
-    stage: str                             # tokenizer, train, valid
+    stage: str                             # classes, tokenizer, train, valid
     done: float                            # the share, about
     text: int                              # characters
     seconds: float
@@ -36,7 +38,7 @@ class Progress(NamedTuple):
 
     @property
     def left(self) -> float:
-        return self.seconds * (1 / self.done - 1) if self.done else float("inf")
+        return self.seconds * (1 / self.done - 1) if self.done >= SOON else float("inf")
 
     @property
     def speed(self) -> float:
@@ -54,23 +56,31 @@ Say = Callable[[Progress], None]
 
 def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, int] | None = None, workers: int | None = None,
             tolerance: float = TOLERANCE, say: Say | None = None) -> Path:
-    """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index."""
+    """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index.
+    The recipe's own folder serves without its sources, if it is finished."""
     index, count = part or (0, 1)
     if not 0 <= index < count:
         raise ValueError(f"part = {index} of {count}: parts are counted from 0 to {count - 1}")
-    splits = plan(data)
+    try:
+        splits = plan(data)
+    except Missing:
+        if data.folder and Path(folder or data.folder) == Path(data.folder) and whole(data, Path(data.folder)):
+            return Path(data.folder)
+        raise
     root = Path(folder or data.folder or Path("prepared") / fingerprint(data, splits))
     root.mkdir(parents=True, exist_ok=True)
     workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    tokenizer, labels = basis(data, splits["train"][1], root, say)
+    tokenizer, labels = basis(data, *splits["train"], root, say)
     for name, (source, work) in splits.items():
         split = root / name
         split.mkdir(exist_ok=True)
         common = [VERSION, to_plain(data.row), reading(source), tokenizer.sha256 if tokenizer else None, labels]
         tasks = [Task(i, piece, digest(common, piece.identity, piece.spans)) for i, piece in enumerate(work)]
-        todo = [task for task in tasks if task.number % count == index and not finished(split, task)]
+        stale = (split / "index.json").exists()                  # asked first: one that comes later is another process's, of all shards
+        todo = [task for task in tasks if task.number % count == index and facts(split, task) is None]
         if todo:
-            (split / "index.json").unlink(missing_ok=True)
+            if stale:
+                (split / "index.json").unlink(missing_ok=True)
             file = str(root / "tokenizer.json") if tokenizer else None
             job = Job(str(split), to_plain(source), to_plain(data.row), labels, file, tolerance)
             clock = Clock(name, todo, min(workers, len(todo)), say)
@@ -84,6 +94,16 @@ def plan(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
     sources = {"train": data.train, "valid": data.valid}
     found = {name: settled(source, data.row) for name, source in sources.items() if source}
     return {name: (source, pieces(source)) for name, source in found.items()}
+
+
+def whole(data: R.Data, root: Path) -> bool:
+    """Is all there that a run on these data reads?"""
+    try:
+        row = json.loads((root / "data.json").read_text())["row"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return digest(row) == digest(to_plain(data.row)) and all(
+        (root / name / "index.json").exists() for name in (["train", "valid"] if data.valid else ["train"]))
 
 
 def fingerprint(data: R.Data, splits: dict[str, tuple[R.Source, list[Piece]]] | None = None) -> str:
@@ -118,8 +138,33 @@ class Clock:
 
 # What all pieces need: a tokenizer, and the names of classes
 
-def basis(data: R.Data, work: list[Piece], root: Path, say: Say | None) -> tuple[Tokenizer | None, list[str] | None]:
-    source = settled(data.train, data.row)
+@contextmanager
+def telling(stage: str, say: Say | None) -> Iterator[None]:
+    """Says a few times a second that a stage goes on, while something reads or learns without a word."""
+    if say is None:
+        yield
+        return
+    began, over = time.perf_counter(), threading.Event()
+
+    def tell(done: float) -> None:
+        say(Progress(stage, done, 0, time.perf_counter() - began, 0.0, 1))
+
+    def beat() -> None:
+        tell(0.0)
+        while not over.wait(0.2):
+            tell(0.0)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    tell(1.0)
+
+
+def basis(data: R.Data, source: R.Source, work: list[Piece], root: Path, say: Say | None) -> tuple[Tokenizer | None, list[str] | None]:
     key = digest(VERSION, to_plain(data.row), *tokenizer_identity(data), reading(source), [[p.identity, p.spans] for p in work])
     try:
         held = json.loads((root / "data.json").read_text())
@@ -128,7 +173,7 @@ def basis(data: R.Data, work: list[Piece], root: Path, say: Say | None) -> tuple
             return tokenizer, held["labels"]
     except (OSError, ValueError, KeyError):
         pass
-    labels = classes(data.row, source, work)
+    labels = classes(data.row, source, work, say)
     tokenizer = learn(data, source, work, say)
     if tokenizer:
         write(root / "tokenizer.json", tokenizer.text.encode())
@@ -149,38 +194,12 @@ def learn(data: R.Data, source: R.Source, work: list[Piece], say: Say | None) ->
         raise ValueError(f"{type(data.row).__name__} are text; give Data(tokenizer=…)")
     if isinstance(data.tokenizer, R.TokenizerFile):
         return Tokenizer.load(find(data.tokenizer.path)[0])
-    began = time.perf_counter()
     share = 1 << 62 if isinstance(data.tokenizer, R.Characters) else SAMPLE // max(1, len(work))
-    if say:
-        say(Progress("tokenizer", 0.0, 0, 0.0, 0.0, 1))
-    made = train(data.tokenizer, lambda: sample(source, work, columns, share))
-    if say:
-        say(Progress("tokenizer", 1.0, 0, time.perf_counter() - began, 0.0, 1))
-    return made
+    with telling("tokenizer", say):
+        return train(data.tokenizer, lambda: sample(source, work, columns, share))
 
 
-def sample(source: R.Source, work: list[Piece], columns: tuple[str, ...], share: int) -> Iterator[str]:
-    """The first `share` characters of each piece, in order."""
-    for piece in work:
-        left = share
-        for item in read(source, piece, columns):
-            if isinstance(item, Found):
-                for text in cells(item.fields, columns):
-                    yield text
-                    left -= len(text)
-            if left <= 0:
-                break
-
-
-def cells(fields: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
-    for name in columns:
-        cell = fields.get(name)
-        text = " ".join(map(str, cell)) if isinstance(cell, list) else cell
-        if isinstance(text, str):
-            yield text if text.isascii() else text.encode("utf-8", "ignore").decode()
-
-
-def classes(row: R.Row, source: R.Source, work: list[Piece]) -> list[str] | None:
+def classes(row: R.Row, source: R.Source, work: list[Piece], say: Say | None) -> list[str] | None:
     """The names of classes, in order: given, or those of the training data, numbers by size."""
     column = label_column(row)
     if column is None:
@@ -193,29 +212,14 @@ def classes(row: R.Row, source: R.Source, work: list[Piece]) -> list[str] | None
         table = work[0].paths[0]
         return list(records.coco_table(table, stamp(table))[2].values())
     seen: set[str] = set()
-    for piece in work:
-        for item in read(source, piece, (column,)):
+    with telling("classes", say):
+        for item in (item for piece in work for item in read(source, piece, (column,))):
             cell = item.fields.get(column) if isinstance(item, Found) else None
             seen |= set(map(str, cell)) if isinstance(cell, list) else {str(cell)} if cell not in (None, "") else set()
     return sorted(seen, key=(lambda name: (int(name), name)) if all(name.isdecimal() for name in seen) else None)
 
 
-# What is there already, and the index when all is
-
-def facts(split: Path, task: Task) -> dict[str, Any] | None:
-    """What a finished shard says of itself, if it was made from this very piece."""
-    path = split / f"{task.number:05d}"
-    try:
-        held: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-        fits = held["fingerprint"] == task.fingerprint and path.with_suffix(".arrow").stat().st_size == held["bytes"]
-        return held if fits else None
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def finished(split: Path, task: Task) -> bool:
-    return facts(split, task) is not None
-
+# The index, when all is there
 
 def finish(split: Path, tasks: list[Task], common: list[Any], tolerance: float) -> None:
     """The index, if every shard is there; the same bytes whoever writes it."""
@@ -224,14 +228,14 @@ def finish(split: Path, tasks: list[Task], common: list[Any], tolerance: float) 
     if len(shards) < len(tasks):
         return
     kept = {f"{task.number:05d}" for task in tasks}
-    for stray in (*split.glob("*.arrow"), *split.glob("[0-9]*.json"), *split.glob(".*.tmp")):      # of longer data, of a killed run
-        if stray.stem not in kept:
-            stray.unlink(missing_ok=True)
+    strays = [path for path in (*split.glob("*.arrow"), *split.glob("[0-9]*.json")) if path.stem not in kept]        # of longer data
+    for stray in strays + [path for path in split.glob(".*.tmp") if old(path)]:                                     # of a killed run
+        stray.unlink(missing_ok=True)
     rows = sum(shard["rows"] for shard in shards)
     judge(split, rows, [entry for shard in shards for entry in shard["quarantine"]], tolerance)
     named = [{name: shard[name] for name in ("file", "rows", "tokens", "sentences", "sha256") if name in shard} for shard in shards]
     index = {"fingerprint": digest(common[1], common[3:], [shard["sha256"] for shard in shards]), "rows": rows, "shards": named}
-    write(split / "index.json", json.dumps(index, indent=1).encode())
+    update(split / "index.json", json.dumps(index, indent=1).encode())
 
 
 # A data value from words on a command line

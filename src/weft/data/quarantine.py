@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from .. import recipe as R
-from .files import write
+from .files import update
 from .lines import Bad, Found
 
 TOLERANCE = 0.001                          # of the rows; above it the files are wrong, not a row
+HANDFUL = 10                               # of bad rows is borne however few the rows are
 PIXELS = 1 << 27                           # an image larger than this is a bomb
 
 
@@ -131,16 +132,20 @@ def picture(held: bytes) -> None:
         image.load()
 
 
+def allowed(rows: int, tolerance: float) -> float:
+    return max(HANDFUL, tolerance * rows) if tolerance else 0
+
+
 def judge(folder: Path, rows: int, bad: list[dict[str, Any]], tolerance: float) -> None:
     """Writes what was kept out, and stops where it is too much."""
     if bad:
-        write(folder / "quarantine.jsonl", "".join(json.dumps(entry) + "\n" for entry in bad).encode())
+        update(folder / "quarantine.jsonl", "".join(json.dumps(entry) + "\n" for entry in bad).encode())
     else:
         (folder / "quarantine.jsonl").unlink(missing_ok=True)
-    if len(bad) > tolerance * (rows + len(bad)):
+    if bad and (not rows or len(bad) > allowed(rows + len(bad), tolerance)):
         first = bad[0]
-        raise ValueError(f"{len(bad)} of {rows + len(bad)} rows for {folder} cannot be read, more than {tolerance:.1%}, "
+        raise ValueError(f"{len(bad)} of {rows + len(bad)} rows for {folder} cannot be read, "
                          f"the first in {first['file']} at {first['offset']}: {first['reason']}; "
-                         f"all are in {folder / 'quarantine.jsonl'}; mend them or raise the tolerance")
+                         f"{HANDFUL} rows or {tolerance:.1%} may be bad; all are in {folder / 'quarantine.jsonl'}: mend them")
     if not rows:
         raise ValueError(f"there is not one row for {folder}; look at the source's paths, format and part")

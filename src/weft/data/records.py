@@ -86,6 +86,13 @@ def load_json(path: str) -> Any:
         raise ValueError(f"{path} is not JSON: {error}") from None
 
 
+WRONG = (KeyError, TypeError, AttributeError)                   # what a value of another shape raises
+
+
+def lacks(error: Exception) -> str:
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+
+
 def squad(path: str, part: tuple[float, float]) -> Iterator[Item]:
     """A row a question, versions 1.1 and 2.0 (arXiv:1806.03822); parts are counted in articles, so that no text is on both sides."""
     held = load_json(path)
@@ -93,12 +100,15 @@ def squad(path: str, part: tuple[float, float]) -> Iterator[Item]:
         raise ValueError(f"{path} is not SQuAD's JSON: it has no list \"data\"")
     begin, end = stretch(len(held["data"]), part)
     number = 0
-    for place, article in enumerate(held["data"]):
-        for paragraph in article["paragraphs"]:
-            for asked in paragraph["qas"]:
-                if begin <= place < end:
-                    yield question(number, paragraph, asked)
-                number += 1
+    try:
+        for place, article in enumerate(held["data"]):
+            for paragraph in article["paragraphs"]:
+                for asked in paragraph["qas"]:
+                    if begin <= place < end:
+                        yield question(number, paragraph, asked)
+                    number += 1
+    except WRONG as error:
+        raise ValueError(f"{path} is not SQuAD's JSON: {lacks(error)} in article {place}, at question {number}") from None
 
 
 def question(number: int, paragraph: dict[str, Any], asked: dict[str, Any]) -> Item:
@@ -141,15 +151,20 @@ def coco_table(path: str, version: str) -> tuple[list[dict[str, Any]], dict[int,
     """Images, their annotations, and the names of categories."""
     held = load_json(path)
     boxes: dict[int, list[dict[str, Any]]] = {}
-    for note in held["annotations"]:
-        if not note.get("iscrowd"):
-            boxes.setdefault(note["image_id"], []).append(note)
-    return held["images"], boxes, {c["id"]: c["name"] for c in sorted(held["categories"], key=lambda c: c["id"])}
+    try:
+        images = [{"id": image["id"], "file_name": image["file_name"]} for image in held["images"]]
+        names = {c["id"]: c["name"] for c in sorted(held["categories"], key=lambda c: c["id"])}
+        for note in held["annotations"]:
+            if not note.get("iscrowd"):
+                boxes.setdefault(note["image_id"], []).append({"bbox": note["bbox"], "name": names[note["category_id"]]})
+    except WRONG as error:
+        raise ValueError(f"{path} is not COCO's JSON: {lacks(error)}") from None
+    return images, boxes, names
 
 
 def coco(paths: tuple[str, ...], span: Span) -> Iterator[Item]:
     """`paths`: the JSON, then the folder of its images (Lin et al. 2014, arXiv:1405.0312)."""
-    images, boxes, names = coco_table(paths[0], stamp(paths[0]))
+    images, boxes, _ = coco_table(paths[0], stamp(paths[0]))
     root = Path(paths[1]).resolve()
     for place, image in enumerate(images[slice(*span)], span[0]):
         file = (root / image["file_name"]).resolve()
@@ -160,4 +175,4 @@ def coco(paths: tuple[str, ...], span: Span) -> Iterator[Item]:
         else:
             own = boxes.get(image["id"], [])
             yield Found(place, {"image": file.read_bytes(), "boxes": [note["bbox"] for note in own],
-                                "labels": [names[note["category_id"]] for note in own], "file": str(file)})
+                                "labels": [note["name"] for note in own], "file": str(file)})

@@ -1,6 +1,7 @@
 """A shard: one Arrow file of one record batch, made column by column with bounded memory, under its name only when it is whole."""
 import mmap
 import os
+import secrets
 import tempfile
 from hashlib import file_digest
 from pathlib import Path
@@ -87,7 +88,7 @@ class ShardWriter:
         self.counts = {name: column.counts[:] for name, column in self.columns.items()}
         batch = pa.RecordBatch.from_arrays([column.array() for column in self.columns.values()], schema=self.schema)
         self.rows = batch.num_rows
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.tmp")
         with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_file(out, self.schema) as writer:
             writer.write_batch(batch)
         with open(temporary, "rb") as made:

@@ -1,13 +1,14 @@
 """Sources: what a `Source` names, cut into pieces of work, and the rows of a piece."""
 import os
-from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..values import to_plain
 from . import lines, records
-from .files import bare, blocks, digest, expand, find, identity, packed, size, stamp, unpacked_size
+from .files import BLOCK, bare, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size
 from .lines import Item, Span
 
 PIECE = 1 << 24                            # bytes of a piece: a shard is made in seconds
@@ -42,7 +43,7 @@ def settled(source: R.Source, row: R.Row) -> R.Source:
     elif isinstance(row, R.Documents):
         kind = "text"
     else:
-        raise ValueError(f"{', '.join(source.paths)}: the format cannot be told from the name; give Source(format=…)")
+        raise ValueError(f"{', '.join(source.paths)}: the format cannot be told from the name; give it (--format, or Source(format=…))")
     made: R.Source = R.Source(**{**{f: getattr(source, f) for f in source.__dataclass_fields__}, "format": kind})
     return made
 
@@ -61,7 +62,7 @@ def pieces(source: R.Source) -> list[Piece]:
         return coco_pieces(source)
     if source.format == "folder":
         return [p for path in expand(source.paths) for p in folder_pieces(path, source.part)]
-    found = []
+    found: list[list[Piece]] = []
     for path in expand(source.paths):
         if os.path.isdir(path):
             raise ValueError(f"{path} is a folder; give its files, such as {path}/*.txt")
@@ -71,23 +72,46 @@ def pieces(source: R.Source) -> list[Piece]:
         elif source.format in ("csv", "squad") or (source.format == "text" and source.document == "file"):
             spans = [((0, None), about(path))]
         else:
-            spans = byte_spans(path, source)
-        found += [Piece((path,), (span,), bytes_, word) for span, bytes_ in spans]
+            spans = byte_spans(path, source, word)
+        found.append([Piece((path,), (span,), bytes_, word) for span, bytes_ in spans])
+    return together(found)
+
+
+def together(files: list[list[Piece]]) -> list[Piece]:
+    """Small files, each one piece, make pieces of about the usual size; the pieces of a large one stay as they are."""
+    found: list[Piece] = []
+    for small, run in groupby(files, lambda own: len(own) < 2 and sum(piece.size for piece in own) < PIECE):
+        flat = [piece for own in run for piece in own]
+        groups = [group for group, _ in grouped(flat, [piece.size for piece in flat])] if small else [[piece] for piece in flat]
+        found += [group[0] if len(group) == 1 else Piece(
+            tuple(p.paths[0] for p in group), tuple(p.spans[0] for p in group), sum(p.size for p in group),
+            digest([p.identity for p in group])) for group in groups]
     return found
 
 
-def byte_spans(path: str, source: R.Source) -> list[tuple[Span, int]]:
+def byte_spans(path: str, source: R.Source, word: str) -> list[tuple[Span, int]]:
     """Spans that begin where a document does."""
     document = source.document if source.format == "text" else "blank" if source.format == "conll" else "line"
     if packed(path) and source.part == (0.0, 1.0):
         return [((0, None), about(path))]
-    total = unpacked_size(path)
-    begin, end = (edge(path, int(total * share), total, document) for share in source.part)
+    find_out = partial(stretch, path, source.part, document)
+    begin, end = once([path], ["stretch", word, source.part, document], find_out) if packed(path) else find_out()
     cuts = [begin]
     if not packed(path):
-        cuts += [edge(path, place, total, document) for place in range(begin + PIECE, end, PIECE)]
+        cuts += [edge(path, place, size(path), document) for place in range(begin + PIECE, end, PIECE)]
     cuts = sorted({min(cut, end) for cut in (*cuts, end)})
     return [((a, b), b - a) for a, b in pairwise(cuts)]
+
+
+def stretch(path: str, part: tuple[float, float], document: str) -> tuple[int, int]:
+    total = unpacked_size(path)
+    begin, end = (edge(path, int(total * share), total, document) for share in part)
+    return begin, end
+
+
+def once(paths: Sequence[str], words: list[Any], find_out: Callable[[], Any]) -> Any:
+    """What takes reading the files through is remembered, unless they are small."""
+    return remembered(["1", [packed(path) for path in paths], *words], find_out) if sum(map(about, paths)) > BLOCK else find_out()
 
 
 def about(path: str) -> int:
@@ -136,15 +160,20 @@ def parallel_pieces(source: R.Source) -> list[Piece]:
         if count == 1 and source.part == (0.0, 1.0):
             found.append(Piece(paths, ((0, None),) * len(paths), bytes_, word))
             continue
-        totals = {path: line_count(path) for path in paths}
-        if len(set(totals.values())) != 1:
-            raise ValueError("aligned files have as many lines, but " + ", ".join(f"{p} has {n}" for p, n in totals.items()))
-        begin, end = records.stretch(totals[paths[0]], source.part)
-        cuts = [begin + (end - begin) * i // count for i in range(count + 1)]
-        places = [line_places(path, cuts) for path in paths]
+        places = once(paths, ["aligned", word, source.part, count], partial(aligned, paths, source.part, count))
         found += [Piece(paths, tuple((p[i], p[i + 1]) for p in places), bytes_ // count, word)
                   for i in range(count) if places[0][i] < places[0][i + 1]]
     return found
+
+
+def aligned(paths: Sequence[str], part: tuple[float, float], count: int) -> list[list[int]]:
+    """The bytes of each file at which its `count` pieces start, and the last one's end."""
+    totals = {path: line_count(path) for path in paths}
+    if len(set(totals.values())) != 1:
+        raise ValueError("aligned files have as many lines, but " + ", ".join(f"{p} has {n}" for p, n in totals.items()))
+    begin, end = records.stretch(totals[paths[0]], part)
+    cuts = [begin + (end - begin) * i // count for i in range(count + 1)]
+    return [line_places(path, cuts) for path in paths]
 
 
 def line_count(path: str) -> int:
@@ -201,6 +230,15 @@ def coco_pieces(source: R.Source) -> list[Piece]:
 
 def read(source: R.Source, piece: Piece, columns: tuple[str, ...] = ()) -> Iterator[Item]:
     """The rows of a piece in the files' order, bad ones in their place."""
+    if len(piece.paths) > 1 and source.format not in ("parallel", "folder", "coco"):
+        for path, span in zip(piece.paths, piece.spans, strict=True):
+            for item in rows(source, Piece((path,), (span,), 0, ""), columns):
+                yield item._replace(path=path)
+    else:
+        yield from rows(source, piece, columns)
+
+
+def rows(source: R.Source, piece: Piece, columns: tuple[str, ...]) -> Iterator[Item]:
     path, span = piece.paths[0], piece.spans[0] if piece.spans else (0, None)
     match source.format:
         case "text":

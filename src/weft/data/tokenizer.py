@@ -115,7 +115,9 @@ class Tokenizer:
     def encode_spans(self, text: str) -> tuple[Array, Array]:
         """Tokens, and the characters [begin, end) that each stands for, without the gap before a word: (tokens, 2)."""
         if self.table is None:
+            began = perf_counter()
             found = self.inner.encode(text, add_special_tokens=False)
+            self.busy += perf_counter() - began
             spans = np.array(found.offsets, np.int64).reshape(-1, 2)
             for i, (begin, end) in enumerate(spans):
                 piece = text[begin:end]

@@ -8,6 +8,8 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Inner
 
 from .. import recipe as R
+from .lines import Found
+from .source import Piece, read
 from .tokenizer import MARKS, NAMES, Tokenizer, byte_letters
 
 Texts = Callable[[], Iterable[str]]        # the training text, from its start each time
@@ -159,3 +161,26 @@ def joined(texts: Iterable[str]) -> Iterator[str]:
             yield "".join(held)
             held, size = [], 0
     yield "".join(held)
+
+
+# The text that it learns from
+
+def sample(source: R.Source, work: list[Piece], columns: tuple[str, ...], share: int) -> Iterator[str]:
+    """The first `share` characters of each piece, in order."""
+    for piece in work:
+        left = share
+        for item in read(source, piece, columns):
+            if isinstance(item, Found):
+                for text in cells(item.fields, columns):
+                    yield text
+                    left -= len(text)
+            if left <= 0:
+                break
+
+
+def cells(fields: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+    for name in columns:
+        cell = fields.get(name)
+        text = " ".join(map(str, cell)) if isinstance(cell, list) else cell
+        if isinstance(text, str):
+            yield text if text.isascii() else text.encode("utf-8", "ignore").decode()

@@ -1,10 +1,12 @@
 """The work on one piece, and the processes that share the pieces out. A shard is a pure function of its piece."""
+import errno
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 from ..values import from_plain
 from .files import write
 from .lines import Bad, Found, Item
-from .quarantine import check, columns
+from .quarantine import allowed, check, columns
 from .rows import maker
 from .shard import ShardWriter
 from .source import Piece, read
@@ -54,8 +56,20 @@ class Workshop:
         self.labels = None if job.labels is None else tuple(job.labels)
 
     def make(self, task: Task, tick: Callable[[Tick], None]) -> None:
-        """The shard and, last, its facts: a shard without them is not finished."""
+        """A shard, or one line about what is in its way."""
         piece = as_piece(task.piece)
+        try:
+            self.shard(task, piece, tick)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise ValueError(f"the disk of {self.folder} is full: {task.number:05d}.arrow needs about {2 * piece.size / 1e6:.1f} MB "
+                                 "while it is made; make room and run again, what is finished stays") from None
+            raise ValueError(f"{error.filename or piece.paths[0]}: {error.strerror or error}") from None
+        except LookupError as error:
+            raise ValueError(f"{piece.paths[0]} is not what it should be: {type(error).__name__} {error}") from None
+
+    def shard(self, task: Task, piece: Piece, tick: Callable[[Tick], None]) -> None:
+        """The shard and, last, its facts: a shard without them is not finished."""
         build = maker(self.row, self.tokenizer, self.labels)
         bad: list[dict[str, Any]] = []
         good = 0
@@ -73,8 +87,8 @@ class Workshop:
                 if kept:
                     shard.extend(build(kept))
                 good += len(kept)
-                if len(bad) > MANY and len(bad) > self.job.tolerance * (good + len(bad)):
-                    raise ValueError(f"{piece.paths[0]}: {len(bad)} of {good + len(bad)} rows cannot be read, "
+                if len(bad) > max(MANY, allowed(good + len(bad), self.job.tolerance)):
+                    raise ValueError(f"{bad[0]['file']}: {len(bad)} of {good + len(bad)} rows cannot be read, "
                                      f"the first at {bad[0]['offset']}: {bad[0]['reason']}")
                 tick(Tick(size, self.tokenizer.busy - before if self.tokenizer else 0.0))
         facts = {"file": path.name, "rows": shard.rows, "tokens": shard.counts[build.schema.names[0]][0] if self.tokenizer else 0}
@@ -83,9 +97,20 @@ class Workshop:
         write(path.with_suffix(".json"), json.dumps(facts).encode())
 
 
+def facts(split: Path, task: Task) -> dict[str, Any] | None:
+    """What a finished shard says of itself, if it was made from this very piece."""
+    path = split / f"{task.number:05d}"
+    try:
+        held: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        fits = held["fingerprint"] == task.fingerprint and path.with_suffix(".arrow").stat().st_size == held["bytes"]
+        return held if fits else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def entry(wrong: Bad, item: Item, piece: Piece) -> dict[str, Any]:
-    fields = item.fields if isinstance(item, Found) else {}
-    file = fields["file"] if "image" in fields else piece.paths[0]  # images say which file they are; a text's column may be called so too
+    fields = item.fields if isinstance(item, Found) else {}         # images say which file they are; a text's column may be called so too
+    file = fields["file"] if "image" in fields else item.path or piece.paths[0]
     return {"file": file, "offset": wrong.offset, "reason": wrong.reason}
 
 
@@ -135,8 +160,9 @@ def hand_out(job: Job, left: Iterator[Task], tick: Callable[[Tick], None], start
         assert process.stdin
         assert process.stdout
         for line in chain([job], left):
-            process.stdin.write(json.dumps(line) + "\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):            # it is gone: then it says nothing either
+                process.stdin.write(json.dumps(line) + "\n")
+                process.stdin.flush()
             for answer in map(json.loads, process.stdout):
                 if answer is None:
                     break
@@ -144,7 +170,7 @@ def hand_out(job: Job, left: Iterator[Task], tick: Callable[[Tick], None], start
                     raise ValueError(answer)
                 tick(Tick(*answer))
             else:
-                raise RuntimeError(f"a worker stopped with code {process.wait()}; run again to go on")
+                raise ValueError(f"a worker stopped with code {process.wait()}; run again to go on")
 
 
 def serve() -> None:
