@@ -19,7 +19,7 @@ tiny = Recipe(
     name="gpt_char",
     model=weft.with_dropout(weft.gpt2(depth=4, width=128, heads=4, vocabulary=65, positions=64, activation="gelu"), 0.0),
     objective=NextToken(), data=DATA, batch=Rows(count=12, length=64), steps=2000,
-    optimiser=AdamW(rate=1e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.1), precision="bf16", evaluate=500)
+    optimiser=AdamW(rate=3e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.03), precision="bf16", evaluate=500)
 
 paper = Recipe(
     name="gpt_char-paper",
@@ -28,7 +28,7 @@ paper = Recipe(
     optimiser=AdamW(rate=1e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.1), precision="bf16", evaluate=250,
     paper="nanoGPT, character-level Shakespeare: 10.7M parameters")
 
-# The same tokens with better choices: rotary positions, no biases, twice the context, Muon, half as many steps of twice the size.
+# The same tokens with better choices: rotary positions, no biases, twice the context, Muon, a quarter of the steps, each four times as large.
 NORM = weft.LayerNorm(bias=False)
 LOOK = weft.Attention(heads=4, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
 BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=512, bias=False)))
@@ -37,6 +37,6 @@ best = Recipe(
     name="gpt_char-best",
     model=weft.spec.Model(width=128, source=weft.Tokens(vocabulary=65), decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
                           head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
-    objective=NextToken(), data=DATA, batch=Rows(count=12, length=128), steps=1000,
-    optimiser=Muon(rate=0.02, other=AdamW(rate=6e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=20),
-    precision="bf16", evaluate=250)
+    objective=NextToken(), data=DATA, batch=Rows(count=24, length=128), steps=500,
+    optimiser=Muon(rate=0.03, other=AdamW(rate=8e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=10),
+    precision="bf16", evaluate=125)
