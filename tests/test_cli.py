@@ -13,9 +13,10 @@ import pytest
 import torch
 
 import weft
-from weft import cli, say, show
+from weft import say, show
 from weft import spec as S
 from weft.cli import main
+from weft.commands import models
 from weft.families import families, family
 
 ALL = [(f, size) for f in families() for size in f.sizes]
@@ -259,7 +260,7 @@ def test_a_mistake_is_one_line_with_the_way_out(words: str, told: str, folders: 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(args: object) -> int:
         raise KeyboardInterrupt
-    monkeypatch.setattr(cli, "tell", lambda *args: interrupt(args))
+    monkeypatch.setattr(models, "tell", lambda *args: interrupt(args))
     assert main(["families"]) == 130
 
 

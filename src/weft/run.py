@@ -1,6 +1,5 @@
 """One run: a folder that holds a recipe, its checkpoints, its log and its result. Running it again goes on."""
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from .data.store import Folder, Store, open_store
 from .interop.folder import load, save
 from .model.model import Model
 from .objectives import Corruption, Objective, build
+from .spec import named
 from .train.average import mean_of
 from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
 from .train.distribute import World, world
@@ -259,41 +259,9 @@ def finish(made: Made, folder: Path, log: Log | None, say: Say) -> None:
 
 def export(made: Made, folder: Path) -> Path:
     """The trained model beside its tokenizer."""
-    out = save(made.objective.model, folder / "model", to="weft")
+    model = made.objective.model
+    model.spec = named(model.spec, made.store.meta.labels)
+    out = save(model, folder / "model", to="weft")
     if made.store.meta.tokenizer:
         (out / "tokenizer.json").write_text(Folder(str(made.data)).text("tokenizer.json"))
     return out
-
-
-# Proof
-
-class Proof(NamedTuple):
-    begin: int
-    end: int
-    kept: str
-    again: str
-    seconds: float
-
-
-def check(out: str | Path) -> Proof:
-    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest."""
-    folder, started = Path(out), time.perf_counter()
-    recipe = R.of_run(folder)
-    found: list[Checkpoint] = checkpoints(folder / "checkpoints")
-    if not found:
-        raise ValueError(f"{folder} has no good checkpoint yet; train it first")
-    if found[-1].facts["world"] > 1:
-        raise ValueError(f"{folder} was trained by {found[-1].facts['world']} ranks, whose sums one process does not repeat bit by bit")
-    with Lock(folder):
-        made = make(recipe, fresh=False)
-        recognise(made, found[-1], folder)
-        made.trainer.restore(found[-1].groups(), found[-1].facts)
-        kept = made.trainer.digest()
-        made = make(recipe, fresh=len(found) == 1)             # as another process would begin
-        if len(found) > 1:
-            made.trainer.restore(found[-2].groups(), found[-2].facts)
-        begin = made.trainer.step
-        for event in made.trainer:
-            if event.step == found[-1].step:
-                break
-        return Proof(begin, found[-1].step, kept, made.trainer.digest(), time.perf_counter() - started)

@@ -449,3 +449,10 @@ def with_dropout(model: Model, rate: float) -> Model:
         return [change(part) for part in plain] if isinstance(plain, list) else plain
     changed: Model = from_plain(change(to_plain(model)))
     return changed
+
+
+def named(s: Model, labels: tuple[str, ...] | list[str] | None) -> Model:
+    """A head that has no names for its classes yet takes these."""
+    if labels is None or getattr(s.head, "labels", ()) is not None or len(labels) != getattr(s.head, "outputs", len(labels)):
+        return s
+    return replace(s, head=replace(s.head, labels=tuple(labels)))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weft import cli, run
+from weft import cli, prove, run
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
@@ -253,11 +253,11 @@ def test_a_run_that_does_not_repeat_is_found_by_its_check(what: str, begun: tupl
 def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
     _, out = begun
     with pytest.raises(ValueError, match="is not a run"):
-        run.check(tmp_path)
+        prove.check(tmp_path)
     last = checkpoints(out / "checkpoints")[-1]
     write(out / "checkpoints", 4, last.groups(), {**last.facts, "world": 2})
     with pytest.raises(ValueError, match="was trained by 2 ranks"):
-        run.check(out)
+        prove.check(out)
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(ValueError, match="has no good checkpoint yet"):
-        run.check(out)
+        prove.check(out)

@@ -16,9 +16,9 @@ FLOORS = {
     "model": 2, "show": 2,
     "objectives": 3, "generate": 3, "observe": 3, "interop": 3,
     "train": 4, "evaluate": 4, "plan": 4,
-    "run": 5, "study": 5, "watch": 6, "serve": 6, "cli": 7, "__init__": 8,
+    "run": 5, "ready": 5, "study": 5, "watch": 6, "prove": 6, "tune": 6, "serve": 6, "commands": 7, "cli": 8, "__init__": 9,
 }
-NO_TORCH = ("values", "spec", "check", "count", "weights", "recipe", "say", "families", "show", "watch", "cli", "__init__")
+NO_TORCH = ("values", "spec", "check", "count", "weights", "recipe", "say", "families", "show", "watch", "commands", "cli", "__init__")
 FILES = sorted(WEFT.rglob("*.py"))
 LONG = {"spec.py": "the whole table of the design space in one place", "recipe.py": "the whole table of what a run can be",
         "count.py": "every shape and every FLOP of it"}

@@ -1,0 +1,6 @@
+"""Scores."""
+from . import Verb
+
+
+def add(verb: Verb) -> None:
+    """No verb yet."""

@@ -1,0 +1,77 @@
+"""What can be built, and folders of models."""
+import argparse
+from math import isfinite
+from pathlib import Path
+
+from ..say import tell, waiting
+from . import Verb
+
+LIMIT = 1e-5                               # above it, two float32 implementations do not do the same
+
+
+def families(args: argparse.Namespace) -> int:
+    from .. import show
+    found = show.sizes()
+    tell(args, found, lambda width: show.catalogue(found, width))
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    from .. import show, spec
+    try:
+        from ..families import preset
+        name, model = preset(args.name)
+    except ValueError:
+        if not Path(args.name).is_dir():
+            raise
+        from ..interop.describe import describe
+        name, model = args.name, describe(Path(args.name))[1]
+    length = show.length(model)
+    found = {"name": name, "parameters": model.parameters(), "flops": model.flops(length=length), "length": length,
+             "spec": spec.to_plain(model)}
+    tell(args, found, lambda width: show.page(name, model, width))
+    return 0
+
+
+def verify(args: argparse.Namespace) -> int:
+    from .. import show
+    with waiting(f"comparing {args.folder} with transformers"):
+        from ..interop import verify
+        found = verify.verify(args.folder)
+    same = all(difference <= LIMIT for difference in found.values())      # a NaN is not
+    plain = {"folder": args.folder, "differences": {n: d if isfinite(d) else None for n, d in found.items()}, "limit": LIMIT, "same": same}
+    tell(args, plain, lambda width: show.differences(found, width))
+    if not args.json:
+        print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
+    return 0 if same else 1
+
+
+def convert(args: argparse.Namespace) -> int:
+    from .. import show
+    from ..interop.describe import inside, refuse
+    out = Path(args.out)
+    refuse(out)
+    with waiting(f"converting {args.folder}"):
+        from ..interop.folder import load, save
+        from ..interop.hub import fetch
+        folder = fetch(args.folder)
+        if out.resolve() == folder.resolve():
+            raise ValueError(f"{args.out} is the folder to read; give another one to write")
+        model = load(folder, dtype=None)
+        save(model, out, to=args.to)
+    found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
+    tell(args, found, lambda width: show.folders(found, width))
+    return 0
+
+
+def add(verb: Verb) -> None:
+    verb(families, "what can be built: families, sizes with their parameters, papers")
+    verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost").add_argument(
+        "name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; or a folder with config.json or weft.json")
+    verb(verify, "compare a folder here and in transformers on one input",
+         f"Exit code 1 where an output differs by more than {LIMIT:g}.").add_argument(
+        "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
+    made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
+    made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
+    made.add_argument("out", metavar="OUT", help="a new or an empty folder, or a model folder to write over")
+    made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")

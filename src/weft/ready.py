@@ -1,0 +1,60 @@
+"""A model ready for use, by any name: a run's folder, a model's folder, a name on the hub."""
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from . import recipe as R
+from . import spec as S
+from .data.prepare import fingerprint
+from .data.store import Folder
+from .data.tokenizer import Tokenizer
+from .interop.describe import read_text
+from .interop.folder import load
+from .interop.hub import fetch
+from .model.model import Model, build
+from .train.checkpoint import newest
+
+
+class Ready(NamedTuple):
+    name: str
+    model: Model                           # in eval mode
+    tokenizer: Tokenizer | None
+    recipe: R.Recipe | None                # of a run
+    folder: Path
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the head's classes or tags."""
+        return getattr(self.model.spec.head, "labels", None)
+
+    @property
+    def text(self) -> Tokenizer:
+        """The tokenizer of a model that reads text."""
+        if self.tokenizer is None:
+            raise ValueError(f"{self.name} holds no tokenizer.json; put the one that it was trained with beside its weights")
+        return self.tokenizer
+
+
+def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu") -> Ready:
+    """Of a run that is not finished, the newest checkpoint."""
+    folder = fetch(name)
+    if not (folder / "recipe.json").exists():
+        return Ready(str(name), load(folder, dtype=dtype, device=device), tokenizer_of(folder), None, folder)
+    recipe = R.of_run(folder)
+    if (folder / "model").is_dir():
+        return Ready(str(name), load(folder / "model", dtype=dtype, device=device), tokenizer_of(folder / "model"), recipe, folder)
+    found = newest(folder / "checkpoints", print)
+    if found is None:
+        raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
+    data = Folder(str(recipe.data.folder or Path("prepared") / fingerprint(recipe.data)))
+    labels = json.loads(data.text("data.json"))["labels"]
+    model = build(S.named(recipe.model, labels), dtype=dtype, device=device)
+    model.load_state_dict({key.removeprefix("model."): t for key, t in found.group("model").items() if key.startswith("model.")})
+    return Ready(str(name), model.eval(), Tokenizer(data.text("tokenizer.json")) if recipe.data.tokenizer else None, recipe, folder)
+
+
+def tokenizer_of(folder: Path) -> Tokenizer | None:
+    file = folder / "tokenizer.json"
+    return Tokenizer(read_text(file)) if file.exists() else None
