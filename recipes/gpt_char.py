@@ -29,10 +29,11 @@ paper = Recipe(
     optimiser=AdamW(rate=1e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.1), precision="bf16", evaluate=250,
     paper="nanoGPT, character-level Shakespeare: 10.7M parameters")
 
-# The same tokens with better choices: rotary positions, no biases, twice the context, Muon, a quarter of the steps, four times as large.
+# The same tokens in the same time with better choices: rotary positions, no biases, ReLU, half the heads, twice the context, Muon,
+# a quarter of the steps, four times as large.
 NORM = weft.LayerNorm(bias=False)
-LOOK = weft.Attention(heads=4, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
-BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=512, bias=False)))
+LOOK = weft.Attention(heads=2, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
+BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=512, activation="relu", bias=False)))
 
 best = Recipe(
     name="gpt_char-best",
