@@ -83,9 +83,11 @@ def bpe(value: R.BPE, texts: Texts) -> Inner:
 
 
 def words(model: Any) -> Inner:
-    """Words between white space, each after the mark of a gap (SentencePiece's), so that text can be put together again."""
+    """Words between white space, each after the mark of a gap (SentencePiece's), so that text can be put together again; marks of
+    punctuation stand alone, or a word at the end of a sentence would be another word."""
     inner = Inner(model)
-    inner.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    inner.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
     inner.decoder = decoders.Metaspace()
     return inner
 

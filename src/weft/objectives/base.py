@@ -130,7 +130,7 @@ def read_at(model: Model, sequence: Sequence, at_T: Tensor) -> Tensor:
         x_TD = x_TD[at_T]
     logits_1TV = model.read(Sequence(x_TD[None]))
     assert isinstance(logits_1TV, Tensor)
-    return logits_1TV[0]
+    return logits_1TV.squeeze(0)           # a view both ways; an index would copy the gradient
 
 
 def joined(*pieces: Any) -> np.ndarray:

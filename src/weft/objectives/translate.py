@@ -4,6 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from .. import recipe as R
+from ..data.merges import Merges, Recut
 from ..data.store import Store
 from ..data.table import Table
 from ..data.text import Samples
@@ -17,14 +18,18 @@ class Corrupt(Corruption):
             raise ValueError(f"Translation reads Pairs of a source and a target; the data holds {type(setting.meta.row).__name__}")
         super().__init__(setting)
         begin, self.end = special(value, setting, "begin", "end")
-        self.start, self.fields = start(setting, begin), self.both()
+        self.start, self.fields, self.dropout = start(setting, begin), self.both(), value.dropout
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
-        return Table(store, ("source", "target"), apart=True, extra=1)
+        made = (Recut if self.dropout and not tail else Table)(store, ("source", "target"), apart=True, extra=1)
+        if isinstance(made, Recut):
+            made.merges = Merges(store.folder.text("tokenizer.json"), self.dropout)
+        return made
 
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
-        sample, room = samples[index], samples.length - 1
-        source, target = sample["source"][:room], sample["target"][:room]
+        sample, room, table = samples[index], samples.length - 1, samples.samples
+        source, target = (table.fresh(sample, side, draw)[:room] if isinstance(table, Recut) else sample[side][:room]
+                          for side in ("source", "target"))
         return {"tokens": joined(source, [self.end]), "target": joined([self.start], target), "labels": joined(target, [self.end])}
 
 

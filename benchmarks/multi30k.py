@@ -1,0 +1,87 @@
+"""English to German on Multi30k, trained from nothing: BLEU as the best small system known reports it (Wu et al. 2021, arXiv:2105.14462:
+lower-cased, Moses-tokenised), and beside it as others should (cased, detokenised, with sacrebleu's signature).
+
+    WEFT_DATA=… python -m benchmarks.multi30k [RECIPE] [--seeds 3] [--out runs] [--receipt FILE]
+
+The length penalty is chosen on the validation set alone, by the first seed. Restartable. The last line is JSON.
+"""
+import argparse
+import gzip
+import json
+import os
+import shutil
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from weft import recipe as R
+from weft import run
+from weft.evaluate.bleu import bleu as plain_bleu
+from weft.evaluate.bleu import chrf, tokenised_bleu
+from weft.generate.text import Writer
+from weft.ready import ready
+from weft.train.log import read
+
+from . import receipt
+
+TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
+BEAMS, ALPHAS = 5, (0.2, 0.6, 1.0, 1.4)
+
+
+def lines(name: str) -> list[str]:
+    path = Path(os.environ["WEFT_DATA"]) / "multi30k" / f"{name}.gz"
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
+def translated(writer: Writer, name: str, alpha: float, kept: Path) -> list[str]:
+    file = kept / f"{name}-{alpha:g}.de"
+    if not file.exists():
+        with torch.no_grad():
+            found = writer.translate(lines(f"{name}.en"), beams=BEAMS, alpha=alpha, batch=64)
+        kept.mkdir(exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in found))
+    return file.read_text().splitlines()
+
+
+def scores(hypotheses: list[str], name: str) -> dict[str, Any]:
+    wanted = lines(f"{name}.de")
+    return {**dict(tokenised_bleu(hypotheses, wanted, "de")), **dict(plain_bleu(hypotheses, wanted)), **dict(chrf(hypotheses, wanted))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", nargs="?", default="recipes/translate_multi30k.py:good")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--receipt", metavar="FILE")
+    given, began = parser.parse_args(), time.perf_counter()
+    recipe, rows, alpha = R.read(given.recipe), [], None
+    for seed in range(given.seeds):
+        folder = given.out / f"{recipe.name}-{seed}"
+        for event in run.train(R.change(recipe, [f"seed={seed}"]), folder):
+            if event.step % 100 == 0:
+                print(f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms", flush=True)
+        writer, kept, log = Writer(ready(folder)), folder / "translations", read(folder / "log.jsonl")
+        name = "BLEU (lower-cased, Moses-tokenised)"
+        if alpha is None:
+            tried = {a: scores(translated(writer, "val", a, kept), "val")[name] for a in ALPHAS}
+            alpha = max(tried, key=lambda a: tried[a])
+        found = {test: scores(translated(writer, test, alpha, kept), test) for test in ("val", *TESTS)}
+        rows.append({"seed": seed, "seconds": round(sum(line["seconds"] for line in log if "loss" in line)), "alpha": alpha,
+                     "valid": [line for line in log if "valid" in line][-1]["valid"]["loss"], **found})
+        said = "; ".join(f"{test} {found[test][name]:.2f}, cased {found[test]['BLEU']:.2f}" for test in found)
+        print(f"seed {seed}: {said}", flush=True)
+    mean = {test: {key: statistics.mean(row[test][key] for row in rows) for key in (name, "BLEU", "chrF")} for test in ("val", *TESTS)}
+    result = {"recipe": given.recipe, "parameters": recipe.model.parameters(), "steps": recipe.steps, "beams": BEAMS, "tried on val": tried,
+              "mean": mean, "runs": rows}
+    if given.receipt:
+        receipt.write(given.receipt, result, time.perf_counter() - began, given.seeds - 1)
+        shutil.copy(given.out / f"{recipe.name}-0" / "curve.svg", Path(given.receipt).with_suffix(".svg"))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
