@@ -65,5 +65,5 @@ good = replace(
         encoder=weft.Stack(blocks=(weft.Block(attention=LOOK, feedforward=FEED),) * 4, norm=NORM),
         decoder=weft.Stack(blocks=(weft.Block(attention=CAUSAL, cross=LOOK, feedforward=FEED),) * 4, norm=NORM)),
     data=replace(tiny.data, tokenizer=BPE(vocabulary=6000)), steps=3000,
-    optimiser=Muon(rate=0.02, other=AdamW(rate=6e-3, betas=(0.9, 0.98), decay=0.0)), schedule=WarmupStableDecay(warmup=60, decay=0.6), clip=1.0,
-    average=Last(count=5), save=Saves(every=50), evaluate=500, workers=1)
+    optimiser=Muon(rate=0.02, other=AdamW(rate=6e-3, betas=(0.9, 0.98), decay=0.0)), schedule=WarmupStableDecay(warmup=60, decay=0.6),
+    clip=1.0, average=Last(count=5), save=Saves(every=50), evaluate=500, workers=1)
