@@ -1,6 +1,7 @@
 """ELECTRA: a small generator fills masks, the model finds its work at every token (Clark et al. 2020, arXiv:2003.10555).
 
     weft train recipes/electra.py
+    weft train recipes/electra.py:mini
 
 Paper:  `paper` and `base` are ELECTRA small and base, table 6; the generators are a quarter and a third as wide.
 Cost:   `tiny` 1,000 steps of 4,096 tokens, some minutes on two cores; `paper` about 1.5e18 FLOP, `base` about 8e19.
@@ -8,6 +9,8 @@ Expect: loss = token + 50 · replaced. `token`, the generator's, starts near ln 
         pieces, 6.7 nats; `replaced` falls at once from ln 2 = 0.69 to 0.4, as 15 % of the tokens are replaced, and then slowly.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` and `base` as for bert.py.
 """
+from dataclasses import replace
+
 import weft
 from weft.families.electra import generator
 from weft.recipe import AdamW, Data, Documents, Linear, Muon, Recipe, ReplacedTokens, Rows, Saves, Source, WordPiece
@@ -40,3 +43,7 @@ base = Recipe(
     data=CORPUS, batch=Rows(count=256, length=512), steps=766_000,
     optimiser=AdamW(rate=2e-4, eps=1e-6, decay=0.01), schedule=Linear(warmup=10_000), precision="bf16", micro=32, workers=2,
     save=Saves(every=10_000), paper="arXiv:2003.10555, table 6, base: 110M parameters")
+
+mini = replace(                            # as wide as BERT-mini, as many FLOP as recipes/bert.py:mini
+    tiny, name="electra-mini", model=weft.with_dropout(weft.electra(width=256, heads=4, hidden=1024, **SIZE), 0.0), steps=1150,
+    objective=ReplacedTokens(generator=weft.with_dropout(generator(width=64, heads=1, hidden=256, **SIZE), 0.0)))

@@ -1,6 +1,7 @@
 """T5: decode the spans that sentinels replaced (Raffel et al. 2020, arXiv:1910.10683).
 
     weft train recipes/t5.py
+    weft train recipes/t5.py:mini
 
 Paper:  `paper` is the baseline of section 3.1, of base's size: 524,288 steps of 128 rows of 512 tokens. Its rate 1 / √max(step, 10,000) is
         what Adafactor at 0.01 does on its own.
@@ -9,8 +10,25 @@ Expect: `tiny` starts near ln 8192 = 9.0. A quarter of what is written are senti
         unigram entropy of the pieces, 5.8 nats, a model without context would reach 4.4.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` C4 from the hub (pip install 'weft[hub]').
 """
+from dataclasses import replace
+
 import weft
-from weft.recipe import Adafactor, Constant, CorruptedSpans, Data, Documents, InverseRoot, Recipe, Rows, Saves, Source, Unigram
+from weft.recipe import (
+    Adafactor,
+    AdamW,
+    Constant,
+    CorruptedSpans,
+    Data,
+    Documents,
+    InverseRoot,
+    Linear,
+    Muon,
+    Recipe,
+    Rows,
+    Saves,
+    Source,
+    Unigram,
+)
 
 tiny = Recipe(
     name="t5",
@@ -29,3 +47,8 @@ paper = Recipe(
     batch=Rows(count=128, length=512), steps=524_288,
     optimiser=Adafactor(rate=1e-2), schedule=Constant(), clip=None, precision="bf16", micro=32, workers=2, save=Saves(every=5000),
     paper="arXiv:1910.10683, section 3.1: 220M parameters")
+
+mini = replace(                            # two and two layers as wide as BERT-mini, as many FLOP as recipes/bert.py:mini
+    tiny, name="t5-mini", steps=1600,
+    model=weft.with_dropout(weft.t5(depth=2, width=256, heads=4, hidden=1024, head_width=64, vocabulary=8192), 0.0),
+    optimiser=Muon(rate=0.01, other=AdamW(rate=2e-3, betas=(0.9, 0.98), eps=1e-6)), schedule=Linear(warmup=40))

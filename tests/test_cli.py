@@ -2,6 +2,7 @@
 import json
 import math
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -302,7 +303,7 @@ def test_the_readme_runs_by_copy_and_paste(tmp_path: Path, capsys: pytest.Captur
             exec(block[1], {})             # noqa: S102
         for line in block[1].splitlines() if block[0] == "sh" else ():
             if line.startswith("weft "):
-                words = line.partition("#")[0].split()[1:]
+                words = shlex.split(line, comments=True)[1:]
                 quick = ["--set", "steps=4", "--set", "save.every=2"] if words[0] == "train" else []
                 assert main([*words, *quick]) == 0, line
                 if words[0] == "train":    # its words before and meanwhile go to stderr

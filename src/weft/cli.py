@@ -43,6 +43,9 @@ def read(words: list[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"no verb {words[0]!r}; {suggest(words[0], list(verbs))}")
     args, rest = top.parse_known_args(words)
+    if hasattr(args, "texts"):             # argparse takes texts before the first option only
+        args.texts += [word for word in rest if not word.startswith("-")]
+        rest = [word for word in rest if word.startswith("-")]
     if rest:
         known = [o for a in (verbs[args.verb] if args.verb else top)._actions for o in a.option_strings if o.startswith("--")]
         raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], known)}")
@@ -63,7 +66,7 @@ def main(words: list[str] | None = None) -> int:
         if args.verb is None:
             parser().print_help()
             return 0
-        if words is None and args.verb in ("train", "resume"):
+        if words is None and args.verb in ("train", "resume", "tune"):
             signal.signal(signal.SIGTERM, leave)
         code: int = args.run(args)
         sys.stdout.flush()
@@ -71,7 +74,7 @@ def main(words: list[str] | None = None) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)    # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
-        if args.verb in ("prepare", "train", "resume"):
+        if args.verb in ("prepare", "train", "resume", "tune"):
             print("weft: stopped; to go on, run it again", file=sys.stderr)
         return 130
     except BrokenPipeError:                # the reader, such as head, has seen enough; rich leaves with 1 too

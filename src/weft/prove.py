@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import recipe as R
-from .run import make, recognise
+from .run import due, look, make, recognise
 from .train.checkpoint import checkpoints
 from .train.lock import Lock
 
@@ -36,6 +36,8 @@ def check(out: str | Path) -> Proof:
             made.trainer.restore(found[-2].groups(), found[-2].facts)
         begin = made.trainer.step
         for event in made.trainer:
+            if isinstance(recipe.average, R.Best) and due(recipe, event.step):
+                look(made)
             if event.step == found[-1].step:
                 break
         return Proof(begin, found[-1].step, kept, made.trainer.digest(), time.perf_counter() - started)

@@ -13,7 +13,9 @@ from .data.tokenizer import Tokenizer
 from .interop.describe import read_text
 from .interop.folder import load
 from .interop.hub import fetch
+from .layers.lowrank import merged
 from .model.model import Model, build
+from .train.adapt import adapt
 from .train.checkpoint import newest
 
 
@@ -51,8 +53,9 @@ def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str |
     data = Folder(str(recipe.data.folder or Path("prepared") / fingerprint(recipe.data)))
     labels = json.loads(data.text("data.json"))["labels"]
     model = build(S.named(recipe.model, labels), dtype=dtype, device=device)
+    adapt(model, recipe.trained)
     model.load_state_dict({key.removeprefix("model."): t for key, t in found.group("model").items() if key.startswith("model.")})
-    return Ready(str(name), model.eval(), Tokenizer(data.text("tokenizer.json")) if recipe.data.tokenizer else None, recipe, folder)
+    return Ready(str(name), merged(model).eval(), Tokenizer(data.text("tokenizer.json")) if recipe.data.tokenizer else None, recipe, folder)
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:

@@ -162,6 +162,7 @@ class Rows:
     """`count` samples a step; running text is cut into windows of `length` tokens."""
     count: Count
     length: Count
+    pool: Count | None = None              # samples that are sorted together, so that those of a step are about as long; None: in any order
 
 
 @value
@@ -297,6 +298,7 @@ class AdamW:
     betas: Betas = (0.9, 0.999)
     eps: Positive = 1e-8
     decay: Rate = 0.01
+    layers: Share | None = None            # each block learns at this share of the next one's rate (arXiv:1801.06146, section 3.2)
 
 
 @value
@@ -329,6 +331,10 @@ class Muon:
     other: AdamW
     momentum: Rate = 0.95
     decay: Rate = 0.0
+
+    def __post_init__(self) -> None:
+        if self.other.layers is not None:
+            raise ValueError(f"Muon.other.layers = {self.other.layers}: Muon has one rate for all blocks; take AdamW alone")
 
 
 # Schedules: the share of the peak rate at a step, counted from 1
@@ -373,7 +379,23 @@ def rate_2017(width: int, warmup: int) -> float:
     return float((width * warmup) ** -0.5)
 
 
-# Averages of weights
+# What is trained, where not everything is
+
+@value
+class HeadOnly:
+    """A new head on features that stay as they are (BERT, arXiv:1810.04805, section 5.3)."""
+
+
+@value
+class LoRA:
+    """W + alpha / rank · B A for maps of the attentions: A, B and the head are trained, and the exported model has B A in its W
+    (Hu et al. 2021, arXiv:2106.09685, section 4)."""
+    rank: Count = 8
+    alpha: Positive = 16.0
+    maps: Annotated[tuple[Literal["query", "key", "value", "out"], ...], Field(min_length=1)] = ("query", "value")
+
+
+# Which weights are kept at the end, where not the last
 
 @value
 class Moving:
@@ -385,6 +407,18 @@ class Moving:
 class Last:
     """The mean of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
     count: Count = 5
+
+
+@value
+class Best:
+    """Those that did best on the validation data, of all times that they were looked at; of two as good, the earlier."""
+    metric: Literal["loss", "accuracy", "f1", "matthews", "pearson", "spearman", "exact"] = "loss"
+
+
+# The task's own measures beside the loss; more is better
+METRICS: dict[type, tuple[str, ...]] = {
+    Classification: ("accuracy", "f1", "matthews"), Regression: ("pearson", "spearman"), MultipleChoice: ("accuracy",),
+    Tagging: ("f1", "accuracy"), Answering: ("f1", "exact")}
 
 
 # The run
@@ -418,7 +452,8 @@ class Recipe:
     schedule: Constant | Linear | Cosine | InverseRoot | WarmupStableDecay = Linear()
     lengths: tuple[tuple[Share, Count], ...] = ()   # (0.9, 128), (1.0, 512): until this share of the steps, this length
     clip: Positive | None = 1.0            # the gradient's norm
-    average: Moving | Last | None = None
+    trained: HeadOnly | LoRA | None = None          # None: everything
+    average: Moving | Last | Best | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
     micro: Count | None = None             # rows in one forward pass on one rank; None: all
     recompute: bool = False
@@ -441,6 +476,12 @@ class Recipe:
         if isinstance(self.batch, Packed) and isinstance(self.objective, alone):
             raise ValueError(f"{type(self.objective).__name__} answers once a row, so no two samples may share one; take Rows or Budget, "
                              "not Packed")
+        if isinstance(self.average, Best):
+            known = ("loss", *METRICS.get(type(self.objective), ()))
+            if self.data.valid is None:
+                raise ValueError("average = Best(…) chooses by the validation data; give data.valid")
+            if self.average.metric not in known:
+                raise ValueError(f"Best.metric = {self.average.metric!r}: {type(self.objective).__name__} has {', '.join(known)}")
 
     def length(self, step: int) -> int:
         """The length of rows at a step, counted from 0."""

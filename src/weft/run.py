@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 import torch
 
 from . import recipe as R
+from . import spec as S
 from .data.loader import Loader
 from .data.plan import planner
 from .data.prepare import Progress, fingerprint, prepare
 from .data.store import Folder, Store, open_store
+from .evaluate.measured import Measured
 from .interop.folder import load, save
+from .layers.lowrank import merged
 from .model.model import Model
 from .objectives import Corruption, Objective, build
-from .spec import named
-from .train.average import mean_of
+from .train.adapt import adapt, begin_from
+from .train.average import BestWeights, mean_of
 from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
 from .train.distribute import World, world
 from .train.lock import Lock
@@ -71,6 +74,7 @@ def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progr
     corruption, objective = build(recipe.objective, recipe.model, store.meta, seed=recipe.seed, teacher=older)
     if recipe.start is not None and fresh:
         begin_from(objective.model, recipe.start)
+    adapt(objective.model, recipe.trained, recipe.seed)
 
     def loader(length: int) -> Loader:
         samples = corruption.samples(store, length)
@@ -95,18 +99,6 @@ def teacher(objective: R.Objective) -> Model | None:
     return load(objective.teacher).eval() if isinstance(objective, R.Distillation) else None
 
 
-def begin_from(model: Model, folder: str) -> None:
-    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh."""
-    old = load(folder).state_dict()
-    own = model.state_dict()
-    fit = {name: tensor for name, tensor in old.items() if name in own and own[name].shape == tensor.shape}
-    missing = [name for name in own if name not in fit and not name.startswith("head.")]
-    if missing:
-        raise ValueError(f"start = {folder!r}: it has no {missing[0]} of shape {tuple(own[missing[0]].shape)}; "
-                         "give the recipe the model that was trained")
-    model.load_state_dict(own | fit)
-
-
 # The folder
 
 def folder_of(recipe: R.Recipe, out: str | Path | None) -> Path:
@@ -118,7 +110,7 @@ def remember(folder: Path, recipe: R.Recipe) -> None:
     path = folder / "recipe.json"
     if path.exists():
         before, now = paths(json.loads(path.read_text())), paths(json.loads(recipe.json()))
-        free = FREE - {"save.every"} if isinstance(recipe.average, R.Last) else FREE
+        free = FREE - {"save.every" if isinstance(recipe.average, R.Last) else "evaluate" if isinstance(recipe.average, R.Best) else ""}
         changed = [name for name in now | before if name not in free and now.get(name) != before.get(name)]
         if changed and any((folder / "checkpoints").glob("step-*")):
             raise ValueError(f"{folder} was begun with another recipe: {changed[0]} was {before.get(changed[0])!r}; "
@@ -188,10 +180,12 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
 def walk(made: Made, saver: Saver | None, log: Log | None) -> Iterator[Event]:
     """Each step is logged, then looked at and saved where that is due, then shown."""
     recipe, saved = made.recipe, made.trainer.step
+    if owed(made):
+        note(log, "valid", saved, look(made))
     for event in made.trainer:
         if log is not None:
             log.step(event)
-        if recipe.evaluate and event.step % recipe.evaluate == 0 and event.step < recipe.steps:
+        if due(recipe, event.step):
             note(log, "valid", event.step, look(made))
         if saver is not None and event.step % recipe.save.every == 0:
             saver.submit(event.step, *state_of(made))
@@ -223,9 +217,27 @@ def averaged(recipe: R.Recipe) -> list[int]:
     return sorted({*range(recipe.save.every, recipe.steps, recipe.save.every), recipe.steps})[-recipe.average.count:]
 
 
+def due(recipe: R.Recipe, step: int) -> bool:
+    return bool(recipe.evaluate and step and step % recipe.evaluate == 0 and step < recipe.steps)
+
+
+def owed(made: Made) -> bool:
+    """Did a stop break off a look that decides which weights are kept?"""
+    best, step = made.trainer.average, made.trainer.step
+    return isinstance(best, BestWeights) and due(made.recipe, step) and best.looked < step
+
+
 def look(made: Made) -> dict[str, float] | None:
-    """The validation loss and its terms; None without such data, or where the run was asked to stop meanwhile."""
-    return None if made.valid is None else validate(made.trainer, made.corruption, made.valid)
+    """The validation loss, its terms, and what weights are chosen by; None without such data, or where a stop came meanwhile."""
+    if made.valid is None:
+        return None
+    best = made.trainer.average
+    own = Measured(made.recipe, made.valid) if isinstance(best, BestWeights) and best.metric != "loss" else None
+    found = validate(made.trainer, made.corruption, made.valid, *([own] if own else []))
+    if found is not None and isinstance(best, BestWeights):
+        found |= own.scores(made.trainer.world) if own else {}
+        best.consider(made.trainer.step, found)
+    return found
 
 
 def note(log: Log | None, name: str, step: int, found: dict[str, float] | None) -> None:
@@ -236,31 +248,37 @@ def note(log: Log | None, name: str, step: int, found: dict[str, float] | None) 
 def finish(made: Made, folder: Path, log: Log | None, say: Say) -> None:
     """The last look at the validation data, the averaged weights in place, and the model's own folder. The log comes last: what is
     broken off here is done again as a whole."""
-    recipe, trainer = made.recipe, made.trainer
-    plain, mean, better = look(made), None, None
-    if trainer.average is not None:
-        mean = trainer.average.mean
-    elif isinstance(recipe.average, R.Last):
-        last = [c for c in checkpoints(folder / "checkpoints") if c.step in averaged(recipe)]
-        if len(last) < len(averaged(recipe)):
-            say(f"averaged over {len(last)} checkpoints, not {len(averaged(recipe))}: the others are missing or damaged")
-        mean = mean_of(c.group("model") for c in last)
-    if mean is not None:
-        made.objective.load_state_dict(mean, strict=False)
-        better = look(made)
+    trainer, plain = made.trainer, look(made)
+    best = trainer.average.best if isinstance(trainer.average, BestWeights) else None
+    weights, better = kept(made, folder, say), None
+    if weights is not None:
+        made.objective.load_state_dict(weights, strict=False)
+        better = best or look(made)
     if trainer.stop and trainer.world.size == 1:
         return                             # the next start finishes
     if log is not None:
         export(made, folder)
         note(log, "valid", trainer.step, plain)
-        note(log, "averaged", trainer.step, better)
+        note(log, "best" if best else "averaged", trainer.step, better)
         log.finish()
+
+
+def kept(made: Made, folder: Path, say: Say) -> dict[str, torch.Tensor] | None:
+    """The weights that the model shall have, where not the last."""
+    if made.trainer.average is not None:
+        return made.trainer.average.held
+    if not (wanted := averaged(made.recipe)):
+        return None
+    last = [c for c in checkpoints(folder / "checkpoints") if c.step in wanted]
+    if len(last) < len(wanted):
+        say(f"averaged over {len(last)} checkpoints, not {len(wanted)}: the others are missing or damaged")
+    return mean_of(c.group("model") for c in last)
 
 
 def export(made: Made, folder: Path) -> Path:
     """The trained model beside its tokenizer."""
-    model = made.objective.model
-    model.spec = named(model.spec, made.store.meta.labels)
+    model = merged(made.objective.model)
+    model.spec = S.named(model.spec, made.store.meta.labels)
     out = save(model, folder / "model", to="weft")
     if made.store.meta.tokenizer:
         (out / "tokenizer.json").write_text(Folder(str(made.data)).text("tokenizer.json"))

@@ -189,7 +189,7 @@ def status(folder: Path) -> dict[str, Any]:
     recipe = R.of_run(folder)
     lines = read(folder / "log.jsonl")
     steps = [line for line in lines if "loss" in line]
-    valid = [line[name] for line in lines for name in ("valid", "averaged") if name in line]       # the last: of the model that is kept
+    valid = [line[name] for line in lines for name in ("valid", "averaged", "best") if name in line]     # the last: of the kept model
     saved = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))
     pace = sum(line["seconds"] for line in steps[-50:]) / max(len(steps[-50:]), 1)
     done = steps[-1]["step"] if steps else 0

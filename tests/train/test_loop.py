@@ -201,7 +201,7 @@ def test_the_moving_average_takes_each_step_once() -> None:
     for event in one:
         mean = {name: 0.7 * mean[name] + 0.3 * w for name, w in weights(one).items()}
         assert one.average
-        close(one.average.mean, mean)
+        close(one.average.held, mean)
         if event.step == 4:
             break
 

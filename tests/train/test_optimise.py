@@ -86,7 +86,7 @@ def test_the_moving_average_follows_its_equation() -> None:
                 p.add_(1.0)
         average.update()
         mean = {n: 0.9 * mean[n] + 0.1 * p.detach() for n, p in model.named_parameters()}
-    assert all(torch.allclose(average.mean[n], mean[n], atol=1e-6) for n in mean)
+    assert all(torch.allclose(average.held[n], mean[n], atol=1e-6) for n in mean)
 
 
 def test_the_mean_of_checkpoints_is_their_mean_and_whole_numbers_stay() -> None:

@@ -36,7 +36,8 @@ def planner(batch: R.Batching, samples: Samples, seed: int, length: int | None =
     """`length` is the length of rows where it is not the batch's own."""
     length = length or batch.length
     if isinstance(batch, R.Rows):
-        return InRows(len(samples), seed, batch.count)
+        return InRows(len(samples), seed, batch.count) if batch.pool is None else \
+            InPools(samples, seed, length, batch.pool, Alike(batch.count))
     if isinstance(batch, R.Packed):
         return InPools(samples, seed, length, batch.pool, Packing(batch.count, length), packed=length)
     if length > batch.tokens:
@@ -117,6 +118,18 @@ class Sorting:
         starts = cut(longest, high)
         batches = np.split(order, starts[1:])
         return [[[place] for place in batches[b].tolist()] for b in permute(np.arange(few), few, seed, *turn)]
+
+
+class Alike:
+    """Samples of like length together, `count` at a time."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches:
+        order = (-lengths).argsort(kind="stable")
+        batches = np.split(order, range(self.count, len(order), self.count))
+        return [[[place] for place in batches[b].tolist()] for b in permute(np.arange(len(batches)), len(batches), seed, *turn)]
 
 
 def cut(lengths: list[int], tokens: int) -> list[int]:

@@ -102,7 +102,12 @@ class Attention(nn.Module):
                 k_BGMK, v_BGMK = store.extend(k_BGMK, v_BGMK)
         else:
             k_BGMK, v_BGMK = self.look_back(memory_BMD, view, store)
-        return self.join(self.attend(q_BHLK, k_BGMK, v_BGMK, view))
+        beams, L = len(q_BHLK) // len(k_BGMK), q_BHLK.shape[2]
+        if beams == 1:
+            return self.join(self.attend(q_BHLK, k_BGMK, v_BGMK, view))
+        q_BHLK = q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)        # beams of one sentence share its keys
+        y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, view)
+        return self.join(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
 
     def look_back(self, memory_BMD: Tensor, view: View, store: Store | None) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, worked out once while decoding."""

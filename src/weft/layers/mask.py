@@ -22,6 +22,11 @@ class Pair(NamedTuple):
         """Key position minus query position."""
         return self.key_BM[:, None, :] - self.query_BL[:, :, None]
 
+    def since(self, begin: int) -> "Pair":
+        """The same queries with the keys from `begin` on."""
+        keep_BM = None if self.key_keep_BM is None else self.key_keep_BM[:, begin:]
+        return self._replace(key_BM=self.key_BM[:, begin:], key_keep_BM=keep_BM)
+
 
 Predicate = Callable[[Pair], Tensor]       # True: may look; (B or 1, L, M)
 

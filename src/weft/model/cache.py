@@ -1,4 +1,4 @@
-"""Keys and values kept while decoding: room is made once, each token is worked out once."""
+"""Keys and values kept while decoding: room is made once, each token is worked out once, a window keeps no more than it reaches."""
 import torch
 from torch import Tensor
 
@@ -6,24 +6,75 @@ from .. import spec as S
 from ..count import widths
 from ..layers.sequence import count_positions
 
+BACK = 32                                  # tokens that `forget` can take back where a window has let go of older ones
+
+
+class Slots:
+    """Which tokens the blocks of one pattern hold: all, or a window's reach and as much again, so that it moves rarely."""
+
+    def __init__(self, pattern: S.Causal | S.Window, room: int) -> None:
+        self.before = pattern.before + BACK if isinstance(pattern, S.Window) else None
+        self.size = room if self.before is None else min(room, 2 * self.before)
+        self.begin, self.end = 0, 0            # the tokens that are held
+        self.length, self.dropped = 0, 0       # how many came last, and how many went for them
+
+    def full(self, length: int) -> bool:
+        return self.before is not None and self.end + length - self.begin > self.size
+
+    def place(self, length: int, begin: int) -> None:
+        """`length` new tokens come, those before `begin` go."""
+        self.length, self.dropped = length, max(begin - self.begin, 0)
+        self.begin, self.end = self.begin + self.dropped, self.end + length
+
 
 class BlockCache:
     """One block's stored keys and values; also those of the encoder's output, worked out at the first step."""
 
-    def __init__(self, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
-        self.keys_BGMK, self.values_BGMK, self.length = keys_BGMK, values_BGMK, 0
-        self.memory: tuple[Tensor, Tensor] | None = None
+    def __init__(self, slots: Slots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
+        self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
+        self.memory: tuple[Tensor, Tensor] | None = None       # a row a sentence: its beams share it
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]:
-        end = self.length + k_BGMK.shape[2]
-        if end > self.keys_BGMK.shape[2]:
-            raise ValueError(f"the cache has room for {self.keys_BGMK.shape[2]} tokens, not {end}; make a larger one")
-        self.keys_BGMK[:, :, self.length:end], self.values_BGMK[:, :, self.length:end] = k_BGMK, v_BGMK
-        self.length = end
+        start, end = self.make_room()
+        self.keys_BGMK[:, :, start:end], self.values_BGMK[:, :, start:end] = k_BGMK, v_BGMK
         return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
+
+    def make_room(self) -> tuple[int, int]:
+        """Where the newest tokens go; those that no window sees any more make way."""
+        slots = self.slots
+        end = slots.end - slots.begin
+        if slots.dropped or end > self.keys_BGMK.shape[2]:
+            self.keys_BGMK, self.values_BGMK = (move(t, slots, end) for t in (self.keys_BGMK, self.values_BGMK))
+        return end - slots.length, end
 
     def remember(self, k_BGMK: Tensor, v_BGMK: Tensor) -> None:
         self.memory = k_BGMK, v_BGMK
+
+    def take(self, row_B: Tensor, moved_B: Tensor, same: int, sentence_B: Tensor | None) -> None:
+        start, end = max(same - self.slots.begin, 0), self.slots.end - self.slots.begin
+        self.keys_BGMK, self.values_BGMK = (rows(t, row_B, moved_B, start, end) for t in (self.keys_BGMK, self.values_BGMK))
+        if self.memory is not None and sentence_B is not None:
+            self.memory = self.memory[0][sentence_B], self.memory[1][sentence_B]
+
+
+def move(held_BGMK: Tensor, slots: Slots, end: int) -> Tensor:
+    B, G, _, K = held_BGMK.shape
+    kept = end - slots.length
+    moved_BGMK = held_BGMK.new_empty(B, G, max(slots.size, end), K)
+    moved_BGMK[:, :, :kept] = held_BGMK[:, :, slots.dropped:slots.dropped + kept]
+    return moved_BGMK
+
+
+def rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
+    """Row i becomes row `row_B[i]`. Those that stay where they are cost nothing; before `start`, the others are the same already."""
+    if len(row_B) > len(held_BGMK):
+        made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
+        made_BGMK[:, :, :end] = held_BGMK[row_B, :, :end]
+        return made_BGMK
+    made_BGMK = held_BGMK[:len(row_B)]
+    if len(moved_B) and start < end:
+        made_BGMK[moved_B, :, start:end] = held_BGMK[row_B[moved_B], :, start:end]
+    return made_BGMK
 
 
 class Cache:
@@ -33,13 +84,16 @@ class Cache:
         if s.decoder is None:
             raise ValueError("only a decoder has a cache; this model has none")
         self.blocks: list[BlockCache] = []
+        self.slots: dict[object, Slots] = {}
         for b in s.decoder.blocks:
             a = b.attention.inner
             assert isinstance(a, S.Attention)
             if not (isinstance(a.pattern, S.Causal) or (isinstance(a.pattern, S.Window) and not a.pattern.after)):
                 raise ValueError(f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time")
             key, value, groups = widths(a, s.width)
-            self.blocks.append(BlockCache(*(torch.empty(batch, groups, room, w, dtype=dtype, device=device) for w in (key, value))))
+            slots = self.slots.setdefault(a.pattern, Slots(a.pattern, room))
+            keys, values = (torch.empty(batch, groups, slots.size, w, dtype=dtype, device=device) for w in (key, value))
+            self.blocks.append(BlockCache(slots, keys, values))
         reads = s.source if s.encoder is None else s.target
         learned = getattr(reads, "positions", None)
         if isinstance(learned, S.Learned) and room > learned.count:
@@ -47,6 +101,7 @@ class Cache:
         self.position_BM = torch.zeros(batch, room, dtype=torch.long, device=device)
         self.keep_BM = torch.ones(batch, room, dtype=torch.bool, device=device)
         self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
+        self.same_BB = torch.zeros(batch, batch, dtype=torch.long)     # how many of their first tokens two rows share for certain
         self.padded, self.length = False, 0
 
     def place(self, length: int, keep_BL: Tensor | None) -> Tensor:
@@ -54,8 +109,10 @@ class Cache:
         end = self.length + length
         if end > self.position_BM.shape[1]:
             raise ValueError(f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a larger one")
+        for slots in self.slots.values():
+            slots.place(length, self.reach(slots.before) if slots.full(length) else 0)
         if keep_BL is None:
-            position_BL = self.next_B + torch.arange(length, device=self.next_B.device)
+            position_BL = self.next_B if length == 1 else self.next_B + torch.arange(length, device=self.next_B.device)
             self.next_B = self.next_B + length
         elif keep_BL.dtype != torch.bool:
             raise ValueError("a cache decodes one document a row; give `keep` as booleans")
@@ -68,12 +125,50 @@ class Cache:
         self.length = end
         return position_BL
 
+    def reach(self, before: int | None) -> int:
+        """The first token that a window from here on can see, in any row."""
+        assert before is not None
+        if not self.padded:
+            return self.length - before
+        near_BM = self.keep_BM[:, :self.length] & (self.position_BM[:, :self.length] >= self.next_B - before)
+        return int(near_BM.any(0).long().argmax())
+
+    def begin(self, pattern: object) -> int:
+        """The first token that blocks of this pattern hold."""
+        return self.slots[pattern].begin
+
     def reorder(self, row_B: Tensor) -> None:
-        """Beam search: row i goes on from what row `row_B[i]` has read."""
+        """Row i goes on from what row `row_B[i]` has read; rows may leave. Beams that share a memory stay together and as many."""
+        sentence_B, memory = None, self.blocks[0].memory
+        if memory is not None:
+            beams = len(self.next_B) // len(memory[0])
+            sentence_B = row_B[::beams] // beams
+            if torch.equal(sentence_B, torch.arange(len(memory[0]), device=row_B.device)):
+                sentence_B = None
+        self.take(row_B, sentence_B)
+
+    def multiply(self, beams: int) -> None:
+        """Each row becomes `beams` rows, side by side; they share the row's memory."""
+        self.take(torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(beams), None)
+
+    def take(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
+        """Beams of one sentence differ in their last few tokens: only these move."""
+        row, place = row_B.cpu(), torch.arange(len(row_B))
+        moved = (row != place).nonzero()[:, 0]
+        here = moved[moved < len(self.same_BB)]
+        same = int(self.same_BB[here, row[here]].min()) if len(here) == len(moved) and len(moved) else 0
         for block in self.blocks:
-            end = block.length
-            block.keys_BGMK[:, :, :end] = block.keys_BGMK[row_B, :, :end]
-            block.values_BGMK[:, :, :end] = block.values_BGMK[row_B, :, :end]
-            if block.memory is not None:
-                block.memory = block.memory[0][row_B], block.memory[1][row_B]
+            block.take(row_B, moved.to(row_B.device), same, sentence_B)
+        self.same_BB = self.same_BB[row][:, row].masked_fill(row[:, None] == row, self.length)
         self.position_BM, self.keep_BM, self.next_B = self.position_BM[row_B], self.keep_BM[row_B], self.next_B[row_B]
+
+    def forget(self, count: int) -> None:
+        """The last `count` tokens were never read."""
+        start = self.length - count
+        assert count <= BACK or not any(slots.begin for slots in self.slots.values())
+        self.next_B = self.next_B - self.keep_BM[:, start:self.length].sum(1, keepdim=True)
+        self.keep_BM[:, start:self.length] = True
+        self.length = start
+        self.same_BB.clamp_(max=start)
+        for slots in self.slots.values():
+            slots.end = start

@@ -55,14 +55,16 @@ class Stack(nn.Module):
         score = None if self.score is None else self.score(pair)
         views = []
         for a in self.looks:
-            mask, causal = see(a.pattern, pair, triangle=score is None and a.score is None)
+            begin = 0 if cache is None else cache.begin(a.pattern)     # a window has let go of what it cannot see
+            seen = pair.since(begin) if begin else pair
+            mask, causal = see(a.pattern, seen, triangle=score is None and a.score is None)
             if score is not None:
-                mask = add_score(score, mask)
+                mask = add_score(score[..., begin:], mask)
             turn = None
             if a.rotary is not None:
                 turn = angles(a.rotary, pair.query_BL, widths(a, self.width)[0], torch.float64
                               if sequence.x_BLD.dtype == torch.float64 else torch.float32)
-            views.append(View(pair, mask, causal, turn, sequence.place_BLD, None, sequence.grid))
+            views.append(View(seen, mask, causal, turn, sequence.place_BLD, None, sequence.grid))
         return views
 
 

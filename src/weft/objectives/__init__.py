@@ -18,10 +18,11 @@ MODULES: dict[type, str] = {
 
 
 def build(objective: R.Objective, model_spec: S.Model, meta: Meta, *, seed: int = 0, dtype: torch.dtype = torch.float32,
-          teacher: Model | None = None) -> tuple[Corruption, Objective]:
-    """The corruption and the score of an objective for a model and data; what does not fit together is refused here."""
+          teacher: Model | None = None, model: Model | None = None) -> tuple[Corruption, Objective]:
+    """The corruption and the score of an objective for a model and data; what does not fit together is refused here. `model` is one that
+    is there already; without it a new one starts."""
     if type(objective) not in MODULES:
         raise ValueError(f"build takes an objective, such as NextToken(), not {objective!r}"[:200])
     module = import_module(f".{MODULES[type(objective)]}", __name__)
-    setting = Setting(model_spec, meta, seed, dtype, teacher)
+    setting = Setting(model_spec, meta, seed, dtype, teacher, model)
     return module.Corrupt(objective, setting), module.Score(objective, setting)

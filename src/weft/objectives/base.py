@@ -29,6 +29,7 @@ class Setting(NamedTuple):
     seed: int = 0
     dtype: torch.dtype = torch.float32
     teacher: Model | None = None
+    model: Model | None = None             # one that is trained already; None: a new one
 
 
 class Reader:
@@ -87,7 +88,7 @@ class Objective(nn.Module):
 
     def __init__(self, setting: Setting, weights: dict[str, float] | None = None) -> None:
         super().__init__()
-        self.model = build(setting.spec, dtype=setting.dtype, seed=setting.seed)
+        self.model = setting.model or build(setting.spec, dtype=setting.dtype, seed=setting.seed)
         self.weights = weights or {"token": 1.0}
 
     def begin(self, setting: Setting) -> None:

@@ -1,25 +1,61 @@
-"""Averages of weights: along the way (Polyak), and over the last checkpoints (Vaswani et al. 2017, section 6.1)."""
+"""Weights that are kept beside the last: averaged along the way (Polyak), over the last checkpoints (Vaswani et al. 2017, section 6.1),
+or the best so far."""
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-class MovingAverage:
+class Kept:
+    """A second set of the weights that are trained."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.live = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        self.held = {n: p.detach().clone() for n, p in self.live.items()}
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, held: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        for name, value in held.items():
+            self.held[name].copy_(value)
+
+
+class MovingAverage(Kept):
     """average <- decay * average + (1 - decay) * weights, in float32 at least."""
 
     def __init__(self, module: nn.Module, decay: float) -> None:
+        super().__init__(module)
         self.decay = decay
-        self.live = {n: p for n, p in module.named_parameters() if p.requires_grad}
-        self.mean = {n: p.detach().clone() for n, p in self.live.items()}
 
     @torch.no_grad()
     def update(self) -> None:
-        torch._foreach_lerp_(list(self.mean.values()), list(self.live.values()), 1 - self.decay)
+        torch._foreach_lerp_(list(self.held.values()), list(self.live.values()), 1 - self.decay)
 
-    def restore(self, mean: dict[str, Tensor]) -> None:
-        for name, value in mean.items():
-            self.mean[name].copy_(value)
+
+class BestWeights(Kept):
+    """The weights at the best look at the validation data so far."""
+
+    def __init__(self, module: nn.Module, metric: str) -> None:
+        super().__init__(module)
+        self.metric = metric
+        self.looked = 0                    # the last step at which it was asked
+        self.best: dict[str, Any] | None = None        # what was found at the best, and its step
+
+    def consider(self, step: int, found: dict[str, float]) -> None:
+        sign = -1 if self.metric == "loss" else 1
+        self.looked = step
+        if self.best is None or sign * found[self.metric] > sign * self.best[self.metric]:
+            self.best = {**found, "step": step}
+            self.held = {n: p.detach().clone() for n, p in self.live.items()}
+
+    def facts(self) -> dict[str, Any]:
+        return {"best": self.best, "looked": self.looked}
+
+    def restore(self, held: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        super().restore(held, facts)
+        self.best, self.looked = facts["best"], facts["looked"]
 
 
 def mean_of(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

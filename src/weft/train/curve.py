@@ -5,14 +5,14 @@ from math import floor, log10
 from typing import Any
 
 WIDE, HIGH, LEFT, DOWN, TOP = 760, 420, 64, 44, 34
-COLOURS = {"loss": "#9db8d9", "smooth": "#1f5fa8", "valid": "#c2410c", "averaged": "#15803d"}
+COLOURS = {"loss": "#9db8d9", "smooth": "#1f5fa8", "valid": "#c2410c", "averaged": "#15803d", "best": "#15803d"}
 
 
 def curve(lines: Iterable[dict[str, Any]], title: str) -> str:
     """Training loss (thin), its running mean, and the validation loss, over the steps."""
     lines = list(lines)
     loss = [(line["step"], line["loss"]) for line in lines if "loss" in line and not line.get("refused")]
-    rest = {name: [(line["step"], line[name]["loss"]) for line in lines if name in line] for name in ("valid", "averaged")}
+    rest = {name: [(line["step"], line[name]["loss"]) for line in lines if name in line] for name in ("valid", "averaged", "best")}
     if not loss:
         return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{HIGH}"/>'
     drawn = {"loss": thin(loss), "smooth": thin(running(loss)), **{n: p for n, p in rest.items() if p}}

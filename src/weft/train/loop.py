@@ -15,7 +15,8 @@ from ..data.loader import Loader, Work
 from ..data.order import mix
 from ..model.block import Block
 from ..objectives.base import Batch, Objective
-from .average import MovingAverage
+from .adapt import awake
+from .average import BestWeights, MovingAverage
 from .distribute import World
 from .guard import Guard
 from .optimise import Optimiser
@@ -44,7 +45,8 @@ class Trainer:
         prepare(objective.to(self.world.device), recipe)
         self.module = self.world.wrap(objective)
         self.optimiser, self.guard = Optimiser(recipe.optimiser, objective), Guard(recipe.guard)
-        self.average = MovingAverage(objective, recipe.average.decay) if isinstance(recipe.average, R.Moving) else None
+        self.average = MovingAverage(objective, recipe.average.decay) if isinstance(recipe.average, R.Moving) else \
+            BestWeights(objective, recipe.average.metric) if isinstance(recipe.average, R.Best) else None
         self.step, self.position, self.tokens = 0, 0, 0
         self.stop = False                  # set by a signal; all ranks stop at the same step
 
@@ -70,7 +72,7 @@ class Trainer:
         *counted, tokens, stop = self.world.sum([*(float(work.counts[t]) for t in terms), float(work.tokens), float(self.stop)])
         if stop:
             return None
-        self.objective.train()
+        awake(self.objective, recipe.trained)
         torch.manual_seed(mix(recipe.seed, self.step, self.world.rank))   # dropout: nothing to restore
         counts = dict(zip(terms, counted, strict=True))
         summed = self.backward(work, counts)
@@ -86,7 +88,7 @@ class Trainer:
             if recipe.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.optimiser.named.values(), recipe.clip, norm)
             self.optimiser.step(rate)
-            if self.average is not None:
+            if isinstance(self.average, MovingAverage):
                 self.average.update()
             self.guard.accept(loss)
         self.optimiser.zero()
@@ -131,15 +133,15 @@ class Trainer:
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         groups = {"model": dict(self.objective.state_dict()), "optimiser": self.optimiser.state(),
-                  "average": self.average.mean if self.average else {}, "rng": {"torch": torch.get_rng_state()}}
+                  "average": self.average.held if self.average else {}, "rng": {"torch": torch.get_rng_state()}}
         facts = {"step": self.step, "position": self.position, "tokens": self.tokens, "guard": self.guard.state()}
-        return groups, facts
+        return groups, facts | (self.average.facts() if self.average else {})
 
     def restore(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
         self.objective.load_state_dict(groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))
         if self.average is not None:
-            self.average.restore(groups["average"])
+            self.average.restore(groups["average"], facts)
         torch.set_rng_state(groups["rng"]["torch"])
         self.step, self.position, self.tokens = facts["step"], facts["position"], facts["tokens"]
         self.guard.restore(facts["guard"])

@@ -51,4 +51,4 @@ def run_flops(recipe: R.Recipe) -> float:
 def checkpoint_bytes(recipe: R.Recipe, parameters: int) -> int:
     """Weights, the optimiser's two moments (one for momentum alone, few where factored), and the average."""
     moments = 0.1 if isinstance(recipe.optimiser, R.Adafactor) else 1 if isinstance(recipe.optimiser, R.SGD) else 2
-    return int(4 * parameters * (1 + moments + isinstance(recipe.average, R.Moving)))
+    return int(4 * parameters * (1 + moments + isinstance(recipe.average, R.Moving | R.Best)))

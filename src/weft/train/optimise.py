@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .. import recipe as R
+from ..model.block import Block
 
 
 def decays(parameter: Tensor) -> bool:
@@ -19,13 +20,31 @@ def is_inner_matrix(name: str, parameter: Tensor) -> bool:
     return parameter.dim() == 2 and ".blocks." in name and ".score." not in name
 
 
+def blocks_of(module: nn.Module) -> list[str]:
+    """The names of the trunk's blocks, from the input to the head."""
+    return [name for name, part in module.named_modules() if isinstance(part, Block)
+            and name.startswith(("model.encoder.", "model.decoder.", "encoder.", "decoder."))]
+
+
+def below(name: str, blocks: list[str]) -> int:
+    """How many blocks lie between a parameter and the head: none for the head, all for an embedding."""
+    own = next((i for i, block in enumerate(blocks) if name.startswith(f"{block}.")), None)
+    if own is not None:
+        return len(blocks) - 1 - own
+    if ".merges." in name:                 # a pyramid's, behind their stage
+        stage = int(name.split(".merges.")[1].split(".")[0])
+        return sum(int(block.split(".stages.")[1].split(".")[0]) > stage for block in blocks)
+    first = name.removeprefix("model.").split(".")
+    return len(blocks) if first[0] in ("source", "target") or "score" in first else 0
+
+
 class Optimiser:
     """One or two torch optimisers over every trainable parameter, each in exactly one group."""
 
     def __init__(self, s: Any, module: nn.Module) -> None:
         self.named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self.names: dict[Tensor, str] = {p: name for name, p in self.named.items()}
-        self.parts: list[Optimizer] = list(build(s, self.named))
+        self.parts: list[Optimizer] = list(build(s, self.named, blocks_of(module)))
         for part in self.parts:
             for group in part.param_groups:
                 group["peak"] = group["lr"]
@@ -42,7 +61,7 @@ class Optimiser:
 
     @property
     def peak(self) -> float:
-        peak: float = self.parts[0].param_groups[0]["peak"]
+        peak: float = max(group["peak"] for group in self.parts[0].param_groups)
         return peak
 
     def state(self) -> dict[str, Tensor]:
@@ -58,17 +77,14 @@ class Optimiser:
             part.state[parameter][field] = value.clone() if stays else value.to(parameter.device, copy=True)
 
 
-def build(s: Any, named: dict[str, nn.Parameter]) -> Iterator[Optimizer]:
+def build(s: Any, named: dict[str, nn.Parameter], blocks: list[str]) -> Iterator[Optimizer]:
     if isinstance(s, R.Muon):
         inner = {n: p for n, p in named.items() if is_inner_matrix(n, p)}
         if inner:
             yield torch.optim.Muon(inner.values(), lr=s.rate, weight_decay=s.decay, momentum=s.momentum, adjust_lr_fn="match_rms_adamw")
-        yield from build(s.other, {n: p for n, p in named.items() if n not in inner})
+        yield from build(s.other, {n: p for n, p in named.items() if n not in inner}, blocks)
         return
-    decay = 0.0 if isinstance(s, R.Adam) else s.decay
-    groups = [{"params": [p for p in named.values() if decays(p)], "weight_decay": decay},
-              {"params": [p for p in named.values() if not decays(p)], "weight_decay": 0.0}]
-    groups = [g for g in groups if g["params"]]
+    groups = grouped(s, named, blocks)
     if isinstance(s, R.AdamW):
         yield torch.optim.AdamW(groups, lr=s.rate, betas=s.betas, eps=s.eps, fused=True)
     elif isinstance(s, R.Adam):
@@ -77,3 +93,13 @@ def build(s: Any, named: dict[str, nn.Parameter]) -> Iterator[Optimizer]:
         yield torch.optim.Adafactor(groups, lr=s.rate)
     else:
         yield torch.optim.SGD(groups, lr=s.rate, momentum=s.momentum)
+
+
+def grouped(s: Any, named: dict[str, nn.Parameter], blocks: list[str]) -> list[dict[str, Any]]:
+    """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555, appendix B), and by decay."""
+    layers, decay = getattr(s, "layers", None) or 1.0, 0.0 if isinstance(s, R.Adam) else s.decay
+    groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
+    for name, p in named.items():
+        groups.setdefault((below(name, blocks) if layers < 1 else 0, not decays(p)), []).append(p)
+    return [{"params": own, "weight_decay": 0.0 if plain else decay, "lr": s.rate * layers ** down}
+            for (down, plain), own in sorted(groups.items(), key=lambda item: item[0])]

@@ -1,0 +1,34 @@
+"""GPT-3's arithmetic, learnt from nothing: a small decoder reads solved problems and is then asked others, after 0, 1, 4 and 16 examples.
+
+    python -m benchmarks.arithmetic_data arithmetic
+    weft train recipes/gpt_arithmetic.py
+
+Paper:  Brown et al. 2020, arXiv:2005.14165, section 3.9.1; `paper` is its largest model, table 2.1, which never trained for this.
+Cost:   5,000 steps, most of them short; about half an hour on one core.
+Expect: sums of two digits first, longer numbers later: python -m benchmarks.incontext draws the curve.
+Data:   arithmetic/train.jsonl.gz and valid.jsonl.gz, made by the first command; for `paper` any text with a blank line between documents.
+"""
+import weft
+from weft.recipe import AdamW, ByteBPE, Cosine, Data, Documents, Linear, Muon, NextToken, Recipe, Rows, Saves, Source, TokenizerFile
+
+NORM = weft.LayerNorm(bias=False)
+LOOK = weft.Attention(heads=6, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
+BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=768, bias=False)))
+
+tiny = Recipe(
+    name="gpt_arithmetic",
+    model=weft.spec.Model(width=192, source=weft.Tokens(vocabulary=32), decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
+                          head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
+    objective=NextToken(),
+    data=Data(row=Documents(), tokenizer=TokenizerFile(path="arithmetic/tokenizer.json"),
+              train=Source(paths=("arithmetic/train.jsonl.gz",)), valid=Source(paths=("arithmetic/valid.jsonl.gz",))),
+    batch=Rows(count=48, length=352), lengths=((0.85, 40), (0.95, 128), (1.0, 352)), steps=5000,
+    optimiser=Muon(rate=0.005, other=AdamW(rate=2e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=100),
+    precision="bf16", evaluate=500, save=Saves(every=500))
+
+paper = Recipe(
+    name="gpt_arithmetic-paper", model=weft.gpt3("175b"), objective=NextToken(),
+    data=Data(row=Documents(), tokenizer=ByteBPE(vocabulary=50257), train=Source(paths=("crawl/*.jsonl.zst",))),
+    batch=Rows(count=1563, length=2048), steps=93_750,
+    optimiser=AdamW(rate=0.6e-4, betas=(0.9, 0.95), decay=0.1), schedule=Cosine(warmup=117, end=0.1), precision="bf16", micro=1, workers=2,
+    paper="Brown et al. 2020, table 2.1: 175B parameters, 300B tokens")

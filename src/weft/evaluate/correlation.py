@@ -1,0 +1,36 @@
+"""Do numbers rise together: Pearson on the numbers, Spearman on their ranks."""
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+Scores = Iterator[tuple[str, float]]
+
+
+def pearson(said: Sequence[float], right: Sequence[float]) -> Scores:
+    yield "Pearson", correlation(np.asarray(said, np.float64), np.asarray(right, np.float64))
+
+
+def spearman(said: Sequence[float], right: Sequence[float]) -> Scores:
+    yield "Spearman", correlation(ranks(np.asarray(said, np.float64)), ranks(np.asarray(right, np.float64)))
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Not a number where one side never changes."""
+    if len(x) != len(y) or len(x) < 2:
+        raise ValueError(f"{len(x)} and {len(y)} numbers have no correlation; give two or more of each")
+    x, y = x - x.mean(), y - y.mean()
+    spread = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / spread if spread else float("nan")
+
+
+def ranks(x: np.ndarray) -> np.ndarray:
+    """From 0; equal numbers share the mean of their ranks."""
+    _, place, count = np.unique(x, return_inverse=True, return_counts=True)
+    shared: np.ndarray = (count.cumsum() - (count + 1) / 2)[place]
+    return shared
+
+
+def numbers(said: Sequence[float], right: Sequence[float]) -> Scores:
+    """What is printed of a regression."""
+    yield from pearson(said, right)
+    yield from spearman(said, right)

@@ -1,0 +1,147 @@
+"""Rows of files, in and out, and which of their columns are meant."""
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import recipe as R
+from ..data.files import bare, find
+from ..data.lines import Bad, decoded
+from ..data.source import SUFFIXES, pieces, read
+
+Fields = dict[str, Any]
+FIRST = ("text", "sentence", "sentence1", "premise", "first", "question1", "sentence_a", "#1 string", "review", "content", "question")
+SECOND = ("sentence2", "hypothesis", "second", "question2", "sentence_b", "#2 string", "text2", "text_b")
+LABEL = ("label", "labels", "class", "category", "gold_label", "score", "similarity", "sentiment", "relatedness_score", "quality", "target")
+WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
+CONTEXT, ENDINGS = ("context", "ctx", "question", "sent1", "premise"), ("ending", "choice", "option", "answer")
+SOURCE, TARGET = ("source", "src", "en"), ("target", "tgt", "trg", "de", "fr")
+
+
+def rows_of(path: str, names: Sequence[str] = (), format: str | None = None) -> list[Fields]:
+    """All rows of a file: JSON lines, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or text."""
+    if path == "-":
+        return rows_of_lines(sys.stdin.read().splitlines())
+    kind = format or SUFFIXES.get(os.path.splitext(bare(path))[1])
+    if kind is None:
+        return rows_of_lines([line if isinstance(line, str) else "" for _, line in decoded(find(path)[0], (0, None))])
+    source = R.Source(paths=(path,), format=kind, names=tuple(names), header=not names)     # type: ignore[arg-type]
+    found = []
+    for item in (item for piece in pieces(source) for item in read(source, piece)):
+        if isinstance(item, Bad):
+            raise ValueError(f"{path}, at {item.offset}: {item.reason}")
+        found.append(item.fields)
+    return found
+
+
+def rows_of_lines(lines: list[str]) -> list[Fields]:
+    """JSON, if the first line is an object."""
+    if not next((line for line in lines if line.strip()), "").lstrip().startswith("{"):
+        return [{"text": line} for line in lines]
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                held = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number} is not JSON: {error}") from None
+            if not isinstance(held, dict):
+                raise ValueError(f"line {number} is not an object, as the first is")
+            found.append(held)
+    return found
+
+
+def write_rows(path: str, rows: Sequence[Fields]) -> None:
+    """By the ending: .csv, .tsv, .json; else JSON lines. In a table an object is a column a name, a list is JSON."""
+    suffix = Path(path).suffix
+    rows = [flat(row) for row in rows] if suffix in (".csv", ".tsv") else rows
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        if suffix == ".json":
+            json.dump(list(rows), file, ensure_ascii=False, indent=1)
+        elif suffix in (".csv", ".tsv"):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+            table.writerow(names)
+            table.writerows([cell(row.get(name, "")) for name in names] for row in rows)
+        else:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def flat(row: Fields) -> Fields:
+    inner = {name: held if isinstance(held, dict) else {"": held} for name, held in row.items()}
+    return {f"{name}.{key}" if key else name: held for name, own in inner.items() for key, held in own.items()}
+
+
+def cell(held: Any) -> Any:
+    return json.dumps(held, ensure_ascii=False) if isinstance(held, list | dict) else held
+
+
+# Which column is which
+
+def pick(fields: Fields, names: Iterable[str], but: Sequence[str | None] = ()) -> str | None:
+    """The first of these names that is a column, whatever its case."""
+    lower = {name.strip().lower(): name for name in reversed(list(fields)) if name not in but}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def texts(fields: Fields, but: Sequence[str | None] = ()) -> list[str]:
+    """Columns of text, the longest cells first: labels and numbers are short."""
+    held = [name for name, held in fields.items() if isinstance(held, str) and name not in but]
+    return sorted(held, key=lambda name: -len(fields[name]))
+
+
+def need(fields: Fields, found: str | None, what: str) -> str:
+    if found is None:
+        raise ValueError(f"which column is the {what}? There are {', '.join(map(repr, fields))}; name them with --columns")
+    return found
+
+
+def text_columns(fields: Fields, columns: Sequence[str] = ()) -> tuple[str, str | None]:
+    """The one or two columns of text to ask about."""
+    given(fields, columns)
+    if columns:
+        return columns[0], columns[1] if len(columns) > 1 else None
+    first = pick(fields, FIRST) or next(iter(texts(fields, [pick(fields, LABEL)])), None)
+    return need(fields, first, "text"), pick(fields, SECOND, [first])
+
+
+def given(fields: Fields, columns: Sequence[str]) -> None:
+    wrong = next((name for name in columns if name not in fields), None)
+    if wrong is not None:
+        raise ValueError(f"no column {wrong!r} among {', '.join(map(repr, fields))}")
+
+
+def row_value(task: str, fields: Fields, columns: Sequence[str] = ()) -> R.Row:
+    """What a row of a file with these columns is for a task; `columns` name them in the order of the row, the label last."""
+    given(fields, columns)
+    match task:
+        case "classify" | "regress":
+            label = columns[-1] if len(columns) > 1 else need(fields, pick(fields, LABEL), "label")
+            first, second = text_columns({n: f for n, f in fields.items() if n != label}, columns[:-1] if len(columns) > 1 else columns)
+            return R.Examples(first=first, second=second, label=label, number=task == "regress")
+        case "tag":
+            words, tags = columns if len(columns) == 2 else (pick(fields, WORDS), pick(fields, TAGS))
+            return R.Tagged(words=need(fields, words, "words"), tags=need(fields, tags, "tags"))
+        case "choose":
+            label = columns[-1] if columns else need(fields, pick(fields, LABEL), "label")
+            context = columns[0] if columns else need(fields, pick(fields, CONTEXT), "context")
+            endings = columns[1:-1] or [name for name in fields if name.lower().startswith(ENDINGS) and name not in (label, context)]
+            return R.Choices(context=context, endings=tuple(sorted(endings)), label=label)
+        case "translate":
+            source, target = columns if len(columns) == 2 else (pick(fields, SOURCE), pick(fields, TARGET))
+            left = texts(fields, [source, target]) if source is None and target is None and len(fields) == 2 else []
+            source, target = list(fields)[:2] if left else (source, target)
+            return R.Pairs(source=need(fields, source, "source"), target=need(fields, target, "target"))
+        case "answer":
+            return R.Questions()
+    return R.Documents(text=columns[0] if columns else need(fields, pick(fields, ("text", "document", "content")), "text"))
+
+
+def said(row: R.Row) -> str:
+    """What was guessed, in one line."""
+    parts = {"first": "text", "second": "second text", "label": "label", "words": "words", "tags": "tags", "source": "source",
+             "target": "target", "context": "context", "text": "text"}
+    return "reading " + ", ".join(f"{getattr(row, name)!r} as {what}" for name, what in parts.items() if getattr(row, name, None))

@@ -1,0 +1,1 @@
+"""Text from models, one token after another."""

@@ -1,0 +1,131 @@
+"""Beam search (Wu et al. 2016, arXiv:1609.08144, section 7; Vaswani et al. 2017, arXiv:1706.03762, section 6.1)."""
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..model.model import Model
+from .choose import top
+from .reading import Ids, begin
+from .sample import Said
+
+MORE = 50                                  # tokens that an answer may be longer than its input
+
+
+def penalty(length: Tensor, alpha: float) -> Tensor:
+    """((5 + length) / 6)^alpha; the length of what was said, never of the prompt."""
+    return ((5 + length.double()) / 6) ** alpha
+
+
+class Found(NamedTuple):
+    """The best hypotheses that are over, best first; N of them for each of B sentences. A score of -inf: none yet."""
+    score_BN: Tensor
+    token_BNL: Tensor
+    logprob_BNL: Tensor
+    length_BN: Tensor
+    ended_BN: Tensor
+
+    def add(self, score_BN: Tensor, token_BNL: Tensor, logprob_BNL: Tensor, ended_BN: Tensor) -> "Found":
+        """The best of these and of others that are `token_BNL.shape[2]` tokens long."""
+        L, longest = self.token_BNL.shape[2], token_BNL.shape[2]
+        wide = [torch.nn.functional.pad(t, (0, longest - L)) for t in (self.token_BNL, self.logprob_BNL)]
+        score, at_BN = torch.cat((self.score_BN, score_BN), 1).topk(self.score_BN.shape[1])
+        at_BNL = at_BN[..., None].expand(-1, -1, longest)
+        length_BN = torch.full_like(ended_BN, longest, dtype=torch.long)
+        return Found(score, torch.cat((wide[0], token_BNL), 1).gather(1, at_BNL), torch.cat((wide[1], logprob_BNL), 1).gather(1, at_BNL),
+                     torch.cat((self.length_BN, length_BN), 1).gather(1, at_BN), torch.cat((self.ended_BN, ended_BN), 1).gather(1, at_BN))
+
+    def sentence(self, i: int, best: int) -> list[Said]:
+        rows = zip(*(part[i, :best].tolist() for part in self), strict=True)
+        return [Said(tokens[:n], logprobs[:n], ended, score) for score, tokens, logprobs, n, ended in rows if score > float("-inf")]
+
+
+class Living(NamedTuple):
+    """Hypotheses that go on, N for each of B sentences, best first."""
+    sum_BN: Tensor                         # log P
+    token_BNL: Tensor
+    logprob_BNL: Tensor
+
+
+def start(batch: int, beams: int, like: Tensor) -> tuple[Living, Found]:
+    """One empty hypothesis a sentence, and none that is over."""
+    none = like.new_zeros(batch, beams, 0)
+    count = torch.zeros(batch, beams, dtype=torch.long, device=like.device)
+    return (Living(like.new_zeros(batch, 1), none[:, :1].long(), none[:, :1]),
+            Found(like.new_full((batch, beams), float("-inf")), none.long(), none, count, count.bool()))
+
+
+@torch.inference_mode()
+def beam_search(model: Model, inputs: Ids, *, beams: int = 4, alpha: float = 0.6, most: int | None = None, best: int = 1,
+                ends: Iterable[int] = (), starts: Ids | None = None) -> list[list[Said]]:
+    """The `best` answers to each input, best first, by log P / penalty; each at most `most` tokens, or its input's length + 50. An answer
+    that has no end by then counts as it is. `inputs` and `starts` as in `sample.generate`."""
+    if not 1 <= best <= beams:
+        raise ValueError(f"best = {best} of beams = {beams}: give at least one and no more than there are beams")
+    if not len(inputs):
+        return []
+    limits = [len(row) + MORE if most is None else most for row in inputs]
+    reading, logits_BV, _ = begin(model, inputs, starts, max(limits))
+    device = logits_BV.device
+    end = torch.tensor(sorted(set(ends)), dtype=torch.long, device=device)
+    limit_B, sentence_B = torch.tensor(limits, device=device), torch.arange(len(inputs), device=device)
+    answers: list[list[Said]] = [[] for _ in inputs]
+    living, found = start(len(inputs), beams, logits_BV)
+    for step in range(1, max(limits) + 1):
+        living, found, parent_BN = grow(living, found, logits_BV, end, limit_B, beams, alpha)
+        done_B = over(living.sum_BN[:, 0], found.score_BN[:, best - 1], limit_B, step, alpha)
+        for i in done_B.nonzero()[:, 0].tolist():
+            answers[int(sentence_B[i])] = found.sentence(i, best)
+        if done_B.all():
+            break
+        stay_B = (~done_B).nonzero()[:, 0]
+        if len(stay_B) < len(done_B):
+            living, found = Living(*(t[stay_B] for t in living)), Found(*(t[stay_B] for t in found))
+            limit_B, sentence_B = limit_B[stay_B], sentence_B[stay_B]
+        if step == 1:
+            reading.reorder(stay_B) if len(stay_B) < len(done_B) else None
+            reading.multiply(beams)
+        else:
+            reading.reorder((stay_B[:, None] * beams + parent_BN[stay_B]).flatten())
+        logits_BV = reading(living.token_BNL[..., -1].reshape(-1, 1))[:, -1]
+    return answers
+
+
+def grow(living: Living, found: Found, logits_BV: Tensor, end: Tensor, limit_B: Tensor, beams: int,
+         alpha: float) -> tuple[Living, Found, Tensor]:
+    """Every hypothesis by every token. Of the best `beams`, those with an end are over, and at its limit a sentence's all; the best that
+    have none go on: there are enough of them, for each hypothesis ends in no more ways than there are ends."""
+    (B, N), V = living.sum_BN.shape, logits_BV.shape[1]
+    count, step = beams * (1 + max(len(end), 1)), living.token_BNL.shape[2] + 1
+    logit_BV, token_BV = top(logits_BV, min(count, V))
+    each_BV = logit_BV - logits_BV.logsumexp(-1, keepdim=True)         # of each hypothesis, the tokens that could be among the best
+    sum_BV, at_BV = (living.sum_BN.view(-1, 1) + each_BV).view(B, -1).topk(min(count, N * each_BV.shape[1]))
+    parent_BV, token_BV, each_BV = at_BV // each_BV.shape[1], token_BV.view(B, -1).gather(1, at_BV), each_BV.view(B, -1).gather(1, at_BV)
+    before = parent_BV[..., None].expand(-1, -1, step - 1)
+    token_BNL = torch.cat((living.token_BNL.gather(1, before), token_BV[..., None]), 2)
+    logprob_BNL = torch.cat((living.logprob_BNL.gather(1, before), each_BV[..., None]), 2)
+    ended_BV = torch.isin(token_BV, end)
+    first_BV = torch.arange(at_BV.shape[1], device=at_BV.device)[None] < beams
+    stops_BV = (ended_BV | (limit_B[:, None] <= step)) & first_BV & (sum_BV > float("-inf"))
+    if stops_BV.any():
+        score_BV = (sum_BV / penalty(torch.tensor(step), alpha)).masked_fill(~stops_BV, float("-inf"))
+        found = found.add(score_BV, token_BNL, logprob_BNL, ended_BV)
+    go_BN = ended_BV.long().argsort(dim=1, stable=True)[:, :beams]       # those without an end, still best first
+    short = beams - go_BN.shape[1]                                      # a vocabulary smaller than the beam, at first
+    sum_BN = sum_BV.masked_fill(ended_BV, float("-inf")).gather(1, go_BN)
+    go_BNL = go_BN[..., None].expand(-1, -1, step)
+    living = Living(sum_BN, token_BNL.gather(1, go_BNL), logprob_BNL.gather(1, go_BNL))
+    parent_BN = parent_BV.gather(1, go_BN)
+    if short > 0:
+        living = Living(torch.nn.functional.pad(sum_BN, (0, short), value=float("-inf")),
+                        *(torch.nn.functional.pad(t, (0, 0, 0, short)) for t in living[1:]))
+        parent_BN = torch.nn.functional.pad(parent_BN, (0, short))
+    return living, found, parent_BN
+
+
+def over(sum_B: Tensor, worst_B: Tensor, limit_B: Tensor, step: int, alpha: float) -> Tensor:
+    """No living hypothesis can come before the worst wanted: log P only falls, and no longer answer has a penalty beyond that of the limit
+    (with a negative alpha: of the next step)."""
+    longest_B = limit_B if alpha > 0 else torch.full_like(limit_B, step + 1)
+    return (sum_B / penalty(longest_B, alpha) <= worst_B) | (limit_B <= step)

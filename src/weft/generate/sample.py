@@ -1,0 +1,98 @@
+"""One token after another: the likeliest, or drawn."""
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Many
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..model.model import Model
+from .choose import Sampling as Sampling
+from .choose import draw, greedy, likeliest, narrow, repeat_less, uniform
+from .reading import Ids, begin
+
+Until = Callable[[int, int], bool]         # of a row and its newest token: has it said enough?
+
+
+class Said(NamedTuple):
+    tokens: list[int]                      # without the prompt; with the token that ended it
+    logprobs: list[float]                  # of each, by the model itself: before temperature and the like
+    ended: bool                            # by an end token or `until`, not by `most`
+    score: float = 0.0                     # beam search: what hypotheses are compared by
+
+
+class Step(NamedTuple):
+    """The newest token of every row that is still in the batch."""
+    rows: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    logprobs: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+    ended: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+
+
+@torch.inference_mode()
+def steps(model: Model, inputs: Ids, most: int, how: Sampling, ends: Iterable[int], starts: Ids | None, seeds: Many[int] | None,
+          until: Until | None) -> Iterator[Step]:
+    """Tokens travel from the device once a step, all rows together. Rows leave once a quarter of the batch is done: moving the others
+    costs as much as reading a few tokens."""
+    reading, logits_BV, prompts = begin(model, inputs, starts, most)
+    seed = np.array([how.seed] * len(prompts) if seeds is None else seeds, object)
+    if len(seed) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts need as many seeds, not {len(seed)}")
+    row, done = np.arange(len(prompts)), np.zeros(len(prompts), bool)
+    end, seen_BV = np.array(sorted(set(ends)), np.int64), mark(logits_BV, prompts) if how.repetition != 1 else None
+    for step in range(most):
+        token_B = pick(logits_BV, how, seen_BV, list(seed[row]), step)
+        chosen_B = logits_BV.log_softmax(-1).gather(1, token_B[:, None])[:, 0]
+        tokens, logprobs = torch.stack((token_B.double(), chosen_B.double())).cpu().numpy()
+        tokens, now = tokens.astype(np.int64), (tokens[:, None] == end).any(1)
+        if until is not None:
+            now = np.array([not over and (said or until(int(r), int(t)))
+                            for over, said, r, t in zip(done, now, row, tokens, strict=True)], bool)
+        here = ~done
+        yield Step(row[here], tokens[here], logprobs[here], now[here])
+        done = done | now
+        if done.all() or step == most - 1:
+            return
+        if seen_BV is not None:
+            seen_BV.scatter_(1, token_B[:, None], True)
+        if 4 * done.sum() >= len(done):
+            stay = np.flatnonzero(~done)
+            stay_B = torch.from_numpy(stay).to(token_B.device)
+            reading.reorder(stay_B)
+            token_B, row, done = token_B[stay_B], row[stay], done[stay]
+            seen_BV = None if seen_BV is None else seen_BV[stay_B]
+        logits_BV = reading(token_B[:, None])[:, -1]
+
+
+def mark(logits_BV: Tensor, prompts: Ids) -> Tensor:
+    """Which tokens each row has seen."""
+    at = [(i, token) for i, prompt in enumerate(prompts) for token in prompt]
+    seen_BV = torch.zeros_like(logits_BV, dtype=torch.bool)
+    seen_BV[tuple(torch.tensor(at, device=logits_BV.device).T)] = True
+    return seen_BV
+
+
+def pick(logits_BV: Tensor, how: Sampling, seen_BV: Tensor | None, seeds: Many[int], step: int) -> Tensor:
+    if how.temperature == 0:
+        return likeliest(logits_BV if seen_BV is None else repeat_less(logits_BV, seen_BV, how.repetition))
+    return draw(narrow(logits_BV, how, seen_BV), uniform(seeds, step))
+
+
+def stream(model: Model, inputs: Ids, *, most: int, how: Sampling = greedy, ends: Iterable[int] = (), starts: Ids | None = None,
+           seeds: Many[int] | None = None, until: Until | None = None) -> Iterator[tuple[int, int, float, bool]]:
+    """(row, token, its log-probability, whether it ended the row), as they come."""
+    for step in steps(model, inputs, most, how, ends, starts, seeds, until):
+        yield from zip(*(part.tolist() for part in step), strict=True)
+
+
+def generate(model: Model, inputs: Ids, *, most: int, how: Sampling = greedy, ends: Iterable[int] = (), starts: Ids | None = None,
+             seeds: Many[int] | None = None, until: Until | None = None) -> list[Said]:
+    """What a model says to each prompt: a decoder goes on from `inputs`; an encoder-decoder reads them and begins to decode with `starts`
+    (its spec's start unless given). Rows may have any lengths; `seeds`: one a row, else all have that of `how`."""
+    tokens, logprobs = np.zeros((len(inputs), most), np.int64), np.zeros((len(inputs), most))
+    count, ended = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), bool)
+    for i, step in enumerate(steps(model, inputs, most, how, ends, starts, seeds, until)) if len(inputs) else ():
+        tokens[step.rows, i], logprobs[step.rows, i], ended[step.rows] = step.tokens, step.logprobs, step.ended
+        count[step.rows] += 1
+    return [Said(t[:n].tolist(), l[:n].tolist(), bool(e)) for t, l, n, e in zip(tokens, logprobs, count, ended, strict=True)]

@@ -1,0 +1,1 @@
+"""Fine-tuning: what the data hold, which runs to try, which of them to keep."""

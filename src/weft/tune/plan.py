@@ -1,0 +1,219 @@
+"""From a checkpoint and what the data hold to recipes: the head of the family's own fine-tuning class, lengths from the data, the
+settings of BERT's authors (arXiv:1810.04805, appendix A.3)."""
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.files import bare, find, update
+from ..data.order import permute
+from ..data.prepare import prepare
+from ..data.records import load_json
+from ..data.store import Store, open_store
+from ..data.tokenizer import Tokenizer
+from ..interop.describe import describe
+from ..interop.folder import find_family, save
+from ..interop.hub import fetch
+from ..objectives.base import room
+from ..ready import ready
+from .guess import Guess, guess
+
+RATES = (5e-5, 4e-5, 3e-5, 2e-5)
+METRICS = {"classify": "accuracy", "pair": "accuracy", "regress": "pearson", "choose": "accuracy", "tag": "f1", "answer": "f1"}
+CLASSES = {"choose": "ForMultipleChoice", "tag": "ForTokenClassification", "answer": "ForQuestionAnswering"}
+SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
+HELD_OUT = 0.1                             # of the rows, where no dev data are given
+LONGEST, WINDOW, POOLS = 512, 384, 32      # tokens of a row, of a window of a context; batches that are sorted together
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asked for; None: as the data and the checkpoint have it."""
+    checkpoint: str
+    data: tuple[str, ...]
+    dev: tuple[str, ...] = ()
+    out: str | None = None
+    task: str | None = None
+    names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    label: str | None = None
+    metric: str | None = None
+    rates: tuple[float, ...] = ()
+    restarts: int | None = None
+    epochs: float = 3
+    batch: int = 32
+    length: int | None = None
+    looks: int = 2                         # at the dev data, an epoch
+    dropout: float | None = None
+    layers: float | None = None
+    trained: R.HeadOnly | R.LoRA | None = None
+    precision: str | None = None
+    seed: int = 0
+
+
+class Plan(NamedTuple):
+    """All that is decided before the first step. A try is this recipe at another rate and seed."""
+    folder: Path
+    line: str
+    task: str
+    metric: str
+    rates: tuple[float, ...]
+    restarts: int
+    recipe: R.Recipe
+    train: int
+    dev: int
+
+    def at(self, rate: float, seed: int) -> R.Recipe:
+        return replace(self.recipe, name=f"try-{rate:g}-{seed}", seed=seed, optimiser=replace(self.recipe.optimiser, rate=rate))
+
+
+def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
+    """`say` gets what was understood, before the work that takes time; `progress` what preparing says."""
+    found = guess(wish.data, wish.dev, wish.task, wish.names, wish.columns, wish.label)
+    if say:
+        say(found.line)
+    folder = Path(wish.out or Path("runs") / name_of(wish))
+    start, tokenizer = origin(wish.checkpoint, folder)
+    spec = headed(describe(start)[1], start, found, wish.dropout)
+    found = found if found.dev is not None else split(found, folder, wish.seed)
+    most = min(wish.length or LONGEST, room(spec) or LONGEST)
+    row = found.row
+    if isinstance(row, R.Questions):
+        most = min(most, WINDOW) if wish.length is None else most
+        row = R.Questions(length=most if wish.length else window(found, Tokenizer.load(tokenizer), most), stride=min(128, most // 2))
+    data = R.Data(row=row, train=found.train, valid=found.dev, tokenizer=R.TokenizerFile(path=tokenizer), folder=str(folder / "prepared"))
+    prepare(data, say=progress)
+    store, dev = open_store(folder / "prepared", "train"), open_store(folder / "prepared", "valid")
+    length = row.length if isinstance(row, R.Questions) else wish.length or quantile(store, row, most)
+    metric = wish.metric or METRICS[found.task]
+    batch = R.Rows(count=wish.batch, length=length, pool=POOLS * wish.batch)
+    recipe = recipe_of(wish, found, spec, data, batch, len(store), str(start), metric)
+    rates = wish.rates or tuple(rate * scale(wish.trained) for rate in RATES)
+    restarts = wish.restarts or (RESTARTS if len(store) < SMALL else 1)
+    return Plan(folder, found.line, found.task, metric, rates, restarts, recipe, len(store), len(dev))
+
+
+def scale(trained: R.HeadOnly | R.LoRA | None) -> float:
+    """Few new weights bear more than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more."""
+    return 100.0 if isinstance(trained, R.HeadOnly) else 10.0 if trained else 1.0
+
+
+def recipe_of(wish: Wish, found: Guess, spec: S.Model, data: R.Data, batch: R.Rows, rows: int, start: str, metric: str) -> R.Recipe:
+    epoch = -(-rows // batch.count)
+    steps = max(1, round(wish.epochs * epoch))
+    look = max(1, epoch // wish.looks)
+    style: Any = "gpt" if spec.decoder is not None else "bert"
+    objective: Any = {"tag": R.Tagging(), "answer": R.Answering(), "choose": R.MultipleChoice(input=style)}.get(
+        found.task, R.Regression(input=style) if getattr(found.row, "number", False) else R.Classification(input=style))
+    return R.Recipe(
+        name="try", model=spec, objective=objective, data=data, batch=batch, steps=steps, start=start,
+        optimiser=R.AdamW(rate=RATES[0], layers=wish.layers), schedule=R.Linear(warmup=steps // 10), trained=wish.trained,
+        average=R.Best(metric=metric), evaluate=look, save=R.Saves(keep=1),  # type: ignore[arg-type]
+        precision=wish.precision or best_precision())  # type: ignore[arg-type]
+
+
+def best_precision() -> str:
+    """bf16 where the machine multiplies matrices of it fast."""
+    return "bf16" if torch.cuda.is_available() or torch.cpu._is_amx_tile_supported() else "fp32"
+
+
+def name_of(wish: Wish) -> str:
+    """After the checkpoint and the data; files called train say nothing, their folder does."""
+    path = Path(bare(find(wish.data[0])[0]))
+    own = path.parent.name if path.stem.lower() in ("train", "data") else path.stem
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{Path(wish.checkpoint).name}-{own}").strip("-.")
+
+
+# The checkpoint
+
+def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
+    """The model folder to start from, and its tokenizer. Of a run that is not finished, the newest checkpoint is put beside the tries."""
+    there = fetch(checkpoint)
+    if (there / "recipe.json").exists():
+        there = there / "model" if (there / "model").is_dir() else kept(checkpoint, folder / "start")
+    if not (there / "tokenizer.json").exists():
+        raise ValueError(f"{there} holds no tokenizer.json; put the one that the model was trained with beside its weights")
+    return there.resolve(), str((there / "tokenizer.json").resolve())
+
+
+def kept(checkpoint: str, start: Path) -> Path:
+    if not (start / "tokenizer.json").exists():            # of the first time: the run may have gone on since
+        found = ready(checkpoint)
+        save(found.model, start, to="weft")
+        (start / "tokenizer.json").write_text(found.text.text, "utf-8")
+    return start
+
+
+def headed(spec: S.Model, start: Path, found: Guess, dropout: float | None) -> S.Model:
+    """The model with the task's head. Of an encoder and a decoder, the encoder is read."""
+    if spec.encoder is not None and spec.decoder is not None:
+        spec = replace(spec, decoder=None, target=None, head=S.Features())
+    family = describe(start)[0] or family_of(spec)
+    plain = S.with_dropout(spec, 0.1 if dropout is None else dropout)
+    if dropout is not None or (family is not None and family_of(plain) is not None):
+        spec = plain
+    labels, outputs = found.labels, len(found.labels or ()) or 1
+    suffix = CLASSES.get(found.task, "ForSequenceClassification")
+    name = next((name for name in family.heads if name.endswith(suffix)), None) if family else None
+    if family and name:
+        return replace(spec, head=family.head(name, spec, outputs, labels))
+    rate = 0.1 if dropout is None else dropout
+    pooled = {"pool": "last"} if spec.decoder is not None else {"transform": S.Transform(activation="tanh")}
+    head: Any = {"tag": S.Tags(outputs=outputs, labels=labels, dropout=rate), "answer": S.Spans()}.get(
+        found.task, S.Classes(outputs=outputs, labels=labels, dropout=rate, **pooled))
+    return replace(spec, head=head)
+
+
+def family_of(spec: S.Model) -> Any:
+    try:
+        return find_family(spec)
+    except ValueError:
+        return None
+
+
+# The data
+
+def split(found: Guess, folder: Path, seed: int) -> Guess:
+    """A tenth of the rows held out, of SQuAD a tenth of the articles; the same whenever it is asked."""
+    made = folder / "data"
+    made.mkdir(parents=True, exist_ok=True)
+    if found.task == "answer":
+        parts: list[Any] = [article for path in found.train.paths for article in load_json(path)["data"]]
+        what, ending = "articles", "json"
+    else:
+        parts, what, ending = found.rows, "rows", "jsonl"
+    if len(parts) < 2:
+        raise ValueError(f"{found.train.paths[0]}: one {what[:-1]} cannot be split; give --dev")
+    count = max(1, round(HELD_OUT * len(parts)))
+    chosen = set(permute(np.arange(count), len(parts), seed).tolist())
+    sides = {"train": [p for i, p in enumerate(parts) if i not in chosen], "dev": [p for i, p in enumerate(parts) if i in chosen]}
+    for side, own in sides.items():
+        text = json.dumps({"data": own}) if ending == "json" else "".join(json.dumps(row) + "\n" for row in own)
+        update(made / f"{side}.{ending}", text.encode())
+    train, dev = (R.Source(paths=(str(made / f"{side}.{ending}"),), format="squad" if ending == "json" else "jsonl") for side in sides)
+    return found._replace(train=train, dev=dev, line=f"{found.line}; {count:,} of {len(parts):,} {what} held out")
+
+
+def quantile(store: Store, row: R.Row, most: int) -> int:
+    """The length that 99 of 100 rows have at most, of tags all; a multiple of 8."""
+    columns = {"Examples": ["first", *(["second"] if getattr(row, "second", None) else [])], "Choices": ["context", "endings"]}.get(
+        type(row).__name__, ["tokens"])
+    lengths = np.sum([store.lengths(np.arange(len(store)), column) for column in columns], axis=0) + len(columns) + 1
+    return rounded(float(lengths.max() if isinstance(row, R.Tagged) else np.quantile(lengths, 0.99)), most)
+
+
+def window(found: Guess, tokenizer: Tokenizer, most: int) -> int:
+    some = found.rows[::max(1, len(found.rows) // 2000)]
+    asked = np.diff(tokenizer.encode_many([row["question"] for row in some])[1], prepend=0)
+    read = np.diff(tokenizer.encode_many([row["context"] for row in some])[1], prepend=0)
+    return rounded(float(np.quantile(asked + read + 3, 0.99)), most)
+
+
+def rounded(length: float, most: int) -> int:
+    return min(most, max(16, 8 * -(-int(np.ceil(length)) // 8)))

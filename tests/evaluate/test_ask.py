@@ -1,0 +1,161 @@
+"""Questions as a person asks them, against transformers' own answers on the same folder."""
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from weft import recipe as R
+from weft import spec as S
+from weft.data.questions import windows
+from weft.evaluate import ask
+from weft.ready import Ready
+from weft.ready import ready as opened
+
+from .small import TEXTS, ready, tokenizer
+
+KINDS: dict[str, Any] = {"classify": transformers.BertForSequenceClassification, "tag": transformers.BertForTokenClassification,
+                         "answer": transformers.BertForQuestionAnswering, "fill": transformers.BertForMaskedLM,
+                         "embed": transformers.BertModel}
+
+
+QUESTIONS = R.Questions(length=64, stride=32, question=16)
+
+
+def theirs(kind: str, folder: Path) -> tuple[Any, Ready]:
+    """A folder as transformers saves it, opened by both."""
+    names = ["O", "B-PER", "I-PER"] if kind == "tag" else ["no", "maybe", "yes"]
+    config = transformers.BertConfig(
+        vocab_size=tokenizer().size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=64, initializer_range=0.5, pad_token_id=0,
+        **({"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}} if kind in ("classify", "tag") else {}))
+    torch.manual_seed(0)
+    model = KINDS[kind](config).eval()
+    model.save_pretrained(folder)
+    tokenizer().save(folder / "tokenizer.json")
+    return model, opened(folder)
+
+
+def ids(text: str, pair: str | None = None) -> dict[str, torch.Tensor]:
+    """begin text end [pair end], with segments."""
+    first = [2, *tokenizer().encode(text).tolist(), 3]
+    second = [] if pair is None else [*tokenizer().encode(pair).tolist(), 3]
+    return {"input_ids": torch.tensor([first + second]), "token_type_ids": torch.tensor([[0] * len(first) + [1] * len(second)])}
+
+
+@torch.no_grad()
+def test_classes_of_texts_and_of_pairs_are_transformers_with_its_names(tmp_path: Path) -> None:
+    model, own = theirs("classify", tmp_path)
+    assert ask.class_names(own) == ("no", "maybe", "yes")
+    pairs: list[Any] = [(a, b) for a, b in zip(TEXTS, reversed(TEXTS), strict=True)]
+    for asked in ([(text, None) for text in TEXTS], pairs):
+        for pair, found in zip(asked, ask.classify(own, asked), strict=True):
+            assert found == pytest.approx(model(**ids(*pair)).logits[0].double().softmax(-1).tolist(), abs=1e-5)
+
+
+@torch.no_grad()
+def test_each_words_tag_is_read_at_its_first_piece_and_words_beyond_the_row_are_outside(tmp_path: Path) -> None:
+    model, own = theirs("tag", tmp_path)
+    sentences = [text.split() for text in TEXTS] + [["unknowable", "words"], [], ["house"] * 100]
+    found = ask.tag(own, sentences)
+    for words, tags in zip(sentences[:-2], found, strict=False):
+        logits, place = model(**ids(" ".join(words))).logits[0].double(), 1
+        for word, (name, share) in zip(words, tags, strict=True):
+            best, which = logits[place].softmax(-1).max(-1)
+            assert (name, share) == (model.config.id2label[int(which)], pytest.approx(float(best), abs=1e-5))
+            place += len(tokenizer().encode(word))
+    assert found[-2] == []
+    assert len(found[-1]) == 100
+    assert {name for name, share in found[-1] if share == 0.0} == {"O"}
+
+
+@torch.no_grad()
+def test_the_answer_is_the_best_span_over_all_windows_in_the_words_of_the_text(tmp_path: Path) -> None:
+    model, own = theirs("answer", tmp_path)
+    context = "Paris, is the CAPITAL of france; a dog runs over the green grass"
+    (found,) = ask.answer(own, [("what is it", context)])
+    out = model(**ids("what is it", context))
+    first = len(tokenizer().encode("what is it")) + 2
+    tokens, spans = tokenizer().encode_spans(context)
+    best, begin, end = max((float(out.start_logits[0, first + i] + out.end_logits[0, first + j]), i, j)
+                           for i in range(len(tokens)) for j in range(i, min(i + 30, len(tokens))))
+    assert (found.text, found.score) == (context[spans[begin, 0]:spans[end, 1]], pytest.approx(best, abs=1e-5))
+    assert found.none == pytest.approx(float(out.start_logits[0, 0] + out.end_logits[0, 0]) - best, abs=1e-5)
+    assert ask.answer(own, [("who", "a dog"), ("what is it", context)])[1].score == pytest.approx(best, abs=1e-5)
+
+
+@torch.no_grad()
+def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is_none(tmp_path: Path) -> None:
+    model, own = theirs("answer", tmp_path)
+    later = 0
+    for question in ("who", "what is it", "why not ?"):
+        long, asked = " ".join(TEXTS * 4), []
+        fields = {"id": "", "question": question, "context": long, "begin": -1, "end": -1}
+        for window in windows(fields, QUESTIONS, tokenizer()):
+            tokens = [2, *window["question"].tolist(), 3, *window["context"].tolist(), 3]
+            first, last = len(window["question"]) + 2, len(tokens) - 1
+            segments = [0] * first + [1] * (len(tokens) - first)
+            out = model(input_ids=torch.tensor([tokens]), token_type_ids=torch.tensor([segments]))
+            asked.append((max(float(out.start_logits[0, i] + out.end_logits[0, j]) for i in range(first, last)
+                              for j in range(i, min(i + 30, last))), float(out.start_logits[0, 0] + out.end_logits[0, 0])))
+        (found,) = ask.answer(own, [(question, long)])
+        assert found.text == long[found.begin:found.end]
+        assert found.score == pytest.approx(max(score for score, _ in asked), abs=1e-5)
+        assert found.none == pytest.approx(min(none for _, none in asked) - found.score, abs=1e-5)
+        later += max(asked) > asked[0]
+    assert later
+
+
+@torch.no_grad()
+def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesses_them(tmp_path: Path) -> None:
+    model, own = theirs("fill", tmp_path)
+    texts = ["the man went to the [MASK] .", "<mask> is the [MASK] of france"]
+    found = ask.fill(own, texts, top=3)
+    assert [len(places) for places in found] == [1, 2]
+    for text, places in zip(texts, found, strict=True):
+        parts = [tokenizer().encode(part).tolist() for part in text.replace("<mask>", "[MASK]").split("[MASK]")]
+        row = [2, *parts[0]]
+        for part in parts[1:]:
+            row += [4, *part]
+        row.append(3)
+        logits = model(torch.tensor([row])).logits[0].double().softmax(-1)
+        for place, guesses in zip([i for i, t in enumerate(row) if t == 4], places, strict=True):
+            shares, words = logits[place].topk(3)
+            assert [share for _, share in guesses] == pytest.approx(shares.tolist(), abs=1e-5)
+            assert [word for word, _ in guesses] == [ask.word(tokenizer(), int(i)) for i in words]
+    with pytest.raises(ValueError, match="hides no word; write \\[MASK\\] or <mask>"):
+        ask.fill(own, ["nothing"])
+
+
+def test_the_gap_before_a_hidden_word_is_its_own() -> None:
+    pieces = tokenizer("ByteBPE")
+    assert ask.masked(pieces, "the man <mask> to", 4).tolist() == [*pieces.encode("the man"), 4, *pieces.encode(" to")]
+
+
+@torch.no_grad()
+def test_vectors_are_the_mean_the_first_or_the_last_of_transformers_own(tmp_path: Path) -> None:
+    model, own = theirs("embed", tmp_path)
+    for pool in ("mean", "first", "last"):
+        for text, vector in zip(TEXTS, ask.embed(own, TEXTS, pool), strict=True):
+            x = model(**ids(text)).last_hidden_state[0]
+            assert vector == pytest.approx({"mean": x.mean(0), "first": x[0], "last": x[-1]}[pool].tolist(), abs=1e-5)
+    assert torch.tensor(ask.embed(own, TEXTS, normalised=True)).norm(dim=-1).tolist() == pytest.approx([1.0] * len(TEXTS))
+
+
+def test_a_model_of_numbers_gives_numbers() -> None:
+    found = ask.classify(ready(S.Classes(outputs=1)), [(text, None) for text in TEXTS])
+    assert all(isinstance(number, float) for number in found)
+    assert len(set(found)) == len(TEXTS)
+
+
+@pytest.mark.parametrize(("verb", "task"), [("classify", "classify"), ("tag", "tag"), ("answer", "answer")])
+def test_a_model_without_the_head_says_how_to_get_one(verb: str, task: str) -> None:
+    asked: Any = {"classify": [("a", None)], "tag": [["a"]], "answer": [("a", "b")]}[verb]
+    with pytest.raises(ValueError, match=f"weft tune small --task {task} --data FILE"):
+        getattr(ask, verb)(ready(S.Features()), asked)
+
+
+def test_a_model_that_guesses_no_words_says_so() -> None:
+    with pytest.raises(ValueError, match="does not guess hidden words"):
+        ask.fill(ready(S.Features()), ["a [MASK]"])

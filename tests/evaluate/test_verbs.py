@@ -1,0 +1,224 @@
+"""The verbs that ask and score, as they are typed."""
+import csv
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+from weft import recipe as R
+from weft import spec as S
+from weft.cli import main
+from weft.evaluate import tables
+from weft.interop.folder import save
+from weft.run import train
+
+from .small import TEXTS, ready, tokenizer
+
+HEADS: dict[str, Any] = {"classify": S.Classes(outputs=2, labels=("bad", "good")), "tag": S.Tags(outputs=3, labels=("O", "B-X", "I-X")),
+                         "answer": S.Spans(), "fill": None, "embed": S.Features(), "regress": S.Classes(outputs=1),
+                         "choose": S.Classes(outputs=1)}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A folder a head."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, head in HEADS.items():
+        save(ready(head).model, folder / name, to="weft")
+        tokenizer().save(folder / name / "tokenizer.json")
+    save(ready(None, "gpt2").model, folder / "go on", to="weft")
+    tokenizer().save(folder / "go on" / "tokenizer.json")
+    return {path.name: str(path) for path in folder.iterdir()}
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_texts_files_and_pairs_are_classified_alike(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = models["classify"]
+    typed = said(capsys, "classify", name, *TEXTS)
+    assert [row["text"] for row in typed] == TEXTS
+    assert all(row["prediction"] == max(row["probabilities"], key=row["probabilities"].get) for row in typed)
+    (tmp_path / "in.csv").write_text("id,sentence\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)))
+    assert main(["classify", name, "--in", str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")]) == 0
+    assert "reading 'sentence' as text" in capsys.readouterr().err
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], row["prediction"]) for row in rows] == [(str(i), row["prediction"]) for i, row in enumerate(typed)]
+    assert [float(row["probabilities.good"]) for row in rows] == pytest.approx([row["probabilities"]["good"] for row in typed], abs=1e-6)
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"premise": a, "hypothesis": b}) + "\n" for a, b in pairwise(TEXTS)))
+    paired = said(capsys, "classify", name, "--in", str(tmp_path / "in.jsonl"))
+    typed = said(capsys, "classify", name, "--pair", TEXTS[0], TEXTS[1])
+    assert paired[0]["probability"] == pytest.approx(typed[0]["probability"], abs=1e-6)
+    assert paired[0]["probability"] != pytest.approx(said(capsys, "classify", name, TEXTS[0])[0]["probability"], abs=1e-6)
+
+
+def test_standard_input_is_lines_of_text_or_of_json(models: dict[str, str], monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    both = []
+    for given in ("\n".join(TEXTS) + "\n", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        both.append(said(capsys, "classify", models["classify"]))
+    assert both[0] == both[1] == said(capsys, "classify", models["classify"], *TEXTS)
+
+
+def test_words_are_tagged_and_entities_named(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = said(capsys, "tag", models["tag"], "The man went to Paris, France.")
+    assert row["words"] == ["The", "man", "went", "to", "Paris", ",", "France", "."]
+    assert len(row["prediction"]) == 8
+    (tmp_path / "in.conll").write_text("the X\nman Y\n\na Z\n")
+    rows = said(capsys, "tag", models["tag"], "--in", str(tmp_path / "in.conll"))
+    assert [row["words"] for row in rows] == [["the", "man"], ["a"]]
+    (row,) = said(capsys, "tag", models["tag"], "--split", "went to Paris, France.")
+    assert row["words"] == ["went", "to", "Paris,", "France."]
+
+
+SQUAD = {"version": "2.0", "data": [{"title": "t", "paragraphs": [{"context": TEXTS[1], "qas": [
+    {"id": "a", "question": "what runs ?", "answers": [{"text": "a dog", "answer_start": 0}], "is_impossible": False},
+    {"id": "b", "question": "what flies ?", "answers": [], "is_impossible": True}]}]}]}
+
+
+def test_questions_are_answered_from_words_rows_and_squads_own_files(models: dict[str, str], tmp_path: Path,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    (typed,) = said(capsys, "answer", models["answer"], "--question", "what runs ?", "--context", TEXTS[1])
+    assert typed["prediction"] == TEXTS[1][typed["begin"]:typed["end"]]
+    (tmp_path / "in.jsonl").write_text(json.dumps({"question": "what runs ?", "context": TEXTS[1]}) + "\n")
+    assert said(capsys, "answer", models["answer"], "--in", str(tmp_path / "in.jsonl")) == [typed]
+    (tmp_path / "in.json").write_text(json.dumps(SQUAD))
+    for threshold, wanted in (("1e9", typed["prediction"]), ("-1000000", "")):
+        assert main(["answer", models["answer"], "--in", str(tmp_path / "in.json"), "--out", str(tmp_path / "out.json"),
+                     "--threshold", threshold]) == 0
+        assert json.loads((tmp_path / "out.json").read_text())["a"] == wanted
+    assert main(["answer", models["answer"], "--question", "why ?"]) == 2
+
+
+def test_vectors_go_to_numpy_and_hidden_words_to_json(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["embed", models["embed"], *TEXTS, "--out", str(tmp_path / "out.npy"), "--normalise"]) == 0
+    vectors = np.load(tmp_path / "out.npy", allow_pickle=False)
+    assert vectors.shape == (len(TEXTS), 32)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-6)
+    capsys.readouterr()
+    (row,) = said(capsys, "fill", models["fill"], "paris is the [MASK] of france", "--top", "3")
+    (guesses,) = row["guesses"]
+    assert len(guesses) == 3
+    assert guesses[0]["probability"] >= guesses[1]["probability"]
+
+
+def test_what_cannot_be_asked_is_one_line(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.csv").write_text("a,b\n1,2\n")
+    for words, line in ((["tag", models["classify"], "hi"], "--task tag"),
+                        (["classify", models["classify"], "--pair", "one"], "two by two"),
+                        (["classify", models["classify"], "--in", str(tmp_path / "in.csv"), "--columns", "c"], "no column 'c'"),
+                        (["fill", models["fill"], "nothing"], "hides no word"), (["evaluate", models["tag"]], "--task"),
+                        (["evaluate", models["tag"], "--task", "tag"], "--on")):
+        assert main(words) == 2
+        err = capsys.readouterr().err
+        assert line in err
+        assert err.count("\n") == 1
+
+
+# Scores
+
+ON: dict[str, Any] = {
+    "classify": [{"text": t, "label": ("bad", "good")[i % 2]} for i, t in enumerate(TEXTS)],
+    "regress": [{"sentence1": t, "sentence2": t, "score": i / 2} for i, t in enumerate(TEXTS)],
+    "choose": [{"context": t, "ending0": "yes", "ending1": "no", "label": i % 2} for i, t in enumerate(TEXTS)],
+    "tag": [{"tokens": t.split(), "ner_tags": ["B-X"] + ["O"] * (len(t.split()) - 1)} for t in TEXTS],
+    "fill": [{"text": t} for t in TEXTS], "perplexity": [{"text": t} for t in TEXTS]}
+NAMES = {"classify": "Matthews", "regress": "Spearman", "choose": "accuracy", "tag": "F1 X", "fill": "accuracy of hidden tokens",
+         "perplexity": "bits per byte"}
+
+
+@pytest.mark.parametrize("task", list(ON))
+def test_a_model_without_a_recipe_is_scored_on_a_file_by_its_task(task: str, models: dict[str, str], tmp_path: Path,
+                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ON[task]))
+    name = models["go on" if task == "perplexity" else task]
+    found = said(capsys, "evaluate", name, "--task", task, "--on", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "receipt.json"))
+    assert NAMES[task] in found["scores"]
+    assert found["samples"] == len(TEXTS)
+    assert json.loads((tmp_path / "receipt.json").read_text())[str(tmp_path / "in.jsonl")]["scores"] == found["scores"]
+
+
+def test_classes_may_come_by_number_and_bytes_are_the_texts(models: dict[str, str], tmp_path: Path,
+                                                            capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ON["classify"]))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row | {"label": i % 2}) + "\n" for i, row in enumerate(ON["classify"])))
+    a, b = (said(capsys, "evaluate", models["classify"], "--task", "classify", "--on", str(tmp_path / f"{n}.jsonl")) for n in "ab")
+    assert a["scores"] == b["scores"]
+    (tmp_path / "c.txt").write_text("\n\n".join(TEXTS))
+    found = said(capsys, "evaluate", models["go on"], "--task", "perplexity", "--on", str(tmp_path / "c.txt"))["scores"]
+    nats = found["loss"] * found["tokens"]
+    assert found["bits per byte"] == pytest.approx(nats / np.log(2) / sum(len(t.encode()) for t in TEXTS))
+
+
+def test_answers_are_scored_against_all_of_the_file(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (answer,) = said(capsys, "answer", models["answer"], "--question", "what runs ?", "--context", TEXTS[1])
+    data = json.loads(json.dumps(SQUAD))
+    data["data"][0]["paragraphs"][0]["qas"][0]["answers"].append({"text": answer["prediction"], "answer_start": answer["begin"]})
+    (tmp_path / "in.json").write_text(json.dumps(data))
+    words = ("--task", "answer", "--on", str(tmp_path / "in.json"), "--threshold", "1e9")
+    found = said(capsys, "evaluate", models["answer"], *words)["scores"]
+    assert found["exact match where there is an answer"] == 100.0      # the second of its answers
+    assert found["exact match where there is none"] == 0.0
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps that translates."""
+    folder = tmp_path_factory.mktemp("runs")
+    tokenizer().save(folder / "tokenizer.json")
+    for name in ("a", "b"):
+        (folder / f"text.{name}").write_text("\n".join(TEXTS if name == "a" else reversed(TEXTS)) + "\n")
+    source = R.Source(paths=(str(folder / "text.a"), str(folder / "text.b")), format="parallel")
+    model = weft.with_dropout(weft.transformer("base", vocabulary=tokenizer().size, width=32, depth=1, heads=4, hidden=64), 0.0)
+    recipe = R.Recipe(
+        name="small", model=model, objective=R.Translation(), batch=R.Rows(count=4, length=32), steps=2, optimiser=R.Adam(rate=1e-3),
+        data=R.Data(row=R.Pairs(), train=source, valid=source, tokenizer=R.TokenizerFile(path=str(folder / "tokenizer.json")),
+                    folder=str(folder / "prepared")))
+    for _ in train(recipe, folder / "run"):
+        pass
+    return folder
+
+
+def test_a_run_is_scored_on_its_own_data_or_on_files_and_keeps_a_receipt_of_each(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sacrebleu", reason="the extra eval: pip install 'weft[eval]'")
+    run = str(trained / "run")
+    own = said(capsys, "evaluate", run, "--beams", "1")
+    assert {"BLEU", "BLEU signature", "chrF", "BLEU (lower-cased, Moses-tokenised)"} <= own["scores"].keys()
+    files = [str(trained / "text.a"), str(trained / "text.b")]
+    (trained / "both.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(TEXTS, reversed(TEXTS), strict=True)))
+    assert said(capsys, "evaluate", run, "--beams", "1", "--on", *files)["scores"] == own["scores"]
+    assert said(capsys, "evaluate", run, "--beams", "1", "--on", str(trained / "both.tsv"))["scores"] == own["scores"]
+    held = json.loads((trained / "run" / "evaluation.json").read_text())
+    assert list(held) == ["valid", " ".join(files), str(trained / "both.tsv")]
+    assert {"command", "commit", "seed", "seconds", "model", "data", "samples", "scores"} <= held["valid"].keys()
+    assert held["valid"]["model"] == held[" ".join(files)]["model"]
+
+
+# Which column is which
+
+@pytest.mark.parametrize(("task", "fields", "row"), [
+    ("classify", {"idx": 1, "sentence": "x", "label": 1}, R.Examples(first="sentence")),
+    ("classify", {"Quality": "1", "#1 ID": "1", "#1 String": "a b", "#2 String": "c d"}, R.Examples(
+        first="#1 String", second="#2 String", label="Quality")),
+    ("regress", {"sentence1": "a", "sentence2": "b", "score": "1.5"}, R.Examples(
+        first="sentence1", second="sentence2", label="score", number=True)),
+    ("classify", {"review body": "a long text", "label": "x"}, R.Examples(first="review body")),
+    ("tag", {"tokens": ["a"], "ner_tags": ["O"]}, R.Tagged(words="tokens", tags="ner_tags")),
+    ("translate", {"en": "a", "de": "b"}, R.Pairs(source="en", target="de")),
+    ("choose", {"ctx": "a", "endings": ["b", "c"], "label": 0}, R.Choices(context="ctx", endings=("endings",)))])
+def test_columns_are_told_from_their_names(task: str, fields: dict[str, Any], row: R.Row) -> None:
+    assert tables.row_value(task, fields) == row
+
+
+def test_a_column_that_cannot_be_told_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="which column is the label\\? There are 'a', 'b'"):
+        tables.row_value("classify", {"a": "x", "b": "y"})

@@ -1,0 +1,106 @@
+"""Beam search beside a search through everything."""
+from itertools import product
+
+import pytest
+import torch
+
+from weft.generate import beam
+from weft.generate.beam import beam_search
+from weft.generate.sample import Said, generate
+
+from .made import END, PAIRS, model_of, rows, scores
+
+ALPHAS = (0.0, 0.6, 2.0, -1.0)
+
+
+def everything(model: torch.nn.Module, row: list[int], vocabulary: int, most: int) -> list[tuple[float, list[int]]]:
+    """Every answer that ends, or is `most` tokens long, with its log P."""
+    each = [list(said) for said in product(range(vocabulary), repeat=most)]
+    total = scores(model, row, each)[:, :-1].gather(2, torch.tensor(each)[..., None])[..., 0].cumsum(1)
+    cut = [said.index(END) + 1 if END in said else most for said in each]
+    return [*{tuple(said[:n]): (float(sums[n - 1]), said[:n]) for said, sums, n in zip(each, total, cut, strict=True)}.values()]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bloom", "t5", "marian"])
+def test_a_wide_beam_is_an_exhaustive_search(name: str) -> None:
+    """The five best answers of all, for prompts of unequal length in one batch; the length counts the end and no prompt."""
+    model, prompts = model_of(name, vocabulary=4, std=0.6), rows(5, 1, vocabulary=4)
+    every = [everything(model, row, 4, 3) for row in prompts]
+    for alpha in ALPHAS:
+        for all_of_it, found in zip(every, beam_search(model, prompts, beams=64, alpha=alpha, most=3, best=5, ends=[END]), strict=True):
+            truth = sorted(((total / ((5 + len(said)) / 6) ** alpha, said) for total, said in all_of_it), reverse=True)[:5]
+            assert [said.tokens for said in found] == [said for _, said in truth]
+            assert max(abs(said.score - score) for said, (score, _) in zip(found, truth, strict=True)) < 1e-9
+            assert [said.ended for said in found] == [said.tokens[-1] == END for said in found]
+
+
+def test_the_length_penalty_does_not_count_the_prompt() -> None:
+    """A model that reads only its newest token says the same to a long prompt and to a short one, with the same score."""
+    model = model_of("mistral", window=1, vocabulary=6)
+    long, short = (beam_search(model, [row], beams=6, alpha=1.5, most=6, best=3, ends=[END])[0] for row in ([2, 3, 4, 5] * 8 + [3], [3]))
+    assert [said.tokens for said in long] == [said.tokens for said in short]
+    assert [said.score for said in long] == pytest.approx([said.score for said in short], abs=1e-9)
+    assert len({len(said.tokens) for said in short}) > 1, "answers of one length cannot tell"
+    for said in short:
+        assert said.score == pytest.approx(sum(said.logprobs) / ((5 + len(said.tokens)) / 6) ** 1.5, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "t5", "marian"])
+def test_a_sentence_has_the_same_answers_alone_and_among_others(name: str) -> None:
+    """Sentences leave the batch as they are done, their beams share one memory."""
+    model, prompts = model_of(name), rows(7, 2, 5)
+    together = beam_search(model, prompts, beams=4, alpha=0.6, best=3, ends=[END, 5], most=25)
+    for row, found in zip(prompts, together, strict=True):
+        same_answers(found, beam_search(model, [row], beams=4, alpha=0.6, best=3, ends=[END, 5], most=25)[0])
+
+
+def same_answers(found: list[Said], truth: list[Said]) -> None:
+    assert [said.tokens for said in found] == [said.tokens for said in truth]
+    assert [said.score for said in found] == pytest.approx([said.score for said in truth], abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_one_beam_is_greedy(name: str) -> None:
+    model, prompts = model_of(name), rows(7, 2, 5)
+    found = beam_search(model, prompts, beams=1, alpha=0.0, most=12, ends=[END])
+    truth = generate(model, prompts, most=12, ends=[END])
+    assert [said[0].tokens for said in found] == [said.tokens for said in truth]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "marian"])
+def test_log_probabilities_are_those_of_a_whole_forward(name: str) -> None:
+    model, (row,) = model_of(name), rows(5)
+    for said in beam_search(model, [row], beams=4, best=4, most=9, ends=[END])[0]:
+        truth = scores(model, row, said.tokens)[:-1].gather(1, torch.tensor(said.tokens)[:, None])[:, 0]
+        assert (torch.tensor(said.logprobs, dtype=torch.float64) - truth).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -1.0])
+def test_ending_early_changes_no_answer(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompts, steps = model_of("gpt2", vocabulary=8, std=0.3), rows(3, 5, 4, vocabulary=8), []
+    model.decoder.register_forward_hook(lambda *_: steps.append(1))
+    early = beam_search(model, prompts, beams=3, alpha=alpha, most=30, best=2, ends=[1, 2, 3])
+    few = len(steps)
+    monkeypatch.setattr(beam, "over", lambda sum_B, worst_B, limit_B, step, alpha: limit_B <= step)
+    for found, truth in zip(early, beam_search(model, prompts, beams=3, alpha=alpha, most=30, best=2, ends=[1, 2, 3]), strict=True):
+        same_answers(found, truth)
+    assert few < len(steps) - few, "it never ended early"
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_answer_has_at_most_fifty_tokens_more_than_its_input(name: str) -> None:
+    model, prompts = model_of(name), rows(3, 7)
+    assert [len(said[0].tokens) for said in beam_search(model, prompts, beams=2)] == [53, 57]
+
+
+def test_beams_of_a_sentence_share_its_memory_without_a_copy() -> None:
+    model, kept = model_of("marian"), []
+    model.decoder.blocks[0].cross.inner.register_forward_hook(lambda _, given, __: kept.append(given[3].memory[0]))
+    beam_search(model, rows(5, 5), beams=4, most=6)
+    assert {len(k) for k in kept} == {2}
+    assert len({k.data_ptr() for k in kept}) == 1
+
+
+def test_more_answers_than_beams_are_refused() -> None:
+    with pytest.raises(ValueError, match="best = 5 of beams = 4"):
+        beam_search(model_of("gpt2"), [[2]], best=5)

@@ -1,0 +1,175 @@
+"""`weft tune`: from a file to a model, again where it was, and one line for a mistake."""
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from weft import cli
+from weft import recipe as R
+from weft.data.prepare import prepare
+from weft.interop.folder import load
+from weft.ready import ready
+from weft.tune import search
+from weft.tune.plan import Wish, plan
+
+from .made import bert, checkpoint, sentences, write_examples
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with its tokenizer."""
+    folder: Path = tmp_path_factory.mktemp("start")
+    write_examples(folder / "text.jsonl", 4)
+    prepare(R.Data(row=R.Examples(), train=R.Source(paths=(str(folder / "text.jsonl"),)), tokenizer=R.Bytes()), folder / "prepared")
+    made = checkpoint(folder / "model")
+    shutil.copy(folder / "prepared" / "tokenizer.json", made / "tokenizer.json")
+    return made
+
+
+def tune(start: Path, data: Path, out: Path, *more: str) -> int:
+    return cli.main(["tune", str(start), "--data", str(data), "--out", str(out), "--epochs", "2", "--batch", "8", "--precision", "fp32",
+                     *more])
+
+
+def table(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "tune.json").read_text())
+    return found
+
+
+def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_like_a_run(
+        start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 60), tmp_path / "run"
+    assert tune(start, data, out, "--rates", "1e-3", "3e-3", "--restarts", "2", "--metric", "loss") == 0
+    found, said = table(out), capsys.readouterr()
+    assert "text in 'text', 2 classes in 'label' (0, 1): classify" in said.err
+    assert [(one["rate"], one["seed"]) for one in found["tries"][:2]] == [(1e-3, 0), (3e-3, 0)]
+    best = min(found["tries"][:2], key=lambda one: one["loss"])
+    assert best["rate"] == 3e-3
+    assert (found["tries"][2]["rate"], found["tries"][2]["seed"], len(found["tries"])) == (best["rate"], 1, 3)
+    chosen = min(found["tries"], key=lambda one: one["loss"])
+    assert found["best"] == chosen["try"]
+    assert "6 of 60 rows held out" in found["data"]
+    assert (found["rows"], found["dev_rows"]) == (54, 6)
+    own, kept = load(out / chosen["try"] / "model").state_dict(), ready(out)
+    assert all(torch.equal(own[name], tensor) for name, tensor in kept.model.state_dict().items())
+    assert (kept.labels, kept.text.size) == (("0", "1"), 261)
+    assert [path.parent.name for path in out.glob("try-*/checkpoints")] == [chosen["try"]]
+    assert cli.main(["status", str(out)]) == 0
+    assert "finished" in capsys.readouterr().out
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("try-*/**/*")}
+    assert tune(start, data, out, "--rates", "1e-3", "3e-3", "--restarts", "2", "--metric", "loss") == 0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("try-*/**/*")} == before
+    assert table(out) == found
+
+
+def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(start: Path, tmp_path: Path) -> None:
+    data = write_examples(tmp_path / "train.jsonl", 60)
+
+    def wish(out: str) -> Wish:
+        return Wish(checkpoint=str(start), data=(str(data),), out=str(tmp_path / out), rates=(1e-3, 3e-3), restarts=1, epochs=2, batch=8,
+                    precision="fp32")
+
+    for _ in search.search(plan(wish("whole")), print):
+        pass
+    steps = plan(wish("hurt")).recipe.steps
+    for begin in (4, steps + 3):           # in the first try, and in the second
+        for i, _ in enumerate(search.search(plan(wish("hurt")), print)):
+            if i == begin - (0 if begin == 4 else 5):
+                break
+        assert not (tmp_path / "hurt" / "model").exists()
+    for _ in search.search(plan(wish("hurt")), print):
+        pass
+    one, two = (table(tmp_path / name) for name in ("whole", "hurt"))
+    assert [(t["try"], t["accuracy"], t["step"]) for t in one["tries"]] == [(t["try"], t["accuracy"], t["step"]) for t in two["tries"]]
+    assert (tmp_path / "whole/model/model.safetensors").read_bytes() == (tmp_path / "hurt/model/model.safetensors").read_bytes()
+
+
+def squad(path: Path) -> Path:
+    articles = []
+    for i, text in enumerate(sentences(12, 5)):
+        word = text.split()[1]
+        asked = {"id": f"q{i}", "question": "which?", "answers": [{"text": word, "answer_start": text.index(word)}]}
+        articles.append({"title": str(i), "paragraphs": [{"context": text, "qas": [asked]}]})
+    path.write_text(json.dumps({"data": articles}))
+    return path
+
+
+def tagged(path: Path) -> Path:
+    rows = [[(word, "B-X" if word == "loom" else "O") for word in text.split()] for text in sentences(40, 6)]
+    path.write_text("".join("".join(f"{word} {tag}\n" for word, tag in row) + "\n" for row in rows))
+    return path
+
+
+def pairs(path: Path, number: bool) -> Path:
+    rows = [(a, b, len(a) / 7 if number else ["no", "yes"]["loom" in a]) for a, b in zip(sentences(40, 7), sentences(40, 8), strict=True)]
+    path.write_text("a\tb\tscore\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in rows))
+    return path
+
+
+def endings(path: Path) -> Path:
+    rows = [{"context": a, "ending0": b, "ending1": a, "label": i % 2}
+            for i, (a, b) in enumerate(zip(sentences(30, 1), sentences(30, 2), strict=True))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(("task", "make", "more"), [
+    ("answer", lambda f: squad(f / "squad.json"), ()), ("tag", lambda f: tagged(f / "tags.txt"), ("--layer-decay", "0.8")),
+    ("pair", lambda f: pairs(f / "pairs.tsv", False), ("--lora", "2", "--metric", "matthews")),
+    ("regress", lambda f: pairs(f / "scores.tsv", True), ("--frozen",)), ("choose", lambda f: endings(f / "endings.jsonl"), ())])
+def test_every_task_is_tuned_scored_by_its_own_measure_and_opens(task: str, make: Any, more: tuple[str, ...], start: Path,
+                                                                tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert tune(start, make(tmp_path), out, "--rates", "3e-3", "--restarts", "1", *more) == 0
+    found = table(out)
+    metric = {"answer": "f1", "tag": "f1", "pair": "matthews", "regress": "pearson", "choose": "accuracy"}[task]
+    assert (found["task"], found["metric"]) == (task, metric)
+    assert set(found["tries"][0]["dev"]) >= {metric, "loss"}
+    recipe = R.of_run(out)
+    assert (recipe.trained, recipe.optimiser) == ({"pair": R.LoRA(rank=2, alpha=4.0), "regress": R.HeadOnly()}.get(task),
+                                                  R.AdamW(rate=3e-3, layers=0.8 if task == "tag" else None))
+    assert ready(out).model.spec.head == recipe.model.head
+    if task == "answer":
+        assert "1 of 12 articles held out" in found["data"]
+
+
+def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path) -> None:
+    from weft import run
+    recipe = R.Recipe(name="before", model=bert(), objective=R.Classification(), batch=R.Rows(count=8, length=48), steps=9,
+                      optimiser=R.AdamW(rate=1e-3), save=R.Saves(every=2),
+                      data=R.Data(row=R.Examples(), train=R.Source(paths=(str(write_examples(tmp_path / "a.jsonl", 30)),)),
+                                  tokenizer=R.TokenizerFile(path=str(start / "tokenizer.json")), folder=str(tmp_path / "prepared")))
+    for event in run.train(recipe, tmp_path / "before"):
+        if event.step == 5:
+            break
+    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    assert tune(tmp_path / "before", data, out, "--rates", "1e-3", "--restarts", "1") == 0
+    assert table(out)["checkpoint"] == str((out / "start").resolve())
+
+
+@pytest.mark.parametrize(("more", "line"), [
+    (("--task", "tag"), "tagging reads a list of words and a list of tags a row"), (("--metric", "pearson"), "Classification has loss"),
+    (("--frozen", "--lora", "2"), "give one of them"), (("--epochs", "0"), "--epochs 0.0: give more than 0"),
+    (("--dev", "nowhere.tsv"), "no file nowhere.tsv"), (("--layer-decay", "2"), "AdamW.layers = 2.0"),
+    (("--taks", "tag"), "did you mean '--task'")])
+def test_a_mistake_is_one_line(more: tuple[str, ...], line: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(start, write_examples(tmp_path / "train.jsonl", 12), tmp_path / "run", *more) == 2
+    said = [text for text in capsys.readouterr().err.splitlines() if "rows (jsonl)" not in text]
+    assert len(said) == 1
+    assert line in said[0]
+
+
+def test_a_checkpoint_without_a_tokenizer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(checkpoint(tmp_path / "bare"), write_examples(tmp_path / "train.jsonl", 12), tmp_path / "run") == 2
+    assert "holds no tokenizer.json" in capsys.readouterr().err
+
+
+def test_other_settings_in_the_same_folder_are_refused(start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    assert tune(start, data, out, "--rates", "1e-3", "--restarts", "1") == 0
+    assert tune(start, data, out, "--rates", "1e-3", "--restarts", "1", "--layer-decay", "0.9") == 2
+    assert "was begun with another recipe" in capsys.readouterr().err
