@@ -22,7 +22,7 @@ tiny = Recipe(
     objective=NextToken(),
     data=Data(row=Documents(), tokenizer=TokenizerFile(path="arithmetic/tokenizer.json"),
               train=Source(paths=("arithmetic/train.jsonl.gz",)), valid=Source(paths=("arithmetic/valid.jsonl.gz",))),
-    batch=Rows(count=48, length=352), lengths=((0.85, 40), (0.95, 128), (1.0, 352)), steps=5000,
+    batch=Rows(count=8, length=352), lengths=((0.85, 40), (0.95, 128), (1.0, 352)), steps=6000,
     optimiser=Muon(rate=0.005, other=AdamW(rate=2e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=100),
     precision="bf16", evaluate=500, save=Saves(every=500))
 

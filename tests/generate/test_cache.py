@@ -71,3 +71,18 @@ def test_rows_that_stay_in_place_are_not_copied() -> None:
     cache.reorder(torch.tensor([0, 1]))
     assert all(block.keys_BGMK.data_ptr() == old.data_ptr() and len(block.keys_BGMK) == 2
                for block, old in zip(cache.blocks, before, strict=True))
+
+
+@torch.no_grad()
+def test_beams_that_forgot_what_they_shared_are_copied_in_full() -> None:
+    """Only the tokens in which two rows differ are copied, so what they share must be known exactly."""
+    model, ids = model_of("gpt2"), torch.randint(2, 32, (1, 6))
+    cache = model.cache(1, 20)
+    read(model, ids, cache)
+    cache.multiply(3)
+    cache.forget(2)
+    apart, row = torch.randint(2, 32, (3, 4)), torch.tensor([2, 1, 1])
+    read(model, apart, cache)
+    cache.reorder(row)
+    whole = torch.cat((ids[:, :4].expand(3, -1), apart[row], torch.full((3, 1), 7)), 1)
+    assert (read(model, whole[:, -1:], cache) - model(whole)[:, -1]).abs().max() < 1e-9

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers.generation.logits_process as T
 
-from weft.generate.choose import Sampling, draw, narrow, repeat_less, uniform
+from weft.generate.choose import Sampling, draw, likeliest, narrow, repeat_less, top, uniform
 
 
 def logits(seed: int = 0) -> torch.Tensor:
@@ -74,3 +74,12 @@ def test_a_rows_number_depends_on_its_seed_and_step_alone() -> None:
 def test_a_wrong_setting_names_itself(name: str, wrong: float) -> None:
     with pytest.raises(ValueError, match=f"Sampling.{name} = "):
         Sampling(**{name: wrong})
+
+
+@pytest.mark.parametrize("size", [50, 5000, 8192])
+def test_the_quick_ways_to_the_largest_are_torchs(size: int) -> None:
+    many = torch.randn(5, size, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(likeliest(many), many.argmax(-1))
+    for count in (1, 8):
+        for found, truth in zip(top(many, count), many.topk(count), strict=True):
+            assert torch.equal(found, truth)

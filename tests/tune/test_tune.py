@@ -1,6 +1,7 @@
 """`weft tune`: from a file to a model, again where it was, and one line for a mistake."""
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ import torch
 
 from weft import cli
 from weft import recipe as R
+from weft import spec as S
 from weft.data.prepare import prepare
 from weft.interop.folder import load
 from weft.ready import ready
 from weft.tune import search
 from weft.tune.plan import Wish, plan
 
-from .made import bert, checkpoint, sentences, write_examples
+from .made import POOLED, bert, checkpoint, sentences, write_examples
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,28 @@ def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(start: Path, tmp
     one, two = (table(tmp_path / name) for name in ("whole", "hurt"))
     assert [(t["try"], t["accuracy"], t["step"]) for t in one["tries"]] == [(t["try"], t["accuracy"], t["step"]) for t in two["tries"]]
     assert (tmp_path / "whole/model/model.safetensors").read_bytes() == (tmp_path / "hurt/model/model.safetensors").read_bytes()
+
+
+def test_the_seed_decides_what_is_held_out_and_where_each_try_begins(start: Path, tmp_path: Path) -> None:
+    data = write_examples(tmp_path / "train.jsonl", 60)
+    made = [plan(Wish(checkpoint=str(start), data=(str(data),), out=str(tmp_path / str(seed)), batch=8, seed=seed)) for seed in (0, 5)]
+    assert [one.recipe.seed for one in made] == [0, 5]
+    assert made[1].at(1e-3, made[1].recipe.seed).name == "try-0.001-5"
+    assert made[1].at(1e-3, 6).seed == 6
+    held = [(tmp_path / str(seed) / "data" / "dev.jsonl").read_text() for seed in (0, 5)]
+    assert held[0] != held[1]
+
+
+def test_dropout_is_a_tenth_where_bert_has_it_whatever_the_checkpoint_was_trained_with(start: Path, tmp_path: Path) -> None:
+    model = load(start)
+    model.spec = S.with_dropout(model.spec, 0.0)
+    shutil.copytree(start, tmp_path / "dry")
+    (tmp_path / "dry" / "weft.json").write_text(model.spec.json())
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    wish = Wish(checkpoint=str(tmp_path / "dry"), data=(str(data),), out=str(tmp_path / "run"), batch=8)
+    assert plan(wish).recipe.model == bert(S.replace(POOLED, labels=("0", "1")))
+    block = plan(replace(wish, dropout=0.3)).recipe.model.encoder.blocks[0]    # type: ignore[union-attr]
+    assert (block.attention.inner.dropout, block.attention.dropout, block.feedforward.inner.dropout) == (0.3, 0.3, 0.0)
 
 
 def squad(path: Path) -> Path:

@@ -20,6 +20,10 @@ TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 def generate(args: argparse.Namespace) -> int:
     how = sampling(args)
+    if args.beams and (args.draft or args.samples > 1 or args.stop or how.temperature):
+        raise ValueError("--beams searches: it goes with --alpha, --best and --most, not with sampling, --stop or --draft")
+    if args.best > 1 and not args.beams:
+        raise ValueError("--best is of --beams; for several answers that are drawn, --samples")
     rows = rows_in(args, [args.prompt] if args.prompt is not None else [])
     writer = open_writer(args, len(rows))
     column = None if args.chat and "messages" in rows[0] else text_column(args, rows)
@@ -51,12 +55,8 @@ def translate(args: argparse.Namespace) -> int:
 def answers(args: argparse.Namespace, writer: "Writer", prompts: list[list[int]], how: "Sampling") -> list[list["Answer"]]:
     with Left("answered") as left:
         if args.beams:
-            if args.draft or args.samples > 1 or args.stop or how.temperature:
-                raise ValueError("--beams searches: it goes with --alpha, --best and --most, not with sampling, --stop or --draft")
             return writer.search(prompts, beams=args.beams, alpha=args.alpha, most=args.most, best=args.best, batch=args.batch,
                                  progress=left)
-        if args.best > 1:
-            raise ValueError("--best is of --beams; for several answers that are drawn, --samples")
         draft = None
         if args.draft:
             from ..ready import ready
@@ -101,6 +101,8 @@ def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
     if texts:
         return [{"text": text} for text in texts]
     if args.file and args.file != "-":
+        if not Path(args.file).is_file():
+            raise ValueError(f"{args.file} is no file; give one with a text a line, or a table")
         table = Path(args.file.removesuffix(".gz")).suffix in TABLES
         rows = rows_of(args.file) if table else [{"text": line} for line in Path(args.file).read_text("utf-8").splitlines()]
     elif sys.stdin.isatty():

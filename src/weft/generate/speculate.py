@@ -22,6 +22,8 @@ def speculate(model: Model, inputs: Ids, *, draft: Model, most: int, how: Sampli
     if vocabulary(model.spec) != vocabulary(draft.spec):
         raise ValueError(f"the draft has a vocabulary of {vocabulary(draft.spec)}, the model of {vocabulary(model.spec)}; "
                          "both must read the same tokens")
+    if (model.encoder is None) != (draft.encoder is None):
+        raise ValueError("the draft must be of the model's kind: both with an encoder, or both without")
     found, stops = [], frozenset(ends)
     for i, row in enumerate(inputs):
         said = Said([], [], False)

@@ -115,7 +115,7 @@ def recipe_of(wish: Wish, found: Guess, spec: S.Model, data: R.Data, batch: R.Ro
         name="try", model=spec, objective=objective, data=data, batch=batch, steps=steps, start=start,
         optimiser=R.AdamW(rate=RATES[0], layers=wish.layers), schedule=R.Linear(warmup=steps // 10), trained=wish.trained,
         average=R.Best(metric=metric), evaluate=look, save=R.Saves(keep=1),  # type: ignore[arg-type]
-        precision=wish.precision or best_precision())  # type: ignore[arg-type]
+        precision=wish.precision or best_precision(), seed=wish.seed)  # type: ignore[arg-type]
 
 
 def best_precision() -> str:
@@ -155,7 +155,7 @@ def headed(spec: S.Model, start: Path, found: Guess, dropout: float | None) -> S
     if spec.encoder is not None and spec.decoder is not None:
         spec = replace(spec, decoder=None, target=None, head=S.Features())
     family = describe(start)[0] or family_of(spec)
-    plain = S.with_dropout(spec, 0.1 if dropout is None else dropout)
+    plain = dropping(spec, 0.1 if dropout is None else dropout)
     if dropout is not None or (family is not None and family_of(plain) is not None):
         spec = plain
     labels, outputs = found.labels, len(found.labels or ()) or 1
@@ -168,6 +168,17 @@ def headed(spec: S.Model, start: Path, found: Guess, dropout: float | None) -> S
     head: Any = {"tag": S.Tags(outputs=outputs, labels=labels, dropout=rate), "answer": S.Spans()}.get(
         found.task, S.Classes(outputs=outputs, labels=labels, dropout=rate, **pooled))
     return replace(spec, head=head)
+
+
+def dropping(spec: S.Model, rate: float) -> S.Model:
+    """BERT's places: embeddings, the attentions' weights, what joins the residual; not the hidden layers."""
+    def change(plain: Any) -> Any:
+        if isinstance(plain, dict):
+            hidden = plain.get("kind") in ("Dense", "Gated")
+            return {name: rate if name == "dropout" and not hidden else change(part) for name, part in plain.items()}
+        return [change(part) for part in plain] if isinstance(plain, list) else plain
+    changed: S.Model = S.from_plain(change(S.to_plain(spec)))
+    return changed
 
 
 def family_of(spec: S.Model) -> Any:

@@ -1,0 +1,114 @@
+"""weft generate and weft translate, typed."""
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft import recipe as R
+from weft.cli import main
+from weft.data.vocabulary import train
+from weft.generate.choose import Sampling
+from weft.generate.text import Writer
+from weft.ready import ready
+
+TEXT = ["the quick brown fox jumps over the lazy dog", "a dog runs, a fox sleeps."] * 4
+
+
+@pytest.fixture(scope="module")
+def speaker(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return made(tmp_path_factory.mktemp("speaker"), "gpt2", positions=64)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return made(tmp_path_factory.mktemp("translator"), "transformer", hidden=24)
+
+
+def made(folder: Path, family: str, **more: int) -> str:
+    tokenizer = train(R.ByteBPE(vocabulary=280), lambda: TEXT)
+    spec = weft.family(family)(depth=1, width=16, heads=2, vocabulary=tokenizer.size, **more, start=weft.Normal(std=0.4))
+    weft.save(weft.build(spec), folder, to="weft")
+    tokenizer.save(folder / "tokenizer.json")
+    return str(folder)
+
+
+def typed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*words]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_one_prompt_is_answered_on_the_screen_as_by_the_writer(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Writer(ready(speaker))
+    assert typed(capsys, "generate", speaker, "a fox", "--most", "12") == writer.complete(["a fox"], most=12)[0] + "\n"
+    drawn = typed(capsys, "generate", speaker, "a fox", "--most", "12", "--seed", "3", "--top-k", "9", "--stop", "o")
+    assert drawn == writer.complete(["a fox"], most=12, how=Sampling(seed=3, top_k=9), stops=("o",))[0] + "\n"
+    assert typed(capsys, "generate", speaker, "a fox", "--most", "12", "--draft", speaker) == \
+        typed(capsys, "generate", speaker, "a fox", "--most", "12")
+
+
+def test_an_answer_is_as_long_as_fits_unless_told(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--logprobs", "--json"))
+    assert len(row["tokens"]) == len(row["logprobs"]) == 64 - len(Writer(ready(speaker)).ids("a fox"))
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "txt"])
+def test_files_go_in_and_out_in_order(speaker: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = ["the lazy dog", "a", "over the quick", "dog", "jumps", "fox"]
+    given, wanted = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+    given.write_text({"jsonl": "".join(json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(prompts)),
+                      "csv": "id,prompt\n" + "".join(f"{i},{p}\n" for i, p in enumerate(prompts)),
+                      "txt": "".join(f"{p}\n" for p in prompts)}[suffix])
+    typed(capsys, "generate", speaker, "--in", str(given), "--out", str(wanted), "--most", "6")
+    truth = Writer(ready(speaker)).complete(prompts, most=6)
+    if suffix == "txt":
+        assert wanted.read_text().splitlines() == [text.replace("\n", "\\n") for text in truth]
+    else:
+        text = wanted.read_bytes().decode()
+        rows = [*csv.DictReader(io.StringIO(text, newline=""))] if suffix == "csv" else [json.loads(line) for line in text.splitlines()]
+        assert [row["answer"] for row in rows] == truth
+        assert [row["prompt"] for row in rows] == prompts
+        assert [int(row["id"]) for row in rows] == [*range(6)]
+
+
+def test_samples_and_beams_give_several_answers(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--most", "9", "--samples", "3", "--json"))
+    assert len({answer["answer"] for answer in row["answers"]}) == 3
+    (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--most", "9", "--beams", "4", "--best", "2", "--json"))
+    scores = [answer["score"] for answer in row["answers"]]
+    assert len(scores) == 2
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_standard_input_is_one_prompt_or_a_text_a_line_to_translate(
+        speaker: str, translator: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a fox\nand a dog\n"))
+    assert typed(capsys, "generate", speaker, "--most", "5") == Writer(ready(speaker)).complete(["a fox\nand a dog"], most=5)[0] + "\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("a fox\n\nthe lazy dog\n"))
+    truth = Writer(ready(translator)).translate(["a fox", "", "the lazy dog"])
+    assert typed(capsys, "translate", translator).split("\n") == [" ".join(text.split("\n")) for text in truth] + [""]
+    assert json.loads(typed(capsys, "translate", translator, "a fox", "--json")) == [{"text": "a fox", "translation": truth[0]}]
+
+
+def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for precision in ("float32", "bf16", "int8"):
+        assert typed(capsys, "translate", translator, "a fox", "--precision", precision).endswith("\n")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["generate", "{speaker}", ""], "the prompt is empty"), (["generate", "{speaker}", "a", "--most", "90"], "64 positions; after it"),
+    (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"), (["translate", "{speaker}", "a"], "no encoder"),
+    (["generate", "{speaker}", "a", "--in", "x"], "not both"), (["generate", "{speaker}", "--in", "nothere.txt"], "nothere.txt is no file"),
+    (["generate", "{speaker}", "a", "--chat"], "no chat template"),
+    (["generate", "{speaker}", "a", "--beams", "2", "--seed", "1"], "--beams searches"),
+    (["generate", "{speaker}", "a", "--best", "2"], "--best is of --beams"),
+    (["generate", "{speaker}", "a", "--most", "0"], "0 is less than 1"),
+    (["generate", "{speaker}", "a", "--draft", "{translator}"], "the draft must be of the model's kind")])
+def test_wrong_input_gets_one_clear_line(
+        speaker: str, translator: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word.format(speaker=speaker, translator=translator) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
