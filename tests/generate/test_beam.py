@@ -95,6 +95,11 @@ def test_an_answer_has_at_most_fifty_tokens_more_than_its_input(name: str) -> No
     assert [len(said[0].tokens) for said in beam_search(model, prompts, beams=2)] == [53, 57]
 
 
+def test_an_answer_ends_where_the_positions_do() -> None:
+    assert [len(said[0].tokens) for said in beam_search(model_of("bart", positions=20), rows(3, 7), beams=2)] == [19, 19]
+    assert [len(said[0].tokens) for said in beam_search(model_of("gpt2", positions=20), rows(3, 7), beams=2)] == [13, 13]
+
+
 def test_beams_of_a_sentence_share_its_memory_without_a_copy() -> None:
     model, kept = model_of("marian"), []
     model.decoder.blocks[0].cross.inner.register_forward_hook(lambda _, given, __: kept.append(given[3].memory[0]))

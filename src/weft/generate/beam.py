@@ -1,4 +1,5 @@
 """Beam search (Wu et al. 2016, arXiv:1609.08144, section 7; Vaswani et al. 2017, arXiv:1706.03762, section 6.1)."""
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from ..model.model import Model
 from .choose import top
-from .reading import Ids, begin
+from .reading import Ids, begin, positions
 from .sample import Said
 
 MORE = 50                                  # tokens that an answer may be longer than its input
@@ -65,7 +66,8 @@ def beam_search(model: Model, inputs: Ids, *, beams: int = 4, alpha: float = 0.6
         raise ValueError(f"best = {best} of beams = {beams}: give at least one and no more than there are beams")
     if not len(inputs):
         return []
-    limits = [len(row) + MORE if most is None else most for row in inputs]
+    room = (positions(model) or sys.maxsize) - max(map(len, inputs if model.encoder is None else starts or [[0]]))
+    limits = [min(len(row) + MORE, room) if most is None else most for row in inputs]
     reading, logits_BV, _ = begin(model, inputs, starts, max(limits))
     device = logits_BV.device
     end = torch.tensor(sorted(set(ends)), dtype=torch.long, device=device)
