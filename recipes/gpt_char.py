@@ -10,7 +10,7 @@ Expect: `tiny` 1.77, `best` 1.67 nats a character on the whole of the held-out t
 Data:   tinyshakespeare/input.txt.gz (1.1 million characters, public domain).
 """
 import weft
-from weft.recipe import AdamW, Characters, Cosine, Data, Documents, Linear, Muon, NextToken, Recipe, Rows, Source
+from weft.recipe import AdamW, Best, Characters, Cosine, Data, Documents, Linear, Muon, NextToken, Recipe, Rows, Source
 
 FILE = ("tinyshakespeare/input.txt.gz",)
 DATA = Data(row=Documents(), tokenizer=Characters(special=False), train=Source(paths=FILE, document="file", part=(0.0, 0.9)),
@@ -42,3 +42,16 @@ best = Recipe(
     objective=NextToken(), data=DATA, batch=Rows(count=24, length=128), steps=500,
     optimiser=Muon(rate=0.03, other=AdamW(rate=8e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=10),
     precision="bf16", evaluate=125)
+
+# nanoGPT's large shape with the same choices, a fraction of its steps.
+WIDE = weft.Attention(heads=6, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
+TALL = weft.Block(attention=weft.pre(NORM, WIDE, dropout=0.2),
+                  feedforward=weft.pre(NORM, weft.Dense(hidden=1536, activation="relu", bias=False), dropout=0.2))
+
+large = Recipe(
+    name="gpt_char-large",
+    model=weft.spec.Model(width=384, source=weft.Tokens(vocabulary=65, dropout=0.2), decoder=weft.Stack(blocks=(TALL,) * 6, norm=NORM),
+                          head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
+    objective=NextToken(), data=DATA, batch=Rows(count=32, length=256), steps=1600,
+    optimiser=Muon(rate=0.02, other=AdamW(rate=4e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=20),
+    average=Best(), precision="bf16", evaluate=100)
