@@ -1,0 +1,137 @@
+"""docs/results.md, written from the receipts beside it: no number on it was typed.
+
+    python -m benchmarks.page > docs/results.md
+"""
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results"
+TOKENISED = "BLEU (lower-cased, Moses-tokenised)"
+TITLES = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "conll": "CoNLL-2003", "squad": "SQuAD 1.1"}
+HEAD = """# Results
+
+Real data, two processor cores without a GPU, each figure from a receipt that names command, commit, seed, time and hash. Machines are
+shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in [results](results).
+"""
+
+Lines = Iterator[str]
+Result = dict[str, Any]
+
+
+def table(*rows: tuple[Any, ...]) -> Lines:
+    head, *body = ([str(cell) for cell in row] for row in rows)
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    yield from ("| " + " | ".join(row) + " |" for row in body)
+
+
+def spread(numbers: list[float], digits: int) -> str:
+    return ", ".join(f"{n:.{digits}f}" for n in numbers)
+
+
+def multi30k(found: Result) -> Lines:
+    yield (f"Multi30k, English to German, from nothing on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
+           f"steps, beam {found['beams']}, length penalty {found['runs'][0]['alpha']:g} chosen on the validation set; "
+           f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes a seed. The best small system known reaches 41.02 on "
+           f"test_2016_flickr, lower-cased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462).")
+    yield ""
+    yield from table(("set", "BLEU, lower-cased, Moses-tokenised", "each seed", "BLEU, cased, detokenised", "chrF"), *(
+        (test, f"{mean[TOKENISED]:.2f}", spread([run[test][TOKENISED] for run in found["runs"]], 2), f"{mean['BLEU']:.2f}",
+         f"{mean['chrF']:.2f}") for test, mean in found["mean"].items()))
+    yield ""
+    yield f"Signatures: `{found['runs'][0]['val']['BLEU signature']}`, `{found['runs'][0]['val']['chrF signature']}`."
+
+
+def characters(found: Result) -> Lines:
+    yield ("Characters of Shakespeare, nats a character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
+           "1.4697 as the best of the large shape (6×384, context 256, 82 million characters on an A100).")
+    yield ""
+    yield from table(("recipe", "parameters", "characters read", "validation loss", "minutes"), *(
+        (f"`{name}`", f"{own['runs'][0]['parameters'] / 1e6:.1f} M", f"{own['runs'][0]['tokens'] / 1e6:.1f} M",
+         spread([run.get("averaged", run["valid"])["loss"] for run in own["runs"]], 3),
+         spread([run["seconds"] / 60 for run in own["runs"]], 1)) for name, own in found.items()))
+
+
+def tuned(found: Result) -> Lines:
+    own = found["settings"]
+    yield (f"{found['checkpoint']} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
+           f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
+           f"standard deviation on rows that neither saw.")
+    yield ""
+    yield from table(("task", "metric", "Weft", "Trainer", "times as fast"), *(
+        (TITLES[task], row["metric"], *(f"{100 * row[side]['score']['mean']:.2f} ± {100 * row[side]['score']['deviation']:.2f}"
+                                        for side in ("weft", "trainer")), f"{row['times_faster']:.2f}")
+        for task, row in found["tasks"].items()))
+
+
+def transfer(found: Result) -> Lines:
+    yield ("Pre-training pays: models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on a "
+           "tenth of SST-2, beside the same models from nothing; accuracy on the dev set, each with its own best rate of three.")
+    yield ""
+    yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed"), *(
+        (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
+                                                for kind in ("scratch", "pretrained")),
+         "; ".join(spread([100 * a for a in own[kind]["accuracy"]], 1) for kind in ("scratch", "pretrained")))
+        for name, own in found.items()))
+
+
+def incontext(found: Result) -> Lines:
+    yield (f"SmolLM2-135M-Instruct and a small GPT trained on such problems: {found['questions']} questions of each of the ten arithmetic "
+           f"tasks of the GPT-3 paper, per cent right after {', '.join(map(str, found['shots']))} examples.")
+    yield ""
+    own = [name for name in ("model", "own") if name in found]
+    heads = {"model": "SmolLM2-135M", "own": "small GPT"}
+    yield from table(("task", *(f"{heads[name]}, {n}" for name in own for n in found["shots"])), *(
+        (task, *(cell for name in own for cell in found[name]["per cent"][task])) for task in found[own[0]]["per cent"]),
+        ("mean", *(cell for name in own for cell in found[name]["mean"])))
+    yield ""
+    yield from (f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (the lecture's model: "
+                f"{said['lecture']})" for line, said in found["priming"].items())
+    same = found.get("transformers")
+    if same:
+        yield f"- {same['equal']} of {same['prompts']} prompts go on token for token as in transformers: {same['tokens']:,} tokens, greedy."
+
+
+def decoding(found: Result) -> Lines:
+    yield ("Decoding, the same weights in one process: GPT-2 6×384 goes on from 16 tokens for 128, a translator of Marian's shape reads 24 "
+           "and says 64. Milliseconds, and how many times as fast the best of ours is (above 1: we are faster).")
+    yield ""
+    systems = [f"{system} {kind}" for system, kinds in (("weft", ("float32", "bf16", "int8")), ("transformers", ("float32", "bf16")),
+                                                        ("ctranslate2", ("float32", "int8"))) for kind in kinds]
+    ratios = ("best / transformers float32", "best / ctranslate2 float32", "best / ctranslate2 int8", "float32 / transformers float32")
+    yield from table(("task", *systems, *ratios), *(
+        (task, *(f"{row[name]:.0f}" for name in systems), *(f"{row[name]:.2f}" for name in ratios)) for task, row in found.items()))
+
+
+def speed(found: Result) -> Lines:
+    yield ("Whole training steps in bf16: GPT-2 6×384 on 8×256 tokens, BERT 6×384 on ragged lengths. Milliseconds; times transformers; "
+           "share of the bare kernels' speed.")
+    yield ""
+    yield from table(("step", "Weft", "transformers", "bare kernels", "times as fast", "share"), *(
+        (name, *(f"{row[key]:.0f}" for key in ("weft", "transformers", "bare kernels")), f"{row['ratio']:.2f}", f"{row['share']:.2f}")
+        for name, row in found.items()))
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
+    ("multi30k", "Translation", multi30k), ("gpt_char", "A language model of characters", characters),
+    ("gpt_char-large", "The large one", characters), ("tune", "Fine-tuning", tuned), ("tune_squad", "Fine-tuning on SQuAD", tuned),
+    ("transfer", "Pre-training pays", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
+    ("train_speed", "Training steps", speed))
+
+
+def page(folder: Path = FOLDER) -> str:
+    lines = [HEAD]
+    for name, title, write in SECTIONS:
+        file = folder / f"{name}.json"
+        if file.exists():
+            held = json.loads(file.read_text())
+            lines += [f"## {title}", "", *write(held["result"]), ""]
+            lines += [f"![{title}](results/{picture.name})\n" for picture in sorted(folder.glob(f"{name}.svg"))]
+            lines.append(f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
