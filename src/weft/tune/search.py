@@ -11,6 +11,7 @@ from ..interop.folder import carry
 from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
+from ..train.memory import keep_blocks
 from .plan import Plan
 
 TABLE = "tune.json"
@@ -29,6 +30,7 @@ class Tick(NamedTuple):
 def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     """First every rate with the first seed, then the best rate with further seeds (BERT, arXiv:1810.04805, section 4.1).
     Ends early where a run is asked to stop; only the end writes the folder's own model."""
+    keep_blocks()
     asked, done = [(rate, plan.recipe.seed) for rate in plan.rates], list[dict[str, Any]]()
     pace = Pace((len(plan.rates) + plan.restarts - 1) * plan.recipe.steps)
     while asked:
