@@ -8,6 +8,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="the counts of a release, not of a commit")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--long") and config.option.timeout is None:
+        config.option.timeout = 3600       # many times the work of a commit
+
+
 @pytest.fixture(scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))

@@ -46,6 +46,8 @@ def read(words: list[str]) -> argparse.Namespace:
     if hasattr(args, "texts"):             # argparse takes texts before the first option only
         args.texts += [word for word in rest if not word.startswith("-")]
         rest = [word for word in rest if word.startswith("-")]
+    if getattr(args, "prompt", "") is None and rest and not rest[0].startswith("-"):   # and no prompt after one
+        args.prompt = rest.pop(0)
     if rest:
         known = [o for a in (verbs[args.verb] if args.verb else top)._actions for o in a.option_strings if o.startswith("--")]
         raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], known)}")

@@ -1,5 +1,6 @@
 """A model ready for use, by any name: a run's folder, a model's folder, a name on the hub."""
 import json
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str |
     recipe = R.of_run(folder)
     if (folder / "model").is_dir():
         return Ready(str(name), load(folder / "model", dtype=dtype, device=device), tokenizer_of(folder / "model"), recipe, folder)
-    found = newest(folder / "checkpoints", print)
+    found = newest(folder / "checkpoints", lambda line: print(f"weft: {line}", file=sys.stderr))
     if found is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
     data = Folder(str(recipe.data.folder or Path("prepared") / fingerprint(recipe.data)))

@@ -3,8 +3,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 import transformers
+from tokenizers import models, pre_tokenizers, processors
 
 from weft import recipe as R
 from weft import spec as S
@@ -128,6 +130,23 @@ def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesse
         ask.fill(own, ["nothing"])
 
 
+def test_a_hidden_word_that_is_not_read_is_not_passed_over() -> None:
+    own = ready(None)
+    for text, line in (("i like it", "hides no word"), ("paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens"),
+                       ("[MASK] " + "paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens")):
+        with pytest.raises(ValueError, match=line):
+            ask.fill(own, [text])
+    assert len(ask.fill(own, ["paris " * 61 + "[MASK]"])[0]) == 1
+
+
+@pytest.mark.parametrize("context", ["", "\u200b"])
+def test_a_context_without_tokens_has_no_answer(context: str) -> None:
+    own = ready(S.Spans())
+    found = ask.answer(own, [("why not ?", context), ("why not ?", TEXTS[4])])
+    assert found[0] == ("", 0, 0, float("-inf"), float("inf"))
+    assert found[1][:3] == ask.answer(own, [("why not ?", TEXTS[4])])[0][:3]
+
+
 def test_the_gap_before_a_hidden_word_is_its_own() -> None:
     pieces = tokenizer("ByteBPE")
     assert ask.masked(pieces, "the man <mask> to", 4).tolist() == [*pieces.encode("the man"), 4, *pieces.encode(" to")]
@@ -159,3 +178,30 @@ def test_a_model_without_the_head_says_how_to_get_one(verb: str, task: str) -> N
 def test_a_model_that_guesses_no_words_says_so() -> None:
     with pytest.raises(ValueError, match="does not guess hidden words"):
         ask.fill(ready(S.Features()), ["a [MASK]"])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["classify", "answer"])
+def test_a_pair_of_robertas_has_two_ends_between_as_transformers_writes_it(kind: str, tmp_path: Path) -> None:
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted({word for text in TEXTS for word in text.split()})]
+    made = tokenizers.Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
+    made.pre_tokenizer, made.post_processor = pre_tokenizers.WhitespaceSplit(), processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    config = transformers.RobertaConfig(
+        vocab_size=len(names), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, max_position_embeddings=66,
+        initializer_range=0.5, type_vocab_size=1, pad_token_id=1, num_labels=3 if kind == "classify" else 2)
+    torch.manual_seed(0)
+    head = {"classify": transformers.RobertaForSequenceClassification, "answer": transformers.RobertaForQuestionAnswering}[kind]
+    model = head(config).eval()
+    model.save_pretrained(tmp_path)
+    made.save(str(tmp_path / "tokenizer.json"))
+    own, theirs = opened(tmp_path), transformers.PreTrainedTokenizerFast(tokenizer_object=made)
+    for first, second in zip(TEXTS[4:], TEXTS, strict=False):
+        given = theirs(first, second, return_tensors="pt", return_token_type_ids=False)
+        right = model(**given)
+        if kind == "classify":
+            assert ask.classify(own, [(first, second)])[0] == pytest.approx(right.logits[0].double().softmax(-1).tolist(), abs=1e-5)
+        else:
+            (found,) = ask.answer(own, [(first, second)])
+            inside = torch.tensor([part == 1 for part in given.sequence_ids(0)])
+            start, end = right.start_logits[0][inside], right.end_logits[0][inside]
+            assert found.score == pytest.approx(max(float(start[i] + end[i:].max()) for i in range(len(start))), abs=1e-4)

@@ -65,3 +65,14 @@ def test_unequal_numbers_of_translations_and_references_are_refused() -> None:
 ])
 def test_text_is_cut_as_moses_cuts_it(text: str, language: str, tokens: str) -> None:
     assert tokenize(text, language) == tokens.split()
+
+
+@pytest.mark.parametrize(("text", "language", "tokens"), [
+    ("L'homme n'est pas l'ami d'1 chat.", "fr", "L' homme n' est pas l' ami d ' 1 chat ."),
+    ("L'uomo dell'anno, po' dopo", "it", "L' uomo dell' anno , po ' dopo")])
+def test_an_elision_stays_with_its_apostrophe(text: str, language: str, tokens: str) -> None:
+    assert tokenize(text, language) == tokens.split()
+
+
+def test_no_figure_is_called_moses_where_its_abbreviations_are_not_known() -> None:
+    assert not [name for name in dict(translation(HYPOTHESES, REFERENCES, "fr")) if "Moses" in name]

@@ -1,10 +1,15 @@
 """The adapter for lm-eval: its three methods against plain passes of the model."""
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+import weft
 from weft.evaluate.harness import Harness
+from weft.evaluate.predict import reach
+from weft.generate.text import Writer
 
 from .small import TEXTS, ready
 
@@ -54,9 +59,11 @@ def test_a_whole_text_is_scored_once_a_token_however_long(harness: Harness) -> N
     texts = [TEXTS[0], " ".join(TEXTS), ""]
     for text, score in zip(texts, harness.loglikelihood_rolling([Request((text,)) for text in texts]), strict=True):
         tokens, total = [2, *harness.ready.text.encode(text).tolist()], 0.0
-        for start in range(0, len(tokens) - 1, LENGTH):
-            window = tokens[start:start + LENGTH + 1]
-            total += float(logprobs(harness.ready, window[:-1]).gather(1, torch.tensor(window[1:])[:, None]).sum())
+        for asked in range(1, len(tokens), LENGTH):
+            stop = min(asked + LENGTH, len(tokens))
+            window = tokens[max(0, stop - LENGTH - 1):stop]        # the last one reaches back
+            own = logprobs(harness.ready, window[:-1]).gather(1, torch.tensor(window[1:])[:, None])
+            total += float(own[-(stop - asked):].sum())
         assert score == pytest.approx(total, abs=1e-3)
 
 
@@ -65,6 +72,23 @@ def test_text_goes_on_until_a_stop_string_and_no_further(harness: Harness) -> No
     assert len(free) > 3
     stop = free[2:4]
     assert harness.generate_until([Request(("the man", {"until": [stop], "max_gen_toks": 8}))])[0] == free[:free.index(stop)]
+
+
+def test_all_positions_are_read_and_half_of_them_are_kept_for_a_prompt(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spec, length in ((weft.gpt2("small", positions=1024), 1024), (replace(weft.llama("7b"), context=4096), 4096)):
+        assert reach(SimpleNamespace(spec=spec)) == length                   # type: ignore[arg-type]
+    assert Harness(ready(None, "gpt2", kind="ByteBPE")).length == 64
+    seen = []
+
+    def answer(self: Writer, prompts: list[list[int]], most: int, **_: Any) -> Any:
+        seen.append((len(prompts[0]), most))
+        return [[SimpleNamespace(text="")]]
+
+    monkeypatch.setattr(Writer, "answer", answer)
+    for text in (" ".join(TEXTS), "the man"):
+        harness.generate_until([Request((text, {"max_gen_toks": 256}))])
+    assert seen[0] == (LENGTH // 2, LENGTH // 2)
+    assert sum(seen[1]) == LENGTH
 
 
 def test_lm_eval_takes_it_for_a_model_of_its_own() -> None:

@@ -1,5 +1,6 @@
 """Each metric against another implementation, or against what a person works out by hand."""
 import random
+from collections.abc import Callable
 from math import exp, log
 
 import numpy as np
@@ -45,7 +46,12 @@ def test_correlations_are_scipys_also_with_ties() -> None:
         said, right = draw.normal(size=40).round(1), draw.integers(6, size=40) / 5
         assert value(pearson(said, right)) == pytest.approx(stats.pearsonr(said, right)[0], abs=1e-12)
         assert value(spearman(said, right)) == pytest.approx(stats.spearmanr(said, right)[0], abs=1e-12)
-    assert np.isnan(value(pearson([1, 1, 1], [1, 2, 3])))
+
+
+@pytest.mark.parametrize("measure", [pearson, spearman])
+def test_what_never_changes_has_no_correlation_however_its_mean_is_rounded(measure: Callable[..., object]) -> None:
+    assert np.isnan(value(measure([1.7] * 7, range(7))))
+    assert np.isnan(value(measure(range(7), [1.7] * 7)))
 
 
 @pytest.mark.parametrize("marks", ["BIO", "IO", "BIESO"])
@@ -106,15 +112,24 @@ def test_a_question_without_answer_is_right_where_none_scores_more_than_the_thre
     assert found["best threshold for F1"] == 0.5
 
 
+def test_an_answer_of_which_nothing_is_left_is_an_answer_all_the_same() -> None:
+    found = dict(squad({"a": Said("red", 9.0), "b": Said("The")}, {"a": ["red"], "b": ["the"]}))
+    assert found == {"exact match": 100.0, "F1": 100.0}
+    found = dict(squad({"a": Said("x", -1.0), "b": Said("red", 1.0)}, {"a": ["the"], "b": []}))
+    assert found["exact match where there is none"] == 100.0
+    assert found["exact match where there is an answer"] == found["exact match"] - 50.0 == 0.0
+    assert found["exact match at its best threshold"] == 50.0
+
+
 def test_the_best_threshold_is_that_of_trying_them_all() -> None:
     draw = random.Random(0)
     for _ in range(50):
         ids = [str(i) for i in range(12)]
-        right = {i: [""] if draw.random() < 0.5 else [draw.choice("xyz")] for i in ids}
+        right = {i: list[str]() if draw.random() < 0.5 else [draw.choice("xyz")] for i in ids}
         said = {i: Said(draw.choice("xyz"), float(draw.randint(-3, 3))) for i in ids}
 
         def at(threshold: float, said: dict[str, Said] = said, right: dict[str, list[str]] = right) -> float:
-            return 100 * sum(exact("" if s.none > threshold else s.text, right[i][0]) for i, s in said.items()) / len(said)
+            return 100 * sum(exact("" if s.none > threshold else s.text, (right[i] or [""])[0]) for i, s in said.items()) / len(said)
         highest, place = best_threshold(said, right, exact)
         assert highest == pytest.approx(max(at(t) for t in (-9.0, *range(-3, 4))))
         assert at(place) == pytest.approx(highest)

@@ -38,6 +38,12 @@ def test_equal_scores_at_the_edge_of_top_k_stay_together() -> None:
     assert narrow(torch.tensor([[1.0, 2.0, 2.0, 0.0]]), Sampling(top_k=1)).isinf().tolist() == [[True, False, False, True]]
 
 
+def test_no_temperature_is_too_cold() -> None:
+    for cold in (1e-29, 1e-38, 1e-320):
+        narrowed = narrow(logits(), Sampling(temperature=cold, top_p=0.9, min_p=0.1))
+        assert draw(narrowed, uniform(range(6), 0)).tolist() == likeliest(logits()).tolist()
+
+
 def test_draws_follow_the_probabilities() -> None:
     """Chi-square of 20,000 draws over 50 tokens; the draws have fixed seeds."""
     p = logits()[:1].softmax(-1)

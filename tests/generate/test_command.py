@@ -1,5 +1,6 @@
 """weft generate and weft translate, typed."""
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_one_prompt_is_answered_on_the_screen_as_by_the_writer(speaker: str, cap
     drawn = typed(capsys, "generate", speaker, "a fox", "--most", "12", "--seed", "3", "--top-k", "9", "--stop", "o")
     assert drawn == writer.complete(["a fox"], most=12, how=Sampling(seed=3, top_k=9), stops=("o",))[0] + "\n"
     assert typed(capsys, "generate", speaker, "a fox", "--most", "12", "--draft", speaker) == \
-        typed(capsys, "generate", speaker, "a fox", "--most", "12")
+        typed(capsys, "generate", speaker, "a fox", "--most", "12") == typed(capsys, "generate", speaker, "--most", "12", "a fox")
 
 
 def test_an_answer_is_as_long_as_fits_unless_told(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +65,7 @@ def test_files_go_in_and_out_in_order(speaker: str, suffix: str, tmp_path: Path,
     typed(capsys, "generate", speaker, "--in", str(given), "--out", str(wanted), "--most", "6")
     truth = Writer(ready(speaker)).complete(prompts, most=6)
     if suffix == "txt":
-        assert wanted.read_text().splitlines() == [text.replace("\n", "\\n") for text in truth]
+        assert wanted.read_text().splitlines() == [text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for text in truth]
     else:
         text = wanted.read_bytes().decode()
         rows = [*csv.DictReader(io.StringIO(text, newline=""))] if suffix == "csv" else [json.loads(line) for line in text.splitlines()]
@@ -92,6 +93,61 @@ def test_standard_input_is_one_prompt_or_a_text_a_line_to_translate(
     assert json.loads(typed(capsys, "translate", translator, "a fox", "--json")) == [{"text": "a fox", "translation": truth[0]}]
 
 
+def test_only_a_line_end_parts_texts(translator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["a\u2028fox", "the\x0clazy\x85dog", "", "a dog"]
+    whole = "\ufeff" + "\r\n".join(texts) + "\n"
+    with gzip.open(tmp_path / "in.txt.gz", "wb") as file:
+        file.write(whole.encode())
+    (tmp_path / "in.txt").write_bytes(whole.encode())
+    for name in ("in.txt", "in.txt.gz"):
+        assert [row["text"] for row in json.loads(typed(capsys, "translate", translator, "--in", str(tmp_path / name), "--json"))] == texts
+    monkeypatch.setattr("sys.stdin", io.StringIO(whole))
+    assert [row["text"] for row in json.loads(typed(capsys, "translate", translator, "--json"))] == texts
+
+
+def test_a_brace_alone_is_no_json(speaker: str, translator: str, capsys: pytest.CaptureFixture[str],
+                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, words, texts in (("{ a fox\nruns\n", ["generate", speaker], ["{ a fox\nruns"]),
+                                ("{ a fox\nruns\n", ["translate", translator], ["{ a fox", "runs"]),
+                                ('{"text": "a fox"}\n', ["generate", speaker], ["a fox"])):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        assert [row["text"] for row in json.loads(typed(capsys, *words, "--json"))] == texts
+
+
+def test_a_column_of_the_users_stays(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.jsonl").write_text('{"prompt": "a fox", "answer": "gold"}\n{"prompt": "a dog"}\n')
+    rows = json.loads(typed(capsys, "generate", speaker, "--in", str(tmp_path / "in.jsonl"), "--json"))
+    assert [row.get("answer") for row in rows] == ["gold", None]
+    assert all(isinstance(row["weft_answer"], str) and row["ended"] is False for row in rows)
+
+
+def test_a_long_prompt_shortens_no_other_answer(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_text("a fox\n" + "a dog runs " * 7 + "\n")
+    (alone,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--json"))
+    assert json.loads(typed(capsys, "generate", speaker, "--in", str(tmp_path / "in.txt"), "--json"))[0] == alone
+
+
+def test_a_wrong_row_is_named(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, given, words, said in (("a.txt", "a fox\n\na dog\n", [], "row 2: the prompt is empty"),
+                                     ("b.txt", "a\n" + "a dog runs " * 40 + "\n", [], "row 2: a prompt of"),
+                                     ("c.jsonl", '{"messages": "a"}\n{"id": 2}\n', ["--chat"], "row 1: a conversation is a list"),
+                                     ("d.csv", "a,b\nx,y\n", [], "name it with --column\n")):
+        (tmp_path / name).write_text(given)
+        assert main(["generate", speaker, "--in", str(tmp_path / name), *words]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
+        speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for out, said in ((tmp_path / "none" / "out.txt", "there is no folder"), (tmp_path, "is a folder"), (tmp_path / "o.gz", ".gz is not")):
+        assert main(["generate", "no model", "a", "--out", str(out)]) == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr("weft.evaluate.tables.write_rows", lambda path, rows: Path(path, "full").write_text(""))
+    assert main(["generate", speaker, "a", "--out", str(tmp_path / "out.jsonl")]) == 2
+    assert json.loads(capsys.readouterr().out)["text"] == "a"
+
+
 def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.CaptureFixture[str]) -> None:
     for precision in ("float32", "bf16", "int8"):
         assert typed(capsys, "translate", translator, "a fox", "--precision", precision).endswith("\n")
@@ -103,6 +159,9 @@ def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.Ca
     (["generate", "{speaker}", "a", "--in", "x"], "not both"), (["generate", "{speaker}", "--in", "nothere.txt"], "nothere.txt is no file"),
     (["generate", "{speaker}", "a", "--chat"], "no chat template"),
     (["generate", "{speaker}", "a", "--beams", "2", "--seed", "1"], "--beams searches"),
+    (["generate", "{speaker}", "a", "--beams", "2", "--repetition", "1.5"], "not with sampling, --repetition"),
+    (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
+    (["generate", "{speaker}", "--most", "4", "a", "b"], "does not know 'b'"),
     (["generate", "{speaker}", "a", "--best", "2"], "--best is of --beams"),
     (["generate", "{speaker}", "a", "--most", "0"], "0 is less than 1"),
     (["generate", "{speaker}", "a", "--draft", "{translator}"], "the draft must be of the model's kind")])

@@ -1,10 +1,14 @@
 """One token after another."""
+from functools import partial
+
 import pytest
 import torch
 
 import weft
+from weft.generate.beam import beam_search
 from weft.generate.choose import repeat_less
 from weft.generate.sample import Sampling, generate, greedy, stream
+from weft.generate.speculate import speculate
 
 from .made import DECODERS, END, PAIRS, V, is_greedy, model_of, rows, scores
 
@@ -105,10 +109,26 @@ def test_what_cannot_be_read_is_said_in_one_line(change: dict[str, object], word
 
 
 def test_models_that_cannot_speak_say_so() -> None:
-    with pytest.raises(ValueError, match="no decoder with a vocabulary"):
+    with pytest.raises(ValueError, match=r"an encoder.*weft fill"):
         generate(weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=32, positions=8)).eval(), [[2]], most=2)
     with pytest.raises(ValueError, match=r"model.eval\(\)"):
         generate(model_of("gpt2").train(), [[2]], most=2)
     with pytest.raises(ValueError, match=r"special\.start"):
         generate(weft.build(weft.marian(depth=1, width=16, heads=2, hidden=16, vocabulary=32)).eval(), [[2]], most=2)
     assert generate(model_of("gpt2"), [], most=2) == []
+
+
+def test_each_row_may_have_a_limit_of_its_own() -> None:
+    model, prompts = model_of("llama"), rows(4, 6, 3)
+    for said, limit, row in zip(generate(model, prompts, most=[3, 9, 1]), (3, 9, 1), prompts, strict=True):
+        assert said.tokens == generate(model, [row], most=limit)[0].tokens
+        assert not said.ended
+
+
+def test_scores_that_are_no_numbers_are_said_so() -> None:
+    model = model_of("gpt2")
+    with torch.no_grad():
+        model.table_VD.fill_(float("nan"))
+    for say in (generate, beam_search, partial(speculate, draft=model)):
+        with pytest.raises(ValueError, match="training diverged"):
+            say(model, rows(3), most=4)

@@ -33,8 +33,8 @@ def decoder() -> S.Model:
     return S.replace(gpt(), head=classes(pool="last"))
 
 
-def one(value: R.Objective, spec: S.Model, row: R.Row, length: int = 32, **sample: Any) -> dict[str, np.ndarray]:
-    corruption, _ = build(value, spec, labelled(row))
+def one(value: R.Objective, spec: S.Model, row: R.Row, length: int = 32, special: Any = SPECIAL, **sample: Any) -> dict[str, np.ndarray]:
+    corruption, _ = build(value, spec, labelled(row, special=special))
     return corruption(Reader(Given([{"label": 2} | sample]), length), 0, draw(0, 0, 0))
 
 
@@ -53,6 +53,17 @@ def test_gpt_reads_start_a_delimiter_b_extract_without_segments() -> None:
         row = one(R.Classification(input="gpt"), spec, PAIR, first=np.array([7]), second=np.array([11, 12]))
         assert row["tokens"].tolist() == [BEGIN, 7, END, 11, 12, END]
         assert "segments" not in row
+
+
+def test_where_no_mark_begins_the_end_does_for_a_decoder_and_nothing_for_an_encoder() -> None:
+    texts, only = {"first": np.array([7, 8]), "second": np.array([11, 12])}, {"end": END}
+    for spec, begin in ((decoder(), [END]), (bert(head=classes()), [])):
+        value = R.Classification(input="gpt" if begin else "bert", symmetric=True)
+        row = one(value, spec, PAIR, special=only, **texts)
+        assert row["tokens"].tolist() == [*begin, 7, 8, END, 11, 12, END]
+        assert row.get("segments", np.array([0, 0, 0, 1, 1, 1])).tolist() == [0, 0, 0, 1, 1, 1]
+        assert one(value, spec, PAIR, 5, only, **texts)["swapped"].tolist() == [*begin, 11, END, *([7] if begin else [7, 8]), END]
+        assert one(R.Classification(), spec, SINGLE, 3, only, **texts)["tokens"].tolist() == [*begin, 7, *([] if begin else [8]), END]
 
 
 def test_the_longer_side_loses_its_last_tokens_first() -> None:
@@ -208,5 +219,7 @@ def test_a_length_beyond_the_positions_or_without_room_and_a_tokenizer_without_m
         corruption.samples(store, 65)
     with pytest.raises(ValueError, match="length = 4 leaves no room"):
         corruption.samples(store, 4)
-    with pytest.raises(ValueError, match="needs the begin and end token"):
+    with pytest.raises(ValueError, match="Classification needs the end token, which the tokenizer lacks"):
         build(R.Classification(), bert(head=classes()), labelled(PAIR, special={}))
+    with pytest.raises(ValueError, match="Tagging needs the begin token"):
+        build(R.Tagging(), bert(head=S.Tags(outputs=3)), labelled(R.Tagged(), special={"end": END}))

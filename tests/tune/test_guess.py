@@ -105,6 +105,30 @@ def test_a_question_with_endings_is_a_choice(tmp_path: Path) -> None:
     assert (found.task, found.row) == ("choose", R.Choices(context="startphrase", endings=("ending0", "ending1", "ending2")))
 
 
+def test_more_than_ten_endings_are_read_in_their_order(tmp_path: Path) -> None:
+    names = tuple(f"ending{k}" for k in range(12))
+    rows = [{"context": t, **{name: TEXTS[(i + k) % 40] for k, name in enumerate(names)}, "label": i % 12} for i, t in enumerate(TEXTS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guess([str(tmp_path / "a.jsonl")]).row == R.Choices(endings=names)
+
+
+def test_rows_may_lack_columns_and_a_label_that_is_never_there_is_named(tmp_path: Path) -> None:
+    def path(*rows: dict[str, Any]) -> str:
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(tmp_path / "a.jsonl")
+
+    some: list[dict[str, Any]] = [{"text": t, "mark": i % 2, "kind": "xy"[i % 2]} for i, t in enumerate(TEXTS)]
+    for task in (None, "classify"):
+        assert guess([path(*some, {"mark": 1, "kind": "x"}, {"text": TEXTS[0], "mark": 0})], task=task).row == R.Examples(
+            label="mark", labels=("0", "1"))
+    with pytest.raises(ValueError, match="label is empty in every row; name the column of the labels with --label"):
+        guess([path(*({"text": t, "label": ""} for t in TEXTS))])
+    tagged = [{"tokens": t.split(), "ner_tags": ["O"] * len(t.split())} for t in TEXTS]
+    assert guess([path(*tagged, {"tokens": ["a"]})]).row == R.Tagged(words="tokens", tags="ner_tags", labels=("O",))
+    with pytest.raises(ValueError, match="ner_tags is empty in every row"):
+        guess([path(*({"tokens": ["a"], "ner_tags": []} for _ in TEXTS))])
+
+
 def test_squads_json_is_answering(tmp_path: Path) -> None:
     asked = {"id": "q", "question": "what?", "answers": [{"text": "loom", "answer_start": 4}]}
     article = {"title": "t", "paragraphs": [{"context": "the loom", "qas": [asked, {**asked, "id": "r", "is_impossible": True}]}]}

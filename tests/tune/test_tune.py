@@ -2,9 +2,12 @@
 import json
 import shutil
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -197,3 +200,26 @@ def test_other_settings_in_the_same_folder_are_refused(start: Path, tmp_path: Pa
     assert tune(start, data, out, "--rates", "1e-3", "--restarts", "1") == 0
     assert tune(start, data, out, "--rates", "1e-3", "--restarts", "1", "--layer-decay", "0.9") == 2
     assert "was begun with another recipe" in capsys.readouterr().err
+
+
+def test_a_bad_rate_and_a_finished_try_of_other_settings_are_found_before_anything_is_trained(start: Path, tmp_path: Path) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    wish = Wish(checkpoint=str(start), data=(str(data),), out=str(out), rates=(1e-3, 3e-3), restarts=1, epochs=1, batch=8, precision="fp32")
+    with pytest.raises(ValueError, match=r"AdamW\.rate = -1"):
+        next(search.search(plan(replace(wish, rates=(1e-3, -1.0))), print))
+    assert not list(out.glob("try-*"))
+    for _ in search.search(plan(wish), print):
+        pass
+    loser = next(path for path in out.glob("try-*") if not (path / "checkpoints").exists())
+    before = {path: path.stat().st_mtime_ns for path in out.glob("try-*/**/*")}
+    with pytest.raises(ValueError, match=r"was begun with another recipe: steps was 4; undo the change"):
+        next(search.search(plan(replace(wish, epochs=5, rates=(float(loser.name.split("-")[1]),))), print))
+    assert {path: path.stat().st_mtime_ns for path in out.glob("try-*/**/*")} == before
+
+
+def test_a_row_of_parquet_is_split_by_the_columns_that_are_read(start: Path, tmp_path: Path) -> None:
+    rows = [{"text": text, "label": i % 2, "day": date(2020, 1, 1)} for i, text in enumerate(sentences(20, 0))]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = plan(Wish(checkpoint=str(start), data=(str(tmp_path / "a.parquet"),), out=str(tmp_path / "run"), precision="fp32"))
+    assert (found.train, found.dev) == (18, 2)
+    assert all(set(json.loads(line)) == {"text", "label"} for line in (tmp_path / "run" / "data" / "dev.jsonl").read_text().splitlines())

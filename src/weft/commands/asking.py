@@ -2,62 +2,63 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..say import tell, waiting
-from . import Verb
+from . import TAKEN, Fields, Verb, count, put, writable, write
 
 if TYPE_CHECKING:
     from ..evaluate.predict import How
     from ..ready import Ready
 
-Fields = dict[str, Any]
-
 
 def classify(args: argparse.Namespace) -> int:
     rows = rows_in(args)
-    pairs = text_pairs(args, rows)
     ready, how = opened(args)
+    pairs = text_pairs(args, rows, ready)
     from ..evaluate import ask
     with waiting(f"asking {args.name}"):
         found = ask.classify(ready, pairs, how)
     names = ask.class_names(ready)
-    for row, own in zip(rows, found, strict=True):
-        if isinstance(own, list):
-            best = own.index(max(own))
-            row |= {"prediction": names[best], "probability": own[best], "probabilities": dict(zip(names, own, strict=True))}
-        else:
-            row |= {"prediction": own}
 
-    def line(row: Fields, pair: tuple[str, str | None]) -> str:
-        said = f"{row['prediction']}  {row['probability']:.3f}" if "probability" in row else f"{row['prediction']:.3f}"
+    def told(own: list[float] | float) -> Fields:
+        if not isinstance(own, list):
+            return {"prediction": own}
+        best = own.index(max(own))
+        return {"prediction": names[best], "probability": own[best], "probabilities": dict(zip(names, own, strict=True))}
+
+    def line(own: Fields, pair: tuple[str, str | None]) -> str:
+        said = f"{own['prediction']}  {own['probability']:.3f}" if "probability" in own else f"{own['prediction']:.3f}"
         return f"{said}  {pair[0]}" + (f"  |  {pair[1]}" if pair[1] is not None else "")
-    return out(args, rows, lambda: "\n".join(map(line, rows, pairs)))
+    return out(args, rows, [told(own) for own in found], lambda made: "\n".join(map(line, made, pairs)))
 
 
 def tag(args: argparse.Namespace) -> int:
     rows = rows_in(args)
-    sentences = words_of(args, rows)
     ready, how = opened(args)
+    sentences = words_of(args, rows, ready)
     from ..evaluate import ask
     from ..evaluate.entities import entities
     with waiting(f"asking {args.name}"):
         found = ask.tag(ready, sentences, how)
-    for row, words, own in zip(rows, sentences, found, strict=True):
-        tags = [name for name, _ in own]
-        row |= {"words": words, "prediction": tags, "probabilities": [share for _, share in own],
-                "entities": [{"kind": e.kind, "text": " ".join(words[e.first:e.last + 1]), "first": e.first, "last": e.last}
-                             for e in entities(tags) if e.kind]}
 
-    def line(row: Fields) -> str:
-        kinds = {e["last"]: e["kind"] for e in row["entities"]}
-        if not kinds and not all(name == "O" for name in row["prediction"]):
-            return " ".join(f"{word}/{name}" for word, name in zip(row["words"], row["prediction"], strict=True))
-        return " ".join(word + (f" [{kinds[i]}]" if i in kinds else "") for i, word in enumerate(row["words"]))
-    return out(args, rows, lambda: "\n".join(map(line, rows)))
+    def told(row: Fields, words: list[str], own: list[tuple[str, float]]) -> Fields:
+        tags = [name for name, _ in own]
+        held: Fields = {} if row.get("words") == words else {"words": words}
+        return held | {"prediction": tags, "probabilities": [share for _, share in own],
+                       "entities": [{"kind": e.kind, "text": " ".join(words[e.first:e.last + 1]), "first": e.first, "last": e.last}
+                                    for e in entities(tags) if e.kind]}
+
+    def line(own: Fields, words: list[str]) -> str:
+        kinds = {e["last"]: e["kind"] for e in own["entities"]}
+        if not kinds and not all(name == "O" for name in own["prediction"]):
+            return " ".join(f"{word}/{name}" for word, name in zip(words, own["prediction"], strict=True))
+        return " ".join(word + (f" [{kinds[i]}]" if i in kinds else "") for i, word in enumerate(words))
+    return out(args, rows, [*map(told, rows, sentences, found)], lambda made: "\n".join(map(line, made, sentences)))
 
 
 def answer(args: argparse.Namespace) -> int:
+    writable(args.out, (".npy",))
     rows, official = questions(args)
     for row in rows:
         if not str(row.get("context") or "").strip() or not str(row.get("question") or "").strip():
@@ -66,57 +67,56 @@ def answer(args: argparse.Namespace) -> int:
     from ..evaluate import ask
     with waiting(f"asking {args.name}"):
         found = ask.answer(ready, [(row["question"], row["context"]) for row in rows], how)
-    for row, own in zip(rows, found, strict=True):
+    made = []
+    for own in found:
         none = args.threshold is not None and own.none > args.threshold
-        row |= {"prediction": "" if none else own.text, "begin": -1 if none else own.begin, "end": -1 if none else own.end,
-                "score": own.score, "no_answer": own.none}
+        made.append({"prediction": "" if none else own.text, "begin": -1 if none else own.begin, "end": -1 if none else own.end,
+                     "score": own.score, "no_answer": own.none})
     if official and args.out and args.out.endswith(".json"):       # as SQuAD's own script reads them
         import json
         with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({row["id"]: row["prediction"] for row in rows}, file, ensure_ascii=False)
-        return told(len(rows), args.out)
-    return out(args, rows, lambda: "\n".join(row["prediction"] or "(no answer)" for row in rows))
+            json.dump({row["id"]: own["prediction"] for row, own in zip(rows, made, strict=True)}, file, ensure_ascii=False)
+        return written(len(rows), args.out)
+    return out(args, rows, made, lambda made: "\n".join(own["prediction"] or "(no answer)" for own in made))
 
 
 def embed(args: argparse.Namespace) -> int:
-    rows = rows_in(args)
-    texts = [first for first, _ in text_pairs(args, rows)]
+    rows = rows_in(args, ())
     ready, how = opened(args)
+    texts = [first for first, _ in text_pairs(args, rows, ready)]
     from ..evaluate import ask
     with waiting(f"asking {args.name}"):
         found = ask.embed(ready, texts, args.pool, args.normalise, how)
     if args.out and args.out.endswith(".npy"):
         import numpy as np
         np.save(args.out, np.array(found, np.float32), allow_pickle=False)
-        return told(len(rows), args.out)
-    for row, own in zip(rows, found, strict=True):
-        row |= {"vector": own}
+        return written(len(rows), args.out)
 
     def line(text: str, own: list[float]) -> str:
         return f"[{', '.join(f'{x:.4f}' for x in own[:4])}, … {len(own)} numbers]  {text}"
-    return out(args, rows, lambda: "\n".join(map(line, texts, found)))
+    return out(args, rows, [{"vector": own} for own in found], lambda _: "\n".join(map(line, texts, found)))
 
 
 def fill(args: argparse.Namespace) -> int:
     rows = rows_in(args)
-    texts = [first for first, _ in text_pairs(args, rows)]
     ready, how = opened(args)
+    texts = [first for first, _ in text_pairs(args, rows, ready)]
     from ..evaluate import ask
     with waiting(f"asking {args.name}"):
         found = ask.fill(ready, texts, args.top, how)
-    for row, own in zip(rows, found, strict=True):
-        row |= {"guesses": [[{"word": word, "probability": share} for word, share in place] for place in own]}
+    made = [{"guesses": [[{"word": word, "probability": share} for word, share in place] for place in own]} for own in found]
 
     def line(text: str, own: list[list[tuple[str, float]]]) -> str:
         return "\n".join(["", text] * (len(texts) > 1) + ["  ".join(f"{word} {share:.3f}" for word, share in place) for place in own])
-    return out(args, rows, lambda: "\n".join(map(line, texts, found)).lstrip("\n"))
+    return out(args, rows, made, lambda _: "\n".join(map(line, texts, found)).lstrip("\n"))
 
 
 # What comes in
 
-def rows_in(args: argparse.Namespace) -> list[Fields]:
+def rows_in(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> list[Fields]:
     """Texts on the command line, a file, or standard input."""
     from ..evaluate.tables import rows_of
+    writable(args.out, never)
     if args.texts and args.file:
         raise ValueError("give texts or --in, not both")
     if args.texts:
@@ -133,9 +133,9 @@ def rows_in(args: argparse.Namespace) -> list[Fields]:
     return rows
 
 
-def text_pairs(args: argparse.Namespace, rows: list[Fields]) -> list[tuple[str, str | None]]:
+def text_pairs(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> list[tuple[str, str | None]]:
     from ..evaluate.tables import text_columns
-    first, second = text_columns(rows[0], args.columns)
+    first, second = text_columns(rows[0], args.columns or trained_on(args, rows[0], ready))
     if not hasattr(args, "pair"):
         second = None
     elif args.pair and second is None:
@@ -148,14 +148,24 @@ def text_pairs(args: argparse.Namespace, rows: list[Fields]) -> list[tuple[str, 
     return [(row[first], row[second] if second else None) for row in rows]
 
 
-def words_of(args: argparse.Namespace, rows: list[Fields]) -> list[list[str]]:
+def trained_on(args: argparse.Namespace, fields: Fields, ready: "Ready") -> list[str]:
+    """The columns that the run itself read, if they are there and the user does not ask for another kind."""
+    from ..recipe import Examples
+    row = None if args.texts or ready.recipe is None else ready.recipe.data.row
+    if not isinstance(row, Examples) or (row.second is None and getattr(args, "pair", False)):
+        return []
+    columns = [row.first, *([row.second] if row.second else [])]
+    return columns if set(columns) <= set(fields) else []
+
+
+def words_of(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> list[list[str]]:
     """Words as they are given, or a text cut into words and punctuation."""
     from ..evaluate.moses import tokenize
     from ..evaluate.tables import WORDS, pick
     column = args.columns[0] if args.columns else pick(rows[0], WORDS)
     if column is not None and isinstance(rows[0].get(column), list):
         return [[str(word) for word in row[column]] for row in rows]
-    return [text.split() if args.split else tokenize(text, args.language) for text, _ in text_pairs(args, rows)]
+    return [text.split() if args.split else tokenize(text, args.language) for text, _ in text_pairs(args, rows, ready)]
 
 
 def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
@@ -180,16 +190,16 @@ def opened(args: argparse.Namespace) -> tuple["Ready", "How"]:
 
 # What goes out
 
-def out(args: argparse.Namespace, rows: list[Fields], page: Callable[[], str]) -> int:
+def out(args: argparse.Namespace, rows: list[Fields], found: list[Fields], page: Callable[[list[Fields]], str]) -> int:
+    put(rows, found)
     if args.out:
-        from ..evaluate.tables import write_rows
-        write_rows(args.out, rows)
-        return told(len(rows), args.out)
-    tell(args, rows, lambda width: page())
+        write(args.out, rows)
+        return written(len(rows), args.out)
+    tell(args, rows, lambda width: page(found))
     return 0
 
 
-def told(count: int, path: str) -> int:
+def written(count: int, path: str) -> int:
     print(f"weft: {count:,} row{'s' * (count != 1)} in {path}", file=sys.stderr)
     return 0
 
@@ -202,10 +212,10 @@ def add(verb: Verb) -> None:
         if texts:
             made.add_argument("texts", metavar=texts, nargs="*", help="what is asked; without it, --in or standard input")
         made.add_argument("--in", dest="file", metavar="FILE", help=".jsonl, .csv, .tsv, .parquet, or text, a row a line; - is stdin")
-        made.add_argument("--out", metavar="FILE", help=".jsonl, .json, .csv or .tsv; the rows with what was answered")
+        made.add_argument("--out", metavar="FILE", help=f".jsonl, .json, .csv, .tsv or .parquet; the rows with what was answered; {TAKEN}")
         made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read; guessed from their names unless given")
         made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
-        made.add_argument("--batch", type=int, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
+        made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
         made.add_argument("--bf16", action="store_true", help="in half the precision, faster where the machine has it")
         return made
 
@@ -222,4 +232,4 @@ def add(verb: Verb) -> None:
     made.add_argument("--pool", default="mean", choices=("mean", "first", "last"), help="mean over the tokens unless given")
     made.add_argument("--normalise", action="store_true", help="vectors of length 1")
     common(verb(fill, "guess hidden words", 'Such as weft fill NAME "the man went to the [MASK]".')).add_argument(
-        "--top", type=int, default=5, metavar="N", help="as many guesses; 5 unless given")
+        "--top", type=count, default=5, metavar="N", help="as many guesses; 5 unless given")

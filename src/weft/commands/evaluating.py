@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell, waiting
-from . import Verb
+from . import Fields, Verb, count, writable
 
 if TYPE_CHECKING:
     from ..evaluate.data import On
@@ -25,7 +25,10 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..evaluate.predict import How
         from ..ready import ready
         from ..train.distribute import world
+        writable(args.out)
         model = ready(args.name)
+        path = Path(args.out) if args.out else model.folder / "evaluation.json" if model.recipe is not None else None
+        kept(path)
         objective = objective_of(model, args.task)
     with world() as ranks, waiting(f"evaluating {args.name}"):
         began = time.perf_counter()
@@ -33,14 +36,13 @@ def evaluate(args: argparse.Namespace) -> int:
         seed = model.recipe.seed if model.recipe is not None else 0
         wish = report.Wish(How(args.batch, args.bf16, seed, ranks), args.length, args.stride, args.beams, args.alpha, args.language,
                            args.threshold)
-        found = dict(report.scores(model, objective, on, wish, aloud(ranks)))
+        found = dict(report.scores(model, objective, on, wish))
         if ranks.rank:
             return 0
     written = report.receipt(model, on, found, time.perf_counter() - began, seed)
-    path = Path(args.out) if args.out else model.folder / "evaluation.json" if model.recipe is not None else None
-    if path is not None:
-        keep(path, " ".join(args.on) or args.split, written)
     tell(args, written, lambda width: page(written, path))
+    if path is not None:
+        keep(path, kept(path) | {" ".join(args.on) or args.split: written})
     return 0
 
 
@@ -62,11 +64,21 @@ def aloud(ranks: "World") -> Any:
     return (lambda line: print(f"weft: {line}", file=sys.stderr)) if ranks.rank == 0 else (lambda line: None)
 
 
-def keep(path: Path, name: str, written: dict[str, Any]) -> None:
+def kept(path: Path | None) -> Fields:
+    """The receipts of before; a file of another kind is refused, before there is anything to lose."""
+    try:
+        held = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
+    except ValueError:
+        held = None
+    if not isinstance(held, dict):
+        raise ValueError(f"{path} holds no receipts; give another file with --out")
+    return held
+
+
+def keep(path: Path, held: Fields) -> None:
     """One receipt for each data that the model was scored on, the newest."""
-    held = json.loads(path.read_text()) if path.exists() else {}
     fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(held | {name: written}, indent=1, ensure_ascii=False) + "\n")
+    fresh.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", "utf-8")
     fresh.replace(path)
 
 
@@ -92,12 +104,12 @@ def add(verb: Verb) -> None:
     made.add_argument("--task", choices=TASKS, help="what a model without a recipe does")
     made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last; guessed unless given")
     made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
-    made.add_argument("--length", type=int, metavar="TOKENS", help="of rows; the recipe's unless given")
-    made.add_argument("--stride", type=int, metavar="TOKENS", help="between windows of running text; half the length unless given")
-    made.add_argument("--beams", type=int, default=4, help="of a translation; 4 unless given")
+    made.add_argument("--length", type=count, metavar="TOKENS", help="of rows; the recipe's unless given")
+    made.add_argument("--stride", type=count, metavar="TOKENS", help="between windows of running text; half the length unless given")
+    made.add_argument("--beams", type=count, default=4, help="of a translation; 4 unless given")
     made.add_argument("--alpha", type=float, default=0.6, help="the length penalty; 0.6 unless given")
     made.add_argument("--language", help="of the target, for tokenised BLEU: from the file's ending unless given")
     made.add_argument("--threshold", type=float, default=0.0, metavar="X", help="no answer, where that scores more than X better; 0")
-    made.add_argument("--batch", type=int, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
+    made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
     made.add_argument("--bf16", action="store_true", help="in half the precision, faster where the machine has it")
     made.add_argument("--out", metavar="FILE", help="where the receipt goes; RUN/evaluation.json unless given")

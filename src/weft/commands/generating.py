@@ -1,18 +1,18 @@
 """Text from models: one token after another."""
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..say import PATIENCE, tell, waiting
-from . import Verb
+from . import TAKEN, Fields, Verb, count, put, writable, write
 
 if TYPE_CHECKING:
     from ..generate.choose import Sampling
     from ..generate.text import Answer, Writer
 
-Fields = dict[str, Any]
 MOST, MANY = 128, 4
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
@@ -20,25 +20,25 @@ TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 def generate(args: argparse.Namespace) -> int:
     how = sampling(args)
-    if args.beams and (args.draft or args.samples > 1 or args.stop or how.temperature):
-        raise ValueError("--beams searches: it goes with --alpha, --best and --most, not with sampling, --stop or --draft")
+    if args.beams and (args.draft or args.samples > 1 or args.stop or how.temperature or how.repetition != 1):
+        raise ValueError("--beams searches: it goes with --alpha, --best and --most, not with sampling, --repetition, --stop or --draft")
+    if "" in args.stop:
+        raise ValueError("--stop needs a text; an empty one would stop at once")
     if args.best > 1 and not args.beams:
         raise ValueError("--best is of --beams; for several answers that are drawn, --samples")
     rows = rows_in(args, [args.prompt] if args.prompt is not None else [])
     writer = open_writer(args, len(rows))
     column = None if args.chat and "messages" in rows[0] else text_column(args, rows)
-    prompts = [prompt_of(writer, row, column, args.chat) for row in rows]
-    args.most = args.most or writer.room(prompts, MOST)
+    prompts, limits = asked(args, writer, rows, column)
     one = len(rows) == 1 and not (args.json or args.out or args.beams or args.draft or args.logprobs) and args.samples == 1
     if one:
-        for piece in writer.stream(prompts[0], most=args.most, how=how, stops=stops(args)):
+        for piece in writer.stream(prompts[0], most=limits[0], how=how, stops=stops(args)):
             print(piece, end="", flush=True)
         print()
         return 0
-    found = answers(args, writer, prompts, how)
+    found = answers(args, writer, prompts, limits, how)
     several = args.samples > 1 or args.best > 1
-    for row, own in zip(rows, found, strict=True):
-        row |= {"answers": [plain(args, one) for one in own]} if several else plain(args, own[0])
+    put(rows, [{"answers": [plain(args, one) for one in own]} if several else plain(args, own[0]) for own in found])
     return out(args, rows, [escape(one.text) for own in found for one in own])
 
 
@@ -47,21 +47,28 @@ def translate(args: argparse.Namespace) -> int:
     writer, column = open_writer(args, len(rows)), text_column(args, rows)
     with Left("translated") as left:
         found = writer.translate([row[column] for row in rows], beams=args.beams, alpha=args.alpha, batch=args.batch, progress=left)
-    for row, text in zip(rows, found, strict=True):
-        row["translation"] = text
+    put(rows, [{"translation": text} for text in found])
     return out(args, rows, [" ".join(text.split("\n")) for text in found])
 
 
-def answers(args: argparse.Namespace, writer: "Writer", prompts: list[list[int]], how: "Sampling") -> list[list["Answer"]]:
+def asked(args: argparse.Namespace, writer: "Writer", rows: list[Fields], column: str | None) -> tuple[list[list[int]], list[int]]:
+    """The prompts, and how many tokens each answer may have."""
+    from ..generate.text import numbered
+    prompts = numbered(lambda row: prompt_of(writer, row, column, args.chat), rows)
+    return prompts, numbered(lambda prompt: writer.room(prompt, args.most, MOST), prompts)
+
+
+def answers(args: argparse.Namespace, writer: "Writer", prompts: list[list[int]], limits: list[int],
+            how: "Sampling") -> list[list["Answer"]]:
     with Left("answered") as left:
         if args.beams:
-            return writer.search(prompts, beams=args.beams, alpha=args.alpha, most=args.most, best=args.best, batch=args.batch,
+            return writer.search(prompts, beams=args.beams, alpha=args.alpha, most=limits, best=args.best, batch=args.batch,
                                  progress=left)
         draft = None
         if args.draft:
             from ..ready import ready
             draft = ready(args.draft).model
-        return writer.answer(prompts, most=args.most, how=how, stops=stops(args), samples=args.samples, draft=draft, batch=args.batch,
+        return writer.answer(prompts, most=limits, how=how, stops=stops(args), samples=args.samples, draft=draft, batch=args.batch,
                              progress=left)
 
 
@@ -88,14 +95,15 @@ def open_writer(args: argparse.Namespace, rows: int) -> "Writer":
 def prompt_of(writer: "Writer", row: Fields, column: str | None, chat: bool) -> list[int]:
     if not chat:
         return writer.ids(row[column or ""])
-    return writer.chat(row["messages"] if column is None else [{"role": "user", "content": row[column]}])
+    return writer.chat(row.get("messages", []) if column is None else [{"role": "user", "content": row[column]}])
 
 
 # What comes in
 
 def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
     """Texts on the command line, a file, or standard input."""
-    from ..evaluate.tables import rows_of, rows_of_lines
+    from ..evaluate.tables import rows_of
+    writable(args.out, (".npy",))
     if texts and args.file:
         raise ValueError("give a text or --in, not both")
     if texts:
@@ -103,23 +111,43 @@ def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
     if args.file and args.file != "-":
         if not Path(args.file).is_file():
             raise ValueError(f"{args.file} is no file; give one with a text a line, or a table")
-        table = Path(args.file.removesuffix(".gz")).suffix in TABLES
-        rows = rows_of(args.file) if table else [{"text": line} for line in Path(args.file).read_text("utf-8").splitlines()]
+        table = Path(args.file.removesuffix(".gz").removesuffix(".zst")).suffix in TABLES
+        rows = rows_of(args.file) if table else lines_of(args.file)
     elif sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --in FILE, or standard input")
     else:
-        whole = sys.stdin.read().removesuffix("\n")
-        rows = [{"text": whole}] if args.verb == "generate" and not whole.lstrip().startswith("{") and args.file is None else \
-            rows_of_lines(whole.splitlines())
+        rows = rows_piped(sys.stdin.read().removeprefix("\ufeff"), args.verb == "generate" and args.file is None)
     if not rows:
         raise ValueError(f"{args.file or 'standard input'} is empty; give at least one text")
     return rows
 
 
+def lines_of(path: str) -> list[Fields]:
+    from ..data.lines import Bad, decoded
+    rows = []
+    for number, (_, line) in enumerate(decoded(path, (0, None)), 1):
+        if isinstance(line, Bad):
+            raise ValueError(f"{path}, line {number}: {line.reason}")
+        rows.append({"text": line})
+    return rows
+
+
+def rows_piped(whole: str, one: bool) -> list[Fields]:
+    """JSON, if the first line is an object; else one text, or one a line."""
+    from ..evaluate import tables
+    lines = tables.lines_of(whole)
+    try:
+        if isinstance(json.loads(next((line for line in lines if line.strip()), "")), dict):
+            return tables.rows_of_lines(lines)
+    except ValueError:
+        pass
+    return [{"text": whole.removesuffix("\n")}] if one and lines else [{"text": line} for line in lines]
+
+
 def text_column(args: argparse.Namespace, rows: list[Fields]) -> str:
     from ..evaluate.tables import given, need, pick
     given(rows[0], [args.column] if args.column else [])
-    column = need(rows[0], args.column or (next(iter(rows[0])) if len(rows[0]) == 1 else pick(rows[0], TEXT)), "text")
+    column = need(rows[0], args.column or (next(iter(rows[0])) if len(rows[0]) == 1 else pick(rows[0], TEXT)), "text", "--column")
     wrong = next((i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), str)), None)
     if wrong is not None:
         raise ValueError(f"row {wrong} has no text in {column!r}")
@@ -138,8 +166,8 @@ def plain(args: argparse.Namespace, answer: "Answer") -> Fields:
 
 
 def escape(text: str) -> str:
-    """One answer a line."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n") if "\n" in text else text
+    """One answer a line, whatever it holds."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def out(args: argparse.Namespace, rows: list[Fields], lines: list[str]) -> int:
@@ -147,8 +175,7 @@ def out(args: argparse.Namespace, rows: list[Fields], lines: list[str]) -> int:
         tell(args, rows, lambda width: "\n".join(lines))
         return 0
     if Path(args.out).suffix in TABLES:
-        from ..evaluate.tables import write_rows
-        write_rows(args.out, rows)
+        write(args.out, rows)
     else:
         Path(args.out).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     print(f"weft: {len(rows):,} row{'s' * (len(rows) != 1)} in {args.out}", file=sys.stderr)
@@ -179,7 +206,8 @@ class Left:
 
 def common(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument("--in", dest="file", metavar="FILE", help=".jsonl, .csv, .tsv, .parquet, or text, one a line; - is standard input")
-    made.add_argument("--out", metavar="FILE", help=".jsonl, .json, .csv or .tsv: the rows with what was said; else text, one a line")
+    made.add_argument("--out", metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet: the rows with what was said "
+                      f"({TAKEN}); else text, one a line")
     made.add_argument("--column", metavar="NAME", help="the column with the text; guessed from its name unless given")
     made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time, those of about one length; 32 unless given")
     made.add_argument("--precision", choices=("float32", "bf16", "int8"), help="float32 unless given; the others are faster and say nearly "
@@ -187,15 +215,9 @@ def common(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return made
 
 
-def count(text: str) -> int:
-    found = int(text)
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"{found} is less than 1")
-    return found
-
-
 def add(verb: Verb) -> None:
-    made = common(verb(generate, "go on from a text", "One prompt is answered as it comes; many, in the order that they came in."))
+    made = common(verb(generate, "go on from a text", "One prompt is answered as it comes; many, in the order that they came in, "
+                       r"a line each: \n, \r and \\ in it are a line end, a return and a backslash."))
     made.add_argument("name", metavar="NAME", help="a run's folder, a model's folder, or a name on the hub")
     made.add_argument("prompt", metavar="PROMPT", nargs="?", help="without it, --in or standard input")
     made.add_argument("--most", type=count, metavar="N", help=f"tokens; {MOST}, or as many as fit, unless given")

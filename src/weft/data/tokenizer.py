@@ -42,6 +42,8 @@ class Tokenizer:
         self.dtype = np.dtype(np.uint16 if self.size <= 1 << 16 else np.uint32)
         known = {mark: [vocabulary[name] for name in NAMES[mark] if name in vocabulary] for mark in MARKS}
         self.special = {mark: ids[0] for mark, ids in known.items() if ids}
+        if self.inner.encode("", "").ids == [self.special.get(mark) for mark in ("begin", "end", "end", "end")]:
+            self.special["between"] = self.special["end"]      # RoBERTa's pair is <s> A </s></s> B </s>
         count = 0
         while f"<extra_id_{count}>" in vocabulary:
             count += 1

@@ -121,7 +121,9 @@ def answer(ready: Known, asked: Sequence[tuple[str, str]], how: How = How()) -> 
     for i, (first, last, score, none) in enumerate(predict(ready, R.Answering(), held, length=max(length, row_length(ready)), how=how)):
         window = held.row(i)
         places = window["offsets"].reshape(-1, 2)
-        windows[int(window["id"])].append((score, int(places[int(first), 0]), int(places[int(last), 1]), none))
+        if len(places):                    # a context of which no token is left holds no answer
+            windows[int(window["id"])].append((score, int(places[int(first), 0]), int(places[int(last), 1]), none))
+    windows = [own or [(float("-inf"), 0, 0, 0.0)] for own in windows]
     best = [max(own) for own in windows]
     return [Answer(context[begin:end], begin, end, score, min(none for *_, none in own) - score)
             for (score, begin, end, _), own, (_, context) in zip(best, windows, asked, strict=True)]
@@ -137,9 +139,12 @@ class Whole(Corruption):
         self.before, self.after = ([tokenizer.special[m]] if m in tokenizer.special and not decodes else [] for m in ("begin", "end"))
         self.fields, self.mask = {"tokens": ("tokens", tokenizer.special.get("pad", 0)), "labels": ("tokens", IGNORE)}, mask
 
+    def beside(self, length: int) -> int:
+        """Tokens of text in a row of so many."""
+        return length - len(self.before) - len(self.after)
+
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
-        room = samples.length - len(self.before) - len(self.after)
-        tokens = joined(self.before, samples[index]["tokens"][:room], self.after)
+        tokens = joined(self.before, samples[index]["tokens"][:self.beside(samples.length)], self.after)
         return {"tokens": tokens, "labels": np.where(tokens == self.mask, tokens, IGNORE)}
 
 
@@ -184,11 +189,13 @@ def fill(ready: Known, texts: Sequence[str], top: int = 5, how: How = How()) -> 
         return found
 
     held = [masked(ready.text, text, mask) for text in texts]
-    short = next((text for text, tokens in zip(texts, held, strict=True) if mask not in tokens[:longest(ready.model) - 2]), None)
-    if short is not None:
-        raise ValueError(f"{short[:60]!r} hides no word; write {' or '.join(reversed(NAMES['mask']))} where one shall be guessed")
-    samples = Reader(Given([{"tokens": tokens} for tokens in held]), longest(ready.model))
-    found = answers(Whole(ready, mask), samples, logits, plain, device_of(ready.model), how)
+    corruption, samples = Whole(ready, mask), Reader(Given([{"tokens": tokens} for tokens in held]), longest(ready.model))
+    for text, tokens in zip(texts, held, strict=True):
+        if mask not in tokens:
+            raise ValueError(f"{text[:60]!r} hides no word; write {' or '.join(reversed(NAMES['mask']))} where one shall be guessed")
+        if mask in tokens[corruption.beside(samples.length):]:
+            raise ValueError(f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at once; give a shorter part")
+    found = answers(corruption, samples, logits, plain, device_of(ready.model), how)
     return [[[(word(ready.text, int(i)), share) for i, share in own] for own in places] for places in found]
 
 

@@ -18,9 +18,10 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float:
     """Not a number where one side never changes."""
     if len(x) != len(y) or len(x) < 2:
         raise ValueError(f"{len(x)} and {len(y)} numbers have no correlation; give two or more of each")
+    if not np.ptp(x) or not np.ptp(y):
+        return float("nan")
     x, y = x - x.mean(), y - y.mean()
-    spread = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / spread if spread else float("nan")
+    return float(x @ y) / float(np.sqrt((x @ x) * (y @ y)))
 
 
 def ranks(x: np.ndarray) -> np.ndarray:

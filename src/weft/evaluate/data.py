@@ -2,7 +2,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.lines import Bad, Found
@@ -59,7 +59,7 @@ def files(ready: Known, objective: R.Objective, paths: Sequence[str], *, names: 
     labels = class_names(ready) if label_column(row) else None
     rows = found(source, row, say)
     if labels:
-        rows = [item._replace(fields=numbered(item.fields, label_column(row), labels)) for item in rows]
+        rows = numbered(rows, label_column(row) or "", labels)
     return On(Held(sound(rows, row, labels, say), row, ready.text, labels), source)
 
 
@@ -95,17 +95,23 @@ def found(source: R.Source, row: R.Row, say: Say) -> list[Found]:
     return [item for item in items if isinstance(item, Found)]
 
 
-def numbered(fields: dict[str, object], column: str | None, labels: tuple[str, ...]) -> dict[str, object]:
-    """A class by its number, where it is not by its name."""
-    cell = fields.get(column or "")
-    if not isinstance(cell, str | int) or str(cell) in labels or not str(cell).isdecimal() or int(cell) >= len(labels):
-        return fields
-    return fields | {column or "": labels[int(cell)]}
+def numbered(rows: list[Found], column: str, labels: tuple[str, ...]) -> list[Found]:
+    """Classes by their numbers, in a file where not one is by its name."""
+    cells = [str(item.fields.get(column)) for item in rows]
+    if not set(cells).isdisjoint(labels):
+        return rows
+    names = {str(i): name for i, name in enumerate(labels)}
+    return [item._replace(fields=item.fields | {column: names[cell]}) if cell in names else item
+            for item, cell in zip(rows, cells, strict=True)]
 
 
-def words(on: On, say: Say) -> list[dict[str, object]]:
-    """The rows as they were written."""
+def words(on: On) -> list[dict[str, Any]]:
+    """The rows of the store as they were written; what is left out was said when it was made."""
     if on.source is None:
         raise ValueError("this score needs the words themselves, not only their tokens; give the files with --on")
     row = on.store.meta.row
-    return [item.fields for item in found(settled(on.source, row), row, say)]
+    return [item.fields for item in sound(found(settled(on.source, row), row, silent), row, None, silent)]
+
+
+def silent(_: str) -> None:
+    """Says nothing."""

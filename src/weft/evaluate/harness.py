@@ -12,7 +12,7 @@ from ..objectives import Reader
 from .ask import Known
 from .memory import Given, known
 from .perplexity import windows
-from .predict import How, Sliding, answers, device_of, longest, made, surprises
+from .predict import How, Sliding, answers, device_of, made, reach, surprises
 
 
 def base() -> type:
@@ -35,7 +35,7 @@ class Harness(base()):                     # type: ignore[misc]
 
     def __init__(self, ready: Known, length: int | None = None, most: int = 256, how: How = How()) -> None:
         super().__init__()
-        self.ready, self.length, self.most, self.how = ready, length or longest(ready.model), most, how
+        self.ready, self.length, self.most, self.how = ready, length or reach(ready.model), most, how
         self.corruption, self.answer, _ = made(ready, R.NextToken(), known(R.Documents(), ready.text, None), how)
         special = ready.text.special
         self.prefix = [special[mark] for mark in ("begin", "end") if mark in special][:1]      # what stands before a text of its own
@@ -46,11 +46,13 @@ class Harness(base()):                     # type: ignore[misc]
         return [(-sum(surprise for surprise, _ in own), all(hit for _, hit in own)) for own in found]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Of each whole text, every token once, in windows that meet in one token."""
+        """Of each whole text, every token once, in windows that meet in one token; the last reaches back as far as it can."""
         parts, owner = list[Asked](), list[int]()
         for i, request in enumerate(requests):
             tokens = [*self.prefix, *self.ready.text.encode(request.args[0]).tolist()]
-            parts += [Asked(tokens[start:stop], asked - start) for start, stop, asked in windows(len(tokens), self.length, self.length)]
+            for _, stop, asked in windows(len(tokens), self.length, self.length):
+                start = max(0, stop - self.length - 1)
+                parts.append(Asked(tokens[start:stop], asked - start))
             owner += [i] * (len(parts) - len(owner))
         totals = [0.0] * len(requests)
         for i, own in zip(owner, self.score(parts), strict=True):
@@ -61,11 +63,13 @@ class Harness(base()):                     # type: ignore[misc]
         """Of each (context, options), the text up to the first stop string."""
         writer, found = Writer(self.ready), []
         for request in requests:
-            context, options = request.args
+            text, options = request.args
             until = options.get("until") or ()
             how = Sampling(temperature=float(options.get("temperature") or 0.0) if options.get("do_sample") else 0.0, seed=self.how.seed)
-            most = int(options.get("max_gen_toks") or self.most)
-            prompt = writer.ids(context)[-max(1, self.length - most):]
+            ids = writer.ids(text)
+            free = max(self.length // 2, self.length - len(ids))           # of a long prompt at least half a context is kept
+            most = min(int(options.get("max_gen_toks") or self.most), free)
+            prompt = ids[-max(1, self.length - most):]
             found.append(writer.answer([prompt], most=most, how=how, stops=(until,) if isinstance(until, str) else tuple(until))[0][0].text)
         return found
 

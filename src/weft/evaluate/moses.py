@@ -1,5 +1,6 @@
 """Words and punctuation apart, as the Moses tokenizer has them (Koehn et al. 2007, "Moses: Open Source Toolkit for Statistical Machine
-Translation"): the rules of English and German, hyphens kept, and nothing escaped: a quote stays a quote."""
+Translation"): the rules of English and German, of French and Italian their apostrophe. Hyphens are kept, and nothing is escaped: a quote
+stays a quote."""
 import re
 from string import ascii_lowercase, ascii_uppercase
 
@@ -22,16 +23,17 @@ KEPT_BEFORE_NUMBERS = {"en": {"No", "Nos", "Art", "Nr", "pp"}}
 ODD = re.compile(r"[^\w\s.'`,\-]|_")
 LETTER = r"[^\W\d_]"
 APOSTROPHE = re.compile("'")
-SPLIT = {"en": (re.compile(rf"(?<!{LETTER})'(?!{LETTER})|(?<!\w)'(?={LETTER})|(?<={LETTER})'(?!{LETTER})"), " ' ")}
-JOINED = re.compile(rf"(?<={LETTER})'(?={LETTER})|(?<=\d)'(?=s)")          # don 't, the 1990 's
+ELIDED = re.compile(rf"(?<!{LETTER})'|'(?!{LETTER})")
+SPLIT = {"en": re.compile(rf"(?<!{LETTER})'(?!{LETTER})|(?<!\w)'(?={LETTER})|(?<={LETTER})'(?!{LETTER})"), "fr": ELIDED, "it": ELIDED}
+JOINED = re.compile(rf"(?<={LETTER})'(?={LETTER})|(?<=\d)'(?=s)")          # don 't, the 1990 's; l' homme
 
 
 def tokenize(text: str, language: str = "en") -> list[str]:
     text = ODD.sub(r" \g<0> ", " ".join(text.split()))
     text = re.sub(r"\.{2,}", r" \g<0> ", text)
     text = re.sub(r"(?<!\d),|,(?!\d)", " , ", text)            # 5,300 is one number
-    pattern, put = SPLIT.get(language, (APOSTROPHE, " ' "))
-    parts, found = JOINED.sub(" '", pattern.sub(put, text)).split(), list[str]()
+    text = SPLIT.get(language, APOSTROPHE).sub(" ' ", text)
+    parts, found = JOINED.sub("' " if language in ("fr", "it") else " '", text).split(), list[str]()
     for word, after in zip(parts, [*parts[1:], ""], strict=False):
         found += [word[:-1], "."] if stops(word, after, language) else [word]
     return found

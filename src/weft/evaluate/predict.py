@@ -162,9 +162,14 @@ PLAIN: dict[type, Plain] = {
     R.NextToken: surprises, R.MaskedTokens: hidden, R.Translation: surprises, R.CorruptedSpans: surprises, R.Denoising: surprises}
 
 
+def reach(model: Model) -> int:
+    """All that a model can read at once."""
+    return room(model.spec) or model.spec.context or LONGEST
+
+
 def longest(model: Model) -> int:
     """The length of rows for a model that no recipe tells."""
-    return min(room(model.spec) or model.spec.context or LONGEST, LONGEST)
+    return min(reach(model), LONGEST)
 
 
 def made(ready: Asked, objective: R.Objective, meta: Meta, how: How = How()) -> tuple[Corruption, Any, R.Objective]:

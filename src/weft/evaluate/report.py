@@ -2,6 +2,7 @@
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from .ask import Known, answer, row_length
 from .bleu import translation
 from .choice import choice
 from .correlation import numbers
-from .data import On, Say, words
+from .data import On, words
 from .entities import tags
 from .perplexity import perplexity
 from .predict import How, gather, predict
@@ -45,7 +46,7 @@ class Wish(NamedTuple):
     threshold: float = 0.0                 # of no answer
 
 
-def scores(ready: Known, objective: R.Objective, on: On, wish: Wish, say: Say) -> Scores:
+def scores(ready: Known, objective: R.Objective, on: On, wish: Wish) -> Scores:
     """Name and value, one after another, the same on every rank."""
     store, length = on.store, wish.length or row_length(ready)
     match objective:
@@ -62,10 +63,10 @@ def scores(ready: Known, objective: R.Objective, on: On, wish: Wish, say: Say) -
         case R.Answering():
             yield from answered(ready, on, wish)
         case R.Translation():
-            yield from translated(ready, on, wish, say)
+            yield from translated(ready, on, wish)
         case R.NextToken():
             found = predict(ready, objective, store, length=length, stride=wish.stride or max(1, length // 2), how=wish.how)
-            yield from perplexity([surprise for row in found for surprise, _ in row], text_bytes(on, say))
+            yield from perplexity([surprise for row in found for surprise, _ in row], text_bytes(on))
         case _:
             found = [pair for row in predict(ready, objective, store, length=length, how=wish.how) for pair in row]
             yield "accuracy of hidden tokens", sum(hit for _, hit in found) / len(found)
@@ -94,10 +95,10 @@ def answered(ready: Known, on: On, wish: Wish) -> Scores:
                      wish.threshold)
 
 
-def translated(ready: Known, on: On, wish: Wish, say: Say) -> Scores:
+def translated(ready: Known, on: On, wish: Wish) -> Scores:
     row, ranks = on.store.meta.row, wish.how.ranks
     assert isinstance(row, R.Pairs)
-    pairs = [(str(fields[row.source]), str(fields[row.target])) for fields in words(on, say)]
+    pairs = [(fields[row.source], fields[row.target]) for fields in words(on)]
     own = share(range(len(pairs)), ranks.rank, ranks.size)
     made = Writer(ready).translate([pairs[i][0] for i in own], beams=wish.beams, alpha=wish.alpha, batch=wish.how.rows)
     said = dict(gather(list(zip(own, made, strict=True)), ranks))
@@ -110,11 +111,11 @@ def language(source: R.Source | None) -> str:
     return ending if len(ending) == 2 else "en"
 
 
-def text_bytes(on: On, say: Say) -> int | None:
+def text_bytes(on: On) -> int | None:
     """The size of the text in UTF-8, where it can be read."""
     row = on.store.meta.row
     try:
-        return sum(len(str(fields[row.text]).encode()) for fields in words(on, say)) if isinstance(row, R.Documents) else None
+        return sum(len(fields[row.text].encode()) for fields in words(on)) if isinstance(row, R.Documents) else None
     except (Missing, ValueError):
         return None
 
@@ -123,7 +124,7 @@ def text_bytes(on: On, say: Say) -> int | None:
 
 def receipt(ready: Known, on: On, found: dict[str, float | str], seconds: float, seed: int) -> dict[str, Any]:
     """Command, versions, machine, hashes: all that is needed to ask again."""
-    return {"command": " ".join(["weft", *sys.argv[1:]]), "version": version("weft"), "commit": commit(), "seed": seed,
+    return {"command": shlex.join(["weft", *sys.argv[1:]]), "version": version("weft"), "commit": commit(), "seed": seed,
             "when": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores", "torch": version("torch"), "model": digest(ready.model),
             "data": on.store.fingerprint, "samples": len(on.store),

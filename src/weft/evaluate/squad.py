@@ -38,23 +38,23 @@ def squad(said: Mapping[str, Said], right: Mapping[str, Sequence[str]], threshol
     no answer, the empty one is said where no answer scores more than `threshold` better."""
     if not right:
         raise ValueError("there is no question; give at least one")
-    truths = {i: [a for a in answers if normalised(a)] or [""] for i, answers in right.items()}
-    unanswerable = [i for i, answers in truths.items() if answers == [""]]
+    unanswerable = [i for i, answers in right.items() if not answers]
     kinds = {"exact match": exact, "F1": overlap}
     for name, score in kinds.items():
-        each = {i: best(score, "" if unanswerable and said[i].none > threshold else said[i].text, truths[i]) for i in truths}
+        each = {i: best(score, "" if unanswerable and said[i].none > threshold else said[i].text, right[i]) for i in right}
         yield name, mean(each.values())
         if unanswerable:
-            yield f"{name} where there is an answer", mean([s for i, s in each.items() if truths[i] != [""]])
+            yield f"{name} where there is an answer", mean([s for i, s in each.items() if right[i]])
             yield f"{name} where there is none", mean([each[i] for i in unanswerable])
     for name, score in kinds.items() if unanswerable else ():
-        highest, at = best_threshold(said, truths, score)
+        highest, at = best_threshold(said, right, score)
         yield f"{name} at its best threshold", highest
         yield f"best threshold for {name}", at
 
 
 def best(score: Score, said: str, answers: Sequence[str]) -> float:
-    return max(score(said, answer) for answer in answers)
+    """Answers of which nothing is left do not count, unless all are so; without any, the empty one is right."""
+    return max(score(said, answer) for answer in [a for a in answers if normalised(a)] or [""])
 
 
 def mean(scores: Iterable[float]) -> float:
@@ -62,15 +62,15 @@ def mean(scores: Iterable[float]) -> float:
     return 100 * sum(held) / len(held) if held else 0.0
 
 
-def best_threshold(said: Mapping[str, Said], truths: Mapping[str, Sequence[str]], score: Score) -> tuple[float, float]:
+def best_threshold(said: Mapping[str, Said], right: Mapping[str, Sequence[str]], score: Score) -> tuple[float, float]:
     """The highest mean that any threshold gives, and the lowest such. First no answer everywhere; then one question after another gets
     its own."""
-    total = sum(truths[i] == [""] for i in truths) * 1.0
+    total = sum(not answers for answers in right.values()) * 1.0
     highest, at = total, min(s.none for s in said.values()) - 1.0
-    order = sorted(truths, key=lambda i: said[i].none)
+    order = sorted(right, key=lambda i: said[i].none)
     for place, i in enumerate(order):
-        total += best(score, said[i].text, truths[i]) - (truths[i] == [""])
+        total += best(score, said[i].text, right[i]) - (not right[i])
         last = place + 1 == len(order) or said[order[place + 1]].none > said[i].none     # equal ones change together
         if last and total > highest:
             highest, at = total, said[i].none
-    return 100 * highest / len(truths), at
+    return 100 * highest / len(right), at

@@ -2,6 +2,7 @@
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from .. import recipe as R
 from ..data.files import bare, find
 from ..data.lines import Bad, decoded
+from ..data.records import load_json
 from ..data.source import SUFFIXES, pieces, read
 
 Fields = dict[str, Any]
@@ -17,29 +19,54 @@ FIRST = ("text", "sentence", "sentence1", "premise", "first", "question1", "sent
 SECOND = ("sentence2", "hypothesis", "second", "question2", "sentence_b", "#2 string", "text2", "text_b")
 LABEL = ("label", "labels", "class", "category", "gold_label", "score", "similarity", "sentiment", "relatedness_score", "quality", "target")
 WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
-CONTEXT, ENDINGS = ("context", "ctx", "question", "sent1", "premise"), ("ending", "choice", "option", "answer")
+CONTEXT, LISTS = ("context", "ctx", "question", "sent1", "premise"), ("endings", "choices", "options", "answers")
+ENDING = re.compile(r"(ending|choice|option|answer)[_ ]?\d+", re.IGNORECASE)
 SOURCE, TARGET = ("source", "src", "en"), ("target", "tgt", "trg", "de", "fr")
 
 
 def rows_of(path: str, names: Sequence[str] = (), format: str | None = None) -> list[Fields]:
-    """All rows of a file: JSON lines, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or text."""
+    """All rows of a file: JSON, JSON lines, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or text."""
     if path == "-":
-        return rows_of_lines(sys.stdin.read().splitlines())
-    kind = format or SUFFIXES.get(os.path.splitext(bare(path))[1])
+        return rows_of_lines(lines_of(sys.stdin.read()))
+    suffix = os.path.splitext(bare(path))[1]
+    kind = format or SUFFIXES.get(suffix)
     if kind is None:
-        return rows_of_lines([line if isinstance(line, str) else "" for _, line in decoded(find(path)[0], (0, None))])
+        held = [readable(path, line) for _, line in decoded(find(path)[0], (0, None))]
+        return array_of(path) if suffix == ".json" and opening(held) == "[" else rows_of_lines(held)
     source = R.Source(paths=(path,), format=kind, names=tuple(names), header=not names)     # type: ignore[arg-type]
     found = []
     for item in (item for piece in pieces(source) for item in read(source, piece)):
-        if isinstance(item, Bad):
-            raise ValueError(f"{path}, at {item.offset}: {item.reason}")
-        found.append(item.fields)
+        found.append(readable(path, item).fields)
     return found
+
+
+def readable(path: str, item: Any) -> Any:
+    if isinstance(item, Bad):
+        raise ValueError(f"{path}, at {item.offset}: {item.reason}")
+    return item
+
+
+def lines_of(text: str) -> list[str]:
+    """Cut at line ends alone: `str.splitlines` also cuts at a form feed and at Unicode's own, which stand inside texts."""
+    held = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    return held[:-1] if not held[-1] else held
+
+
+def opening(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip()), "").lstrip()[:1]
+
+
+def array_of(path: str) -> list[Fields]:
+    held: list[Fields] = load_json(find(path)[0])
+    wrong = next((i for i, row in enumerate(held) if not isinstance(row, dict)), None)
+    if wrong is not None:
+        raise ValueError(f"{path}: element {wrong} of the array is not an object")
+    return held
 
 
 def rows_of_lines(lines: list[str]) -> list[Fields]:
     """JSON, if the first line is an object."""
-    if not next((line for line in lines if line.strip()), "").lstrip().startswith("{"):
+    if opening(lines) != "{":
         return [{"text": line} for line in lines]
     found = []
     for number, line in enumerate(lines, 1):
@@ -55,19 +82,41 @@ def rows_of_lines(lines: list[str]) -> list[Fields]:
 
 
 def write_rows(path: str, rows: Sequence[Fields]) -> None:
-    """By the ending: .csv, .tsv, .json; else JSON lines. In a table an object is a column a name, a list is JSON."""
+    """By the ending: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv an object is a column a name, a list is JSON."""
     suffix = Path(path).suffix
     rows = [flat(row) for row in rows] if suffix in (".csv", ".tsv") else rows
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if suffix == ".parquet":
+        write_parquet(path, {name: [row.get(name) for row in rows] for name in names})
+        return
+    cells = [[cell(row.get(name)) for name in names] for row in rows] if suffix in (".csv", ".tsv") else []
+    if suffix == ".tsv":
+        plain(path, [names, *cells])
     with open(path, "w", encoding="utf-8", newline="") as file:
         if suffix == ".json":
             json.dump(list(rows), file, ensure_ascii=False, indent=1)
-        elif suffix in (".csv", ".tsv"):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            table = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-            table.writerow(names)
-            table.writerows([cell(row.get(name, "")) for name in names] for row in rows)
+        elif suffix == ".csv":
+            csv.writer(file, lineterminator="\n").writerows([names, *cells])
+        elif suffix == ".tsv":
+            file.writelines("\t".join(map(str, row)) + "\n" for row in [names, *cells])
         else:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def write_parquet(path: str, columns: dict[str, list[Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    try:
+        pq.write_table(pa.table(columns), path)
+    except pa.ArrowException as error:
+        raise ValueError(f"{path}: Parquet's columns have one kind of value each ({str(error).splitlines()[0]}); write .jsonl") from None
+
+
+def plain(path: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Tabs and line ends part a .tsv, which has no quotes."""
+    wrong = next((held for row in rows for held in row if re.search(r"[\t\r\n]", str(held))), None)
+    if wrong is not None:
+        raise ValueError(f"{path}: {str(wrong)[:60]!r} holds a tab or a line end, which a .tsv cannot; write .csv or .jsonl")
 
 
 def flat(row: Fields) -> Fields:
@@ -76,7 +125,7 @@ def flat(row: Fields) -> Fields:
 
 
 def cell(held: Any) -> Any:
-    return json.dumps(held, ensure_ascii=False) if isinstance(held, list | dict) else held
+    return json.dumps(held, ensure_ascii=False) if isinstance(held, list | dict) else "" if held is None else held
 
 
 # Which column is which
@@ -93,9 +142,9 @@ def texts(fields: Fields, but: Sequence[str | None] = ()) -> list[str]:
     return sorted(held, key=lambda name: -len(fields[name]))
 
 
-def need(fields: Fields, found: str | None, what: str) -> str:
+def need(fields: Fields, found: str | None, what: str, option: str = "--columns") -> str:
     if found is None:
-        raise ValueError(f"which column is the {what}? There are {', '.join(map(repr, fields))}; name them with --columns")
+        raise ValueError(f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with {option}")
     return found
 
 
@@ -128,8 +177,8 @@ def row_value(task: str, fields: Fields, columns: Sequence[str] = ()) -> R.Row:
         case "choose":
             label = columns[-1] if columns else need(fields, pick(fields, LABEL), "label")
             context = columns[0] if columns else need(fields, pick(fields, CONTEXT), "context")
-            endings = columns[1:-1] or [name for name in fields if name.lower().startswith(ENDINGS) and name not in (label, context)]
-            return R.Choices(context=context, endings=tuple(sorted(endings)), label=label)
+            endings = columns[1:-1] or [name for name in fields if ENDING.fullmatch(name)] or [need(fields, pick(fields, LISTS), "ending")]
+            return R.Choices(context=context, endings=tuple(endings), label=label)         # in the file's order: a label counts them
         case "translate":
             source, target = columns if len(columns) == 2 else (pick(fields, SOURCE), pick(fields, TARGET))
             left = texts(fields, [source, target]) if source is None and target is None and len(fields) == 2 else []

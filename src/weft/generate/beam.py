@@ -1,6 +1,6 @@
 """Beam search (Wu et al. 2016, arXiv:1609.08144, section 7; Vaswani et al. 2017, arXiv:1706.03762, section 6.1)."""
-import sys
 from collections.abc import Iterable
+from collections.abc import Sequence as Many
 from typing import NamedTuple
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..model.model import Model
 from .choose import top
-from .reading import Ids, begin, positions
+from .reading import DIVERGED, Ids, batches, begin, each, positions
 from .sample import Said
 
 MORE = 50                                  # tokens that an answer may be longer than its input
@@ -58,24 +58,37 @@ def start(batch: int, beams: int, like: Tensor) -> tuple[Living, Found]:
 
 
 @torch.inference_mode()
-def beam_search(model: Model, inputs: Ids, *, beams: int = 4, alpha: float = 0.6, most: int | None = None, best: int = 1,
+def beam_search(model: Model, inputs: Ids, *, beams: int = 4, alpha: float = 0.6, most: int | Many[int] | None = None, best: int = 1,
                 ends: Iterable[int] = (), starts: Ids | None = None) -> list[list[Said]]:
-    """The `best` answers to each input, best first, by log P / penalty; each at most `most` tokens, or its input's length + 50. An answer
-    that has no end by then counts as it is. `inputs` and `starts` as in `sample.generate`."""
+    """The `best` answers to each input, best first, by log P / penalty; each at most `most` tokens (one number, or one a row), or its
+    input's length + 50 where the positions go as far. An answer that has no end by then counts as it is. `inputs` and `starts` as in
+    `sample.generate`."""
     if not 1 <= best <= beams:
         raise ValueError(f"best = {best} of beams = {beams}: give at least one and no more than there are beams")
-    if not len(inputs):
-        return []
-    room = (positions(model) or sys.maxsize) - max(map(len, inputs if model.encoder is None else starts or [[0]]))
-    limits = [min(len(row) + MORE, room) if most is None else most for row in inputs]
+    lengths = [len(row) for row in (inputs if model.encoder is None else starts or [[0]] * len(inputs))]
+    count, end = positions(model), torch.tensor(sorted(set(ends)), dtype=torch.long, device=model.table_VD.device)
+    wanted = [len(row) + MORE for row in inputs] if most is None else each(most, len(inputs))
+    limits = [max(min(n, (count or n + m) - m), 1) if most is None else n for n, m in zip(wanted, lengths, strict=True)]
+    answers: list[list[Said]] = [[] for _ in inputs]
+    for group in batches(lengths, limits, len(inputs), count):
+        own = search(model, [inputs[i] for i in group], starts and [starts[i] for i in group], [limits[i] for i in group], beams, alpha,
+                     best, end)
+        for i, said in zip(group, own, strict=True):
+            answers[i] = said
+    return answers
+
+
+def search(model: Model, inputs: Ids, starts: Ids | None, limits: list[int], beams: int, alpha: float, best: int,
+           end: Tensor) -> list[list[Said]]:
     reading, logits_BV, _ = begin(model, inputs, starts, max(limits))
     device = logits_BV.device
-    end = torch.tensor(sorted(set(ends)), dtype=torch.long, device=device)
     limit_B, sentence_B = torch.tensor(limits, device=device), torch.arange(len(inputs), device=device)
     answers: list[list[Said]] = [[] for _ in inputs]
     living, found = start(len(inputs), beams, logits_BV)
     for step in range(1, max(limits) + 1):
         living, found, parent_BN = grow(living, found, logits_BV, end, limit_B, beams, alpha)
+        if living.sum_BN.isnan().any():
+            raise ValueError(DIVERGED)
         done_B = over(living.sum_BN[:, 0], found.score_BN[:, best - 1], limit_B, step, alpha)
         for i in done_B.nonzero()[:, 0].tolist():
             answers[int(sentence_B[i])] = found.sentence(i, best)

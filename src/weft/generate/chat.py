@@ -25,6 +25,15 @@ def template_of(folder: Path) -> tuple[str, dict[str, Any]]:
     return found, {"bos_token": "", "eos_token": ""} | marks
 
 
+def check(messages: Any) -> None:
+    """Conversations come from files."""
+    if not isinstance(messages, list) or not messages:
+        raise ValueError(f"a conversation is a list of at least one message, not {str(messages)[:40]!r}")
+    for message in messages:
+        if not isinstance(message, dict) or any(not isinstance(message.get(name), str) for name in ("role", "content")):
+            raise ValueError(f"a message is an object whose role and content are texts, not {str(message)[:40]!r}")
+
+
 def render(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
     """The template is another's program: it runs in a sandbox that can change nothing. Only its own words become marks."""
     from jinja2.exceptions import TemplateError
@@ -33,8 +42,7 @@ def render(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[
     def refuse(text: str) -> None:
         raise TemplateError(text)
 
-    if not messages:
-        raise ValueError("a conversation needs at least one message")
+    check(messages)
     source, marks = template_of(folder)
     plain = tokenizers.Tokenizer.from_str(tokenizer.text)      # one in which the name of a mark is the mark
     plain.no_padding()

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..spec import Count, Positive, Share
 from ..values import value
 
+COLDEST = 1e-30                            # colder, scores are no numbers any more; the likeliest has all the share long before
 Natural = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Part = Annotated[float, Field(ge=0, le=1)]
 
@@ -60,7 +61,7 @@ def narrow(logits_BV: Tensor, how: Sampling, seen_BV: Tensor | None = None) -> T
     if seen_BV is not None:
         logits_BV = repeat_less(logits_BV, seen_BV, how.repetition)
     if how.temperature not in (0, 1):
-        logits_BV = logits_BV / how.temperature
+        logits_BV = logits_BV / max(how.temperature, COLDEST)
     if how.top_k is not None:
         logits_BV = top_k(logits_BV, how.top_k)
     if how.top_p is not None and how.top_p < 1:

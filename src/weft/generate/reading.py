@@ -1,4 +1,5 @@
 """Rows that a model reads a few tokens at a time, and what it says to the last of them."""
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
 
 import torch
@@ -10,6 +11,7 @@ from ..layers.sequence import Sequence
 from ..model.model import Model
 
 Ids = Many[Many[int]]
+DIVERGED = "the model's scores are not numbers; its training diverged"
 
 
 class Reading:
@@ -91,7 +93,9 @@ def start_of(model: Model) -> int:
 
 def refuse(model: Model, rows: Ids, most: int) -> None:
     """A sentence for what cannot be read."""
-    if not isinstance(model.spec.head, S.Vocabulary) or model.decoder is None:
+    if model.decoder is None:
+        raise ValueError("this model is an encoder, which has no next token to say; weft fill guesses hidden words")
+    if not isinstance(model.spec.head, S.Vocabulary):
         raise ValueError(f"this model has no decoder with a vocabulary: its head is {type(model.spec.head).__name__}")
     if model.training:
         raise ValueError("the model is being trained, so it drops out at random; call model.eval() first")
@@ -110,6 +114,23 @@ def positions(model: Model) -> int | None:
     reads = model.spec.source if model.spec.encoder is None else model.spec.target
     learned = getattr(reads, "positions", None)
     return learned.count if isinstance(learned, S.Learned) else None
+
+
+def each(most: int | Many[int], rows: int) -> list[int]:
+    return [most] * rows if isinstance(most, int) else [*most]
+
+
+def batches(lengths: Many[int], limits: Many[int], size: int, count: int | None) -> Iterator[list[int]]:
+    """Rows of about one length, `size` at a time. The longest prompt and the longest answer of a batch are within `count` positions: no
+    row's limit depends on its neighbours."""
+    group: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if len(group) == size or (group and count is not None and lengths[i] + max(limits[j] for j in [*group, i]) > count):
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
 
 
 def fits(model: Model, length: int, most: int) -> None:

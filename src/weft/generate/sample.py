@@ -10,7 +10,7 @@ from torch import Tensor
 from ..model.model import Model
 from .choose import Sampling as Sampling
 from .choose import draw, greedy, likeliest, narrow, repeat_less, uniform
-from .reading import Ids, begin
+from .reading import DIVERGED, Ids, begin, each
 
 Until = Callable[[int, int], bool]         # of a row and its newest token: has it said enough?
 
@@ -31,28 +31,31 @@ class Step(NamedTuple):
 
 
 @torch.inference_mode()
-def steps(model: Model, inputs: Ids, most: int, how: Sampling, ends: Iterable[int], starts: Ids | None, seeds: Many[int] | None,
+def steps(model: Model, inputs: Ids, most: int | Many[int], how: Sampling, ends: Iterable[int], starts: Ids | None, seeds: Many[int] | None,
           until: Until | None) -> Iterator[Step]:
     """Tokens travel from the device once a step, all rows together. Rows leave once a quarter of the batch is done: moving the others
     costs as much as reading a few tokens."""
-    reading, logits_BV, prompts = begin(model, inputs, starts, most)
+    limit = np.array(each(most, len(inputs)))
+    reading, logits_BV, prompts = begin(model, inputs, starts, int(limit.max()))
     seed = np.array([how.seed] * len(prompts) if seeds is None else seeds, object)
     if len(seed) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts need as many seeds, not {len(seed)}")
     row, done = np.arange(len(prompts)), np.zeros(len(prompts), bool)
     end, seen_BV = np.array(sorted(set(ends)), np.int64), mark(logits_BV, prompts) if how.repetition != 1 else None
-    for step in range(most):
+    for step in range(limit.max()):
         token_B = pick(logits_BV, how, seen_BV, list(seed[row]), step)
         chosen_B = logits_BV.log_softmax(-1).gather(1, token_B[:, None])[:, 0]
         tokens, logprobs = torch.stack((token_B.double(), chosen_B.double())).cpu().numpy()
+        if np.isnan(logprobs).any():
+            raise ValueError(DIVERGED)
         tokens, now = tokens.astype(np.int64), (tokens[:, None] == end).any(1)
         if until is not None:
             now = np.array([not over and (said or until(int(r), int(t)))
                             for over, said, r, t in zip(done, now, row, tokens, strict=True)], bool)
         here = ~done
         yield Step(row[here], tokens[here], logprobs[here], now[here])
-        done = done | now
-        if done.all() or step == most - 1:
+        done = done | now | (limit[row] == step + 1)
+        if done.all():
             return
         if seen_BV is not None:
             seen_BV.scatter_(1, token_B[:, None], True)
@@ -79,18 +82,20 @@ def pick(logits_BV: Tensor, how: Sampling, seen_BV: Tensor | None, seeds: Many[i
     return draw(narrow(logits_BV, how, seen_BV), uniform(seeds, step))
 
 
-def stream(model: Model, inputs: Ids, *, most: int, how: Sampling = greedy, ends: Iterable[int] = (), starts: Ids | None = None,
+def stream(model: Model, inputs: Ids, *, most: int | Many[int], how: Sampling = greedy, ends: Iterable[int] = (), starts: Ids | None = None,
            seeds: Many[int] | None = None, until: Until | None = None) -> Iterator[tuple[int, int, float, bool]]:
     """(row, token, its log-probability, whether it ended the row), as they come."""
     for step in steps(model, inputs, most, how, ends, starts, seeds, until):
         yield from zip(*(part.tolist() for part in step), strict=True)
 
 
-def generate(model: Model, inputs: Ids, *, most: int, how: Sampling = greedy, ends: Iterable[int] = (), starts: Ids | None = None,
-             seeds: Many[int] | None = None, until: Until | None = None) -> list[Said]:
+def generate(model: Model, inputs: Ids, *, most: int | Many[int], how: Sampling = greedy, ends: Iterable[int] = (),
+             starts: Ids | None = None, seeds: Many[int] | None = None, until: Until | None = None) -> list[Said]:
     """What a model says to each prompt: a decoder goes on from `inputs`; an encoder-decoder reads them and begins to decode with `starts`
-    (its spec's start unless given). Rows may have any lengths; `seeds`: one a row, else all have that of `how`."""
-    tokens, logprobs = np.zeros((len(inputs), most), np.int64), np.zeros((len(inputs), most))
+    (its spec's start unless given). Rows may have any lengths; `most`: one number, or one a row; `seeds`: one a row, else all have that
+    of `how`."""
+    longest = max(each(most, len(inputs)), default=0)
+    tokens, logprobs = np.zeros((len(inputs), longest), np.int64), np.zeros((len(inputs), longest))
     count, ended = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), bool)
     for i, step in enumerate(steps(model, inputs, most, how, ends, starts, seeds, until)) if len(inputs) else ():
         tokens[step.rows, i], logprobs[step.rows, i], ended[step.rows] = step.tokens, step.logprobs, step.ended

@@ -1,5 +1,6 @@
 """Speculative decoding: a small model guesses ahead, the large one reads all guesses at once and keeps those that it could have said
 itself; what comes out is distributed as the large one's own (Leviathan et al. 2023, arXiv:2211.17192, algorithm 1)."""
+import math
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
 
@@ -10,13 +11,13 @@ from torch import Tensor
 from ..count import vocabulary
 from ..model.model import Model
 from .choose import Sampling, draw, greedy, narrow, uniform
-from .reading import Ids, Reading, open_rows
+from .reading import DIVERGED, Ids, Reading, each, open_rows
 from .sample import Said, Until, mark
 
 GUESS, ACCEPT, MEND = 0, 1, 2              # streams of a row's random numbers
 
 
-def speculate(model: Model, inputs: Ids, *, draft: Model, most: int, how: Sampling = greedy, ends: Iterable[int] = (),
+def speculate(model: Model, inputs: Ids, *, draft: Model, most: int | Many[int], how: Sampling = greedy, ends: Iterable[int] = (),
               starts: Ids | None = None, seeds: Many[int] | None = None, until: Until | None = None, ahead: int = 4) -> list[Said]:
     """As `sample.generate`, row after row, with `ahead` guesses at a time; greedy, it says the same tokens."""
     if vocabulary(model.spec) != vocabulary(draft.spec):
@@ -25,10 +26,10 @@ def speculate(model: Model, inputs: Ids, *, draft: Model, most: int, how: Sampli
     if (model.encoder is None) != (draft.encoder is None):
         raise ValueError("the draft must be of the model's kind: both with an encoder, or both without")
     found, stops = [], frozenset(ends)
-    for i, row in enumerate(inputs):
+    for i, (row, limit) in enumerate(zip(inputs, each(most, len(inputs)), strict=True)):
         said = Said([], [], False)
         first = None if starts is None else [starts[i]]
-        for token, logprob in speak(model, draft, [row], first, most, how, how.seed if seeds is None else seeds[i], ahead):
+        for token, logprob in speak(model, draft, [row], first, limit, how, how.seed if seeds is None else seeds[i], ahead):
             said.tokens.append(token)
             said.logprobs.append(logprob)
             if token in stops or (until is not None and until(i, token)):
@@ -60,6 +61,8 @@ def speak(model: Model, draft: Model, inputs: Ids, starts: Ids | None, most: int
         small.forget(max(count - 1 - good, 0))
         said = [*guess[:good], token]
         logprobs = logits_LV[:good + 1].log_softmax(-1).gather(1, torch.tensor(said, device=device)[:, None])[:, 0].tolist()
+        if any(map(math.isnan, logprobs)):
+            raise ValueError(DIVERGED)
         if seen_1V is not None:
             seen_1V[0, said] = True
         newest, step = token, step + good + 1

@@ -3,9 +3,10 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from .. import recipe as R
+from .. import spec as S
 from ..data.tokenizer import Tokenizer
 from ..model.model import Model
 from .beam import beam_search
@@ -13,11 +14,13 @@ from .chat import Message, render
 from .choose import Sampling, greedy
 from .fast import pack
 from .packed import Precision
-from .reading import positions
+from .reading import batches, each, fits, positions
 from .sample import Said, generate, stream
 from .speculate import speculate
 from .spoken import Spoken
 
+T = TypeVar("T")
+U = TypeVar("U")
 Progress = Callable[[int, int], None]      # answers given, answers wanted
 
 
@@ -36,6 +39,17 @@ class Opened(Protocol):
 class Answer(NamedTuple):
     text: str
     said: Said
+
+
+def numbered(make: Callable[[T], U], rows: Many[T]) -> list[U]:
+    """`make` of each row; what is wrong with one of several names it."""
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(make(row))
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}" if len(rows) > 1 else str(error)) from None
+    return found
 
 
 class Writer:
@@ -83,10 +97,20 @@ class Writer:
             raise ValueError("the prompt is empty, and the model has no token to begin with; give a text to go on from")
         return found
 
-    def room(self, prompts: list[list[int]], wanted: int) -> int:
-        """Tokens that an answer may have: as many as wanted, or as many as fit."""
-        count, longest = positions(self.model), max(map(len, prompts)) if self.model.encoder is None else 1
-        return wanted if count is None else max(min(wanted, count - longest), 1)
+    def room(self, prompt: list[int], most: int | None, otherwise: int) -> int:
+        """Tokens that the answer to a prompt may have: `most`, which must fit, or `otherwise`, or as many as do."""
+        count, length = positions(self.model), len(self.whole(prompt))
+        length = length if self.model.encoder is None else 1
+        found = most or (otherwise if count is None else max(min(otherwise, count - length), 1))
+        fits(self.model, length, found)
+        return found
+
+    def whole(self, ids: list[int]) -> list[int]:
+        """These tokens, where an encoder has positions for all."""
+        learned = getattr(self.model.spec.source, "positions", None)
+        if self.model.encoder is not None and isinstance(learned, S.Learned) and len(ids) > learned.count:
+            raise ValueError(f"a text of {len(ids)} tokens is over the model's {learned.count} positions; give a shorter one")
+        return ids
 
     def chat(self, messages: list[Message]) -> list[int]:
         """A conversation as the model's own template puts it, open for the answer."""
@@ -106,14 +130,17 @@ class Writer:
                 return
         yield spoken.close()
 
-    def answer(self, prompts: list[str] | list[list[int]], *, most: int, how: Sampling = greedy, stops: tuple[str, ...] = (),
+    def answer(self, prompts: list[str] | list[list[int]], *, most: int | list[int], how: Sampling = greedy, stops: tuple[str, ...] = (),
                samples: int = 1, draft: Model | None = None, batch: int = 32, progress: Progress | None = None) -> list[list[Answer]]:
-        """`samples` answers to each prompt, with the seeds seed, seed + 1, …; prompts of about one length are read together."""
+        """`samples` answers to each prompt, with the seeds seed, seed + 1, …, of at most `most` tokens (one number, or one a prompt);
+        prompts of about one length are read together."""
         ids = [self.ids(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
         found: list[list[Answer]] = [[] for _ in ids]
-        rows = sorted(((i, sample) for i in range(len(ids)) for sample in range(samples)), key=lambda row: len(ids[row[0]]))
-        for at in range(0, len(rows), batch):
-            group = rows[at:at + batch]
+        rows = [(i, sample) for i in range(len(ids)) for sample in range(samples)]
+        limits = [limit for limit in each(most, len(ids)) for _ in range(samples)]
+        count, done = positions(self.model) if self.model.encoder is None else None, 0
+        for chosen in batches([len(ids[i]) for i, _ in rows], limits, batch, count):
+            group = [rows[j] for j in chosen]
             heard = [self.spoken(ids[i], stops) for i, _ in group]
             texts = [""] * len(group)
 
@@ -122,12 +149,12 @@ class Writer:
                 return heard[row].stopped
 
             say = generate if draft is None else partial(speculate, draft=draft)
-            said = say(self.model, [ids[i] for i, _ in group], most=most, how=how, ends=self.ends, starts=self.starts_of(group),
-                       seeds=[how.seed + sample for _, sample in group], until=until if stops else None)
+            said = say(self.model, [ids[i] for i, _ in group], most=[limits[j] for j in chosen], how=how, ends=self.ends,
+                       starts=self.starts_of(group), seeds=[how.seed + sample for _, sample in group], until=until if stops else None)
             for (i, _), one, ear, text in zip(group, said, heard, texts, strict=True):
                 found[i].append(Answer(text + ear.close() if stops else self.said(ids[i], one), one))
             if progress is not None:
-                progress(at + len(group), len(rows))
+                progress(done := done + len(group), len(rows))
         return found
 
     def starts_of(self, group: Many[object]) -> list[list[int]] | None:
@@ -136,16 +163,16 @@ class Writer:
     def complete(self, texts: list[str], *, most: int, how: Sampling = greedy, stops: tuple[str, ...] = (), batch: int = 32) -> list[str]:
         return [answers[0].text for answers in self.answer(texts, most=most, how=how, stops=stops, batch=batch)]
 
-    def search(self, prompts: list[str] | list[list[int]], *, beams: int = 4, alpha: float = 0.6, most: int | None = None, best: int = 1,
-               batch: int = 32, progress: Progress | None = None) -> list[list[Answer]]:
+    def search(self, prompts: list[str] | list[list[int]], *, beams: int = 4, alpha: float = 0.6, most: int | list[int] | None = None,
+               best: int = 1, batch: int = 32, progress: Progress | None = None) -> list[list[Answer]]:
         """The `best` answers of beam search, best first; a blank text has a blank answer."""
         ids = [self.ids(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
         found: list[list[Answer]] = [[] for _ in ids]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         for at in range(0, len(ids), batch):
             group = order[at:at + batch]
-            said = beam_search(self.model, [ids[i] for i in group], beams=beams, alpha=alpha, most=most, best=best, ends=self.ends,
-                               starts=self.starts_of(group))
+            said = beam_search(self.model, [ids[i] for i in group], beams=beams, alpha=alpha, best=best, ends=self.ends,
+                               most=[most[i] for i in group] if isinstance(most, list) else most, starts=self.starts_of(group))
             for i, answers in zip(group, said, strict=True):
                 found[i] = [Answer(self.said(ids[i], one), one) for one in answers]
             if progress is not None:
@@ -161,9 +188,9 @@ class Writer:
         """One translation a text, in order; a blank text stays blank."""
         if self.model.encoder is None:
             raise ValueError("this model has no encoder to read a text with; weft generate goes on from one")
-        real = [i for i, text in enumerate(texts) if text.strip()]
-        found = [""] * len(texts)
-        for i, answers in zip(real, self.search([texts[i] for i in real], beams=beams, alpha=alpha, batch=batch, progress=progress),
+        ids = numbered(lambda text: self.whole(self.ids(text)) if text.strip() else [], texts)
+        real, found = [i for i, row in enumerate(ids) if row], [""] * len(texts)
+        for i, answers in zip(real, self.search([ids[i] for i in real], beams=beams, alpha=alpha, batch=batch, progress=progress),
                               strict=True):
             found[i] = answers[0].text
         return found

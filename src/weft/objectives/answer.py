@@ -35,7 +35,7 @@ class Corrupt(Corruption):
 
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
         sample = samples[index]
-        first = len(sample["question"]) + 2                    # the context's place in the row
+        first = self.join.second(sample["question"])             # the context's place in the row
         places = {f"labels_{side}": np.asarray(0 if sample[side] < 0 else sample[side] + first) for side in ("start", "end")}
         row = self.join(sample["question"], sample["context"], samples.length)
         return row | places | {"context": np.array([first, first + len(sample["context"])])}

@@ -24,24 +24,35 @@ LABEL = {"class": "labels", "number": "number"}    # a term's field in a batch
 
 
 class Join:
-    """One row of one or two texts, begin A end [B end]. BERT's has segments where a model does; GPT's start, delimiter and extract
-    tokens are the same marks, without segments."""
+    """One row of one or two texts, begin A end [B end]; between RoBERTa's are two ends. BERT's has segments where a model does; GPT's
+    start, delimiter and extract tokens are the same marks, without segments. A decoder's end may be its only mark, and begins too; T5
+    has none that begins."""
 
     def __init__(self, value: Any, setting: Setting, style: str = "bert") -> None:
         decodes = setting.spec.decoder is not None
         asks(value, setting, encoder=not decodes, decoder=decodes, head=None)
-        self.begin, self.end = special(value, setting, "begin", "end")
+        placed = not decodes and isinstance(value, R.Tagging | R.Answering)    # their labels count on a first mark
+        (end, *_), known = special(value, setting, "end", *["begin"] * placed), setting.meta.special
+        self.begin, self.end = [known["begin"]] if "begin" in known else [end] * decodes, [end]
+        self.between = [end, *([known["between"]] if "between" in known and not decodes else [])]
         self.segments = style == "bert" and any(segmented(m.spec) for m in (setting, setting.teacher) if m is not None)
 
     def __call__(self, first: np.ndarray, second: np.ndarray | None, length: int) -> Row:
         """The longer text is cut first."""
         if second is None:
-            parts: list[Any] = [[self.begin], first[:length - 2], [self.end]]
+            parts: list[Any] = [self.begin, first[:length - len(self.begin) - 1], self.end]
         else:
-            first, second = cut(first, second, length - 3)
-            parts = [[self.begin], first, [self.end], second, [self.end]]
-        tokens = joined(*parts)
-        return {"tokens": tokens} | ({"segments": (np.arange(len(tokens)) >= len(first) + 2).astype(np.int64)} if self.segments else {})
+            first, second = self.cut(first, second, length)
+            parts = [self.begin, first, self.between, second, self.end]
+        tokens, later = joined(*parts), self.second(first)
+        return {"tokens": tokens} | ({"segments": (np.arange(len(tokens)) >= later).astype(np.int64)} if self.segments else {})
+
+    def cut(self, first: np.ndarray, second: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+        return cut(first, second, length - len(self.begin) - len(self.between) - 1)
+
+    def second(self, first: np.ndarray) -> int:
+        """Where the second text starts."""
+        return len(self.begin) + len(first) + len(self.between)
 
     def fields(self, pad: int, stream: str = "tokens", **names: str) -> dict[str, tuple[str, int]]:
         fields = {"tokens": (stream, pad)} | ({"segments": (stream, 0)} if self.segments else {})
@@ -51,7 +62,7 @@ class Join:
         from ..data.table import Table
         if length < 5:
             raise ValueError(f"length = {length} leaves no room for texts beside three marks; give more")
-        return Table(store, columns, extra=min(len(columns), 2) + 1)
+        return Table(store, columns, extra=len(self.begin) + 1 + len(self.between) * (len(columns) > 1))
 
 
 def cut(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +133,7 @@ class TextCorrupt(Corruption):
         row = self.join(first, second, samples.length)
         if self.symmetric:
             assert second is not None
-            other = self.join(*cut(first, second, samples.length - 3)[::-1], samples.length)
+            other = self.join(*self.join.cut(first, second, samples.length)[::-1], samples.length)
             row |= {SWAPPED[name]: part for name, part in other.items()}
         return row | {LABEL[self.terms[0]]: np.asarray(sample["label"])}
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.files import expand
+from ..evaluate.tables import ENDING
 from ..values import suggest
 from .table import Row, format_of, is_number, rows, table
 
@@ -74,6 +75,8 @@ def understood(held: list[Row], other: list[Row], task: str | None, texts: list[
         raise ValueError(f"{path}: {task or 'this'} reads {'two texts' if task == 'pair' else 'one text or two'}, not "
                          f"{', '.join(map(repr, texts)) or 'none'}; name them: --columns TEXT [TEXT] LABEL")
     cells = [row[label] for row in (*held, *other) if row.get(label) not in (None, "")]
+    if not cells:
+        raise ValueError(f"{path}: {label} is empty in every row; name the column of the labels with --label")
     number = task == "regress" or (task is None and is_score(cells, label, path))
     if number and not all(map(is_number, cells)):
         raise ValueError(f"{path}: {label} is {next(c for c in cells if not is_number(c))!r} in a row, not a number; "
@@ -104,18 +107,23 @@ def is_score(cells: list[Any], label: str, path: str) -> bool:
 
 # Which columns
 
+def column(held: list[Row], name: str) -> list[Any]:
+    """A row of JSON may lack a column that the first has."""
+    return [row.get(name) for row in held]
+
+
 def label_of(held: list[Row], texts: list[str], path: str, task: str | None = None) -> str:
     """A column with a label's name; else the likeliest of those with few values, next to a text if there are several."""
     free = [name for name in held[0] if name not in texts]
     if task in ("classify", "pair", "regress"):
-        free = [name for name in free if likelihood([row[name] for row in held], number=task == "regress")] or free
+        free = [name for name in free if likelihood(column(held, name), number=task == "regress")] or free
     named = [name for wanted in LABELS for name in free if name.lower().strip("#_ ") == wanted]
     if named:
         return named[0]
-    likely = {name: rank for name in free if (rank := likelihood([row[name] for row in held]))}
+    likely = {name: rank for name in free if (rank := likelihood(column(held, name)))}
     best = [name for name, rank in likely.items() if rank == max(likely.values())]
     if len(best) > 1:
-        long = [place for place, name in enumerate(held[0]) if is_text([row[name] for row in held])]
+        long = [place for place, name in enumerate(held[0]) if is_text(column(held, name))]
         places = {name: min(abs(list(held[0]).index(name) - place) for place in long) for name in best} if long else {}
         best = [name for name in best if places.get(name) == min(places.values(), default=None)]
     if len(best) != 1:
@@ -137,20 +145,20 @@ def likelihood(cells: list[Any], number: bool | None = None) -> int:
 
 def texts_of(held: list[Row], label: str, path: str) -> list[str]:
     found = [name for name in held[0] if name != label and not re.search(r"(^|[\s_#])(id|idx|index|guid|uid)$", name.lower())
-             and is_text([row[name] for row in held])]
+             and is_text(column(held, name))]
     if not found:
         raise ValueError(f"{path}: none of {', '.join(map(repr, held[0]))} holds text; name it: --columns TEXT LABEL")
     return found
 
 
 def is_text(cells: list[Any]) -> bool:
-    some = cells[:1000]
+    some = [cell for cell in cells[:1000] if cell is not None]
     return all(isinstance(cell, str) for cell in some) and sum(len(cell.split()) for cell in some) >= 1.5 * len(some) \
         and len(set(some)) > len(some) / 4 and not all(map(is_number, some))
 
 
 def endings_of(row: Row) -> list[str]:
-    found = [name for name in row if re.fullmatch(r"(ending|choice|option|answer)[_ ]?\d", name.lower())]
+    found = [name for name in row if ENDING.fullmatch(name)]
     return found if len(found) > 1 else []
 
 
@@ -167,7 +175,9 @@ def words_and_tags(held: list[Row], other: list[Row], lists: list[str], texts: l
     words = texts[0] if texts else next((name for name in lists if name != tags), None)
     if tags is None or words is None:
         raise ValueError(f"{path}: tagging reads a list of words and a list of tags a row; say --columns WORDS TAGS, or give a CoNLL file")
-    seen = sorted({str(tag) for row in (*held, *other) for tag in row[tags]}, key=lambda tag: (tag != "O", tag[2:], tag))
+    seen = sorted({str(tag) for row in (*held, *other) for tag in row.get(tags) or ()}, key=lambda tag: (tag != "O", tag[2:], tag))
+    if not seen:
+        raise ValueError(f"{path}: {tags} is empty in every row; say --columns WORDS TAGS")
     return R.Tagged(words=words, tags=tags, labels=tuple(seen))
 
 

@@ -14,6 +14,7 @@ from .. import spec as S
 from ..data.files import bare, find, update
 from ..data.order import permute
 from ..data.prepare import prepare
+from ..data.quarantine import columns
 from ..data.records import load_json
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
@@ -198,14 +199,14 @@ def split(found: Guess, folder: Path, seed: int) -> Guess:
         parts: list[Any] = [article for path in found.train.paths for article in load_json(path)["data"]]
         what, ending = "articles", "json"
     else:
-        parts, what, ending = found.rows, "rows", "jsonl"
+        parts, what, ending = [{name: row.get(name) for name in columns(found.row)} for row in found.rows], "rows", "jsonl"
     if len(parts) < 2:
         raise ValueError(f"{found.train.paths[0]}: one {what[:-1]} cannot be split; give --dev")
     count = max(1, round(HELD_OUT * len(parts)))
     chosen = set(permute(np.arange(count), len(parts), seed).tolist())
     sides = {"train": [p for i, p in enumerate(parts) if i not in chosen], "dev": [p for i, p in enumerate(parts) if i in chosen]}
     for side, own in sides.items():
-        text = json.dumps({"data": own}) if ending == "json" else "".join(json.dumps(row) + "\n" for row in own)
+        text = json.dumps({"data": own}) if ending == "json" else "".join(json.dumps(row, default=str) + "\n" for row in own)
         update(made / f"{side}.{ending}", text.encode())
     train, dev = (R.Source(paths=(str(made / f"{side}.{ending}"),), format="squad" if ending == "json" else "jsonl") for side in sides)
     return found._replace(train=train, dev=dev, line=f"{found.line}; {count:,} of {len(parts):,} {what} held out")

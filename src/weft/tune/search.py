@@ -12,6 +12,7 @@ from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
 from ..train.memory import keep_blocks
+from ..values import paths
 from .plan import Plan
 
 TABLE = "tune.json"
@@ -30,6 +31,7 @@ class Tick(NamedTuple):
 def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     """First every rate with the first seed, then the best rate with further seeds (BERT, arXiv:1810.04805, section 4.1).
     Ends early where a run is asked to stop; only the end writes the folder's own model."""
+    refuse_others(plan)
     keep_blocks()
     asked, done = [(rate, plan.recipe.seed) for rate in plan.rates], list[dict[str, Any]]()
     pace = Pace((len(plan.rates) + plan.restarts - 1) * plan.recipe.steps)
@@ -49,6 +51,18 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
         if len(done) == len(plan.rates):
             asked = [(choose(done, plan.metric)["rate"], plan.recipe.seed + i) for i in range(1, plan.restarts)]
     keep(plan, done)
+
+
+def refuse_others(plan: Plan) -> None:
+    """Every try that can come is made once, so that a bad rate, or a try of other settings, is found before the first."""
+    for recipe in [plan.at(rate, plan.recipe.seed + i) for rate in plan.rates for i in range(plan.restarts)]:
+        folder = plan.folder / recipe.name
+        begun = finished(folder) or any((folder / "checkpoints").glob("step-*"))
+        if begun and (old := R.of_run(folder)) != recipe:
+            before, now = (paths(json.loads(one.json())) for one in (old, recipe))
+            changed = next(name for name in now | before if now.get(name) != before.get(name))
+            raise ValueError(f"{folder} was begun with another recipe: {changed} was {before.get(changed)!r}; "
+                             "undo the change, or give another --out")
 
 
 class Pace:
