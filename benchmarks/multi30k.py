@@ -28,7 +28,7 @@ from weft.train.log import read
 from . import receipt
 
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
-BEAMS, ALPHAS = 5, (0.2, 0.6, 1.0, 1.4)
+BEAMS, ALPHAS = 5, (0.6, 1.0, 1.4, 1.8)
 
 
 def lines(name: str) -> list[str]:
