@@ -66,3 +66,11 @@ def test_a_word_that_may_not_be_said_has_no_gradient() -> None:
     assert hidden.grad is not None
     assert hidden.grad.isfinite().all()
     assert not hidden.grad[:, 3].any()
+
+
+def test_logits_beyond_the_labels_count_for_nothing() -> None:
+    logits_TV, label_T = inputs(7, 11, torch.float64)
+    grads = [torch.autograd.grad(loss, logits_TV)[0] for loss in (cross_entropy(logits_TV, label_T[:4], 0.1),
+                                                                 cross_entropy(logits_TV[:4], label_T[:4], 0.1))]
+    assert torch.equal(*grads)
+    assert not grads[0][4:].any()

@@ -137,8 +137,15 @@ def cut(lengths: list[int], tokens: int) -> list[int]:
     starts, at = [], 0
     while at < len(lengths):
         starts.append(at)
-        at += tokens // lengths[at]
+        rows = tokens // lengths[at]
+        at += rows - rows % grain(rows)
     return starts
+
+
+def grain(count: int) -> int:
+    """What a number is rounded to, so that there are sixteen an octave: a processor's library prepares a matrix product anew for every
+    shape that it has not met, and holds what it prepared."""
+    return 1 << max(0, count.bit_length() - 5)
 
 
 class Packing:

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
 from ..count import vocabulary
+from ..data.plan import grain
 from ..data.store import Meta, Store
 from ..data.text import Samples
 from ..layers.loss import IGNORE as IGNORE
@@ -125,10 +127,11 @@ def labels_at(batch: Batch, field: str = "labels") -> Tensor:
 
 
 def read_at(model: Model, sequence: Sequence, at_T: Tensor) -> Tensor:
-    """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's."""
+    """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's. In training a few more rows follow, which
+    nothing asks for."""
     x_TD = sequence.x_BLD.flatten(0, 1)
     if len(at_T) != len(x_TD):
-        x_TD = x_TD[at_T]
+        x_TD = x_TD[F.pad(at_T, (0, -len(at_T) % grain(len(at_T)))) if model.training else at_T]
     logits_1TV = model.read(Sequence(x_TD[None]))
     assert isinstance(logits_1TV, Tensor)
     return logits_1TV.squeeze(0)           # a view both ways; an index would copy the gradient

@@ -88,7 +88,7 @@ def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
     """At every label; `apart`, where a model has a distillation token, the class token's and that one's (DeiT, section 4)."""
     sequence, at_T = run(model, batch), batch["labels_at"]
     if not isinstance(model.head, Classes):
-        return [read_at(model, sequence, at_T)]
+        return [read_at(model, sequence, at_T)[:len(at_T)]]
     each = model.head.apart(sequence) if apart and model.head.pool == "tokens" else [model.head(sequence)]
     return [logits_BV[at_T] for logits_BV in each]
 

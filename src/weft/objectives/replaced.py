@@ -57,7 +57,7 @@ class Score(Objective):
         tokens_BL, keep, at_T = batch["tokens"], batch.get("tokens_keep"), batch["labels_at"]
         hidden = self.generator.encode(self.generator.embed(tokens_BL, keep=keep))
         logits_TV = read_at(self.generator, hidden, at_T)
-        drawn_T = draw(logits_TV.detach(), batch["uniform"].flatten()[at_T])
+        drawn_T = draw(logits_TV.detach()[:len(at_T)], batch["uniform"].flatten()[at_T])
         filled_BL = tokens_BL.flatten().index_copy(0, at_T, drawn_T).view_as(tokens_BL)
         replaced_BL1 = self.model.read(self.model.encode(self.model.embed(filled_BL, keep=keep)))
         assert isinstance(replaced_BL1, Tensor)
