@@ -53,5 +53,5 @@ large = Recipe(
     model=weft.spec.Model(width=384, source=weft.Tokens(vocabulary=65, dropout=0.2), decoder=weft.Stack(blocks=(TALL,) * 6, norm=NORM),
                           head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
     objective=NextToken(), data=DATA, batch=Rows(count=32, length=256), steps=1600,
-    optimiser=Muon(rate=0.02, other=AdamW(rate=4e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=20),
+    optimiser=Muon(rate=0.006, other=AdamW(rate=3e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=20),
     average=Best(), precision="bf16", evaluate=100)
