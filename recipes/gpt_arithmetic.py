@@ -4,7 +4,7 @@
     weft train recipes/gpt_arithmetic.py
 
 Paper:  Brown et al. 2020, arXiv:2005.14165, section 3.9.1; `paper` is its largest model, table 2.1, which never trained for this.
-Cost:   5,000 steps, most of them short; about half an hour on one core.
+Cost:   6,000 steps of at most 2,816 characters, most of them short.
 Expect: sums of two digits first, longer numbers later: python -m benchmarks.incontext draws the curve.
 Data:   arithmetic/train.jsonl.gz and valid.jsonl.gz, made by the first command; for `paper` any text with a blank line between documents.
 """

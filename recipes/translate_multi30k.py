@@ -6,7 +6,7 @@
 Paper:  `paper` is the base model on WMT 2014, sections 5.1 to 5.4 and 6.1: 100,000 steps of about 25,000 tokens on each side.
         `good` is as deep and wide as that of Wu et al. 2021 (arXiv:2105.14462), who reach 41.02 BLEU, lower-cased and tokenised, on
         Multi30k's test set of 2016.
-Cost:   `tiny` 1,200 steps of about 1,800 tokens on each side, about five minutes on two cores, `good` about an hour and a half on one;
+Cost:   `tiny` 1,200 steps of about 1,800 tokens on each side, about five minutes on two cores; `good` 8,000 of about 3,500;
         `paper` about 1e18 FLOP (the paper says 3.3e18, from its hardware).
 Expect: the smoothed loss of `tiny` falls from about 9 to below 4; smoothing alone costs about 1.1.
 Data:   multi30k/train.en.gz, train.de.gz, val.en.gz, val.de.gz; for `paper` wmt14/train.en, train.de, newstest2013.en, newstest2013.de.

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import weft
 from weft import recipe as R
+from weft.data.plan import grain
 from weft.objectives import IGNORE, Reader, Row, build
 from weft.objectives.draws import enough, places
 from weft.objectives.formats import fit
@@ -328,3 +329,17 @@ def test_what_does_not_fit_is_refused_in_one_line(message: str, more: Any, known
     with pytest.raises(ValueError, match=message) as found:
         masked(known, model, **more)
     assert "\n" not in str(found.value)
+
+
+def test_in_training_the_head_is_asked_a_few_places_more_and_nothing_else_changes() -> None:
+    corruption, objective = build(R.MaskedTokens(), weft.with_dropout(bert(), 0.0), meta(SENTENCES))
+    held = batch(corruption, rows(corruption, texts(31, 60, 62)))
+    count, found = len(held["labels_at"]), []
+    assert count % grain(count)            # else there is nothing to see
+    for training in (True, False):
+        answer = objective.train(training).answer(held)
+        found.append((len(answer.logits_TV), answer.logits_TV[:count].detach(), objective.score(answer, held)["token"].item()))
+    (many, own, loss), (few, plain, right) = found
+    assert (many, few) == (-(-count // grain(count)) * grain(count), count)
+    assert torch.equal(own, plain)
+    assert loss == pytest.approx(right, rel=1e-6)

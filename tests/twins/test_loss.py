@@ -74,3 +74,9 @@ def test_logits_beyond_the_labels_count_for_nothing() -> None:
                                                                  cross_entropy(logits_TV[:4], label_T[:4], 0.1))]
     assert torch.equal(*grads)
     assert not grads[0][4:].any()
+
+
+def test_more_labels_than_logits_are_no_loss() -> None:
+    logits_TV, label_T = inputs(7, 11, torch.float64)
+    with pytest.raises(AssertionError, match="7 labels for 4 rows"):
+        cross_entropy(logits_TV[:4], label_T)

@@ -2,6 +2,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from ..say import tell, waiting
@@ -71,13 +72,18 @@ def answer(args: argparse.Namespace) -> int:
     for own in found:
         none = args.threshold is not None and own.none > args.threshold
         made.append({"prediction": "" if none else own.text, "begin": -1 if none else own.begin, "end": -1 if none else own.end,
-                     "score": own.score, "no_answer": own.none})
+                     "score": finite(own.score), "no_answer": finite(own.none)})
     if official and args.out and args.out.endswith(".json"):       # as SQuAD's own script reads them
         import json
         with open(args.out, "w", encoding="utf-8") as file:
             json.dump({row["id"]: own["prediction"] for row, own in zip(rows, made, strict=True)}, file, ensure_ascii=False)
         return written(len(rows), args.out)
     return out(args, rows, made, lambda made: "\n".join(own["prediction"] or "(no answer)" for own in made))
+
+
+def finite(score: float) -> float | None:
+    """JSON has no number for a context that holds nothing."""
+    return score if isfinite(score) else None
 
 
 def embed(args: argparse.Namespace) -> int:

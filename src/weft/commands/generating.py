@@ -102,7 +102,8 @@ def prompt_of(writer: "Writer", row: Fields, column: str | None, chat: bool) -> 
 
 def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
     """Texts on the command line, a file, or standard input."""
-    from ..evaluate.tables import rows_of
+    from ..data.lines import decoded
+    from ..evaluate.tables import readable, rows_of
     writable(args.out, (".npy",))
     if texts and args.file:
         raise ValueError("give a text or --in, not both")
@@ -112,23 +113,13 @@ def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
         if not Path(args.file).is_file():
             raise ValueError(f"{args.file} is no file; give one with a text a line, or a table")
         table = Path(args.file.removesuffix(".gz").removesuffix(".zst")).suffix in TABLES
-        rows = rows_of(args.file) if table else lines_of(args.file)
+        rows = rows_of(args.file) if table else [{"text": readable(args.file, line)} for _, line in decoded(args.file, (0, None))]
     elif sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --in FILE, or standard input")
     else:
         rows = rows_piped(sys.stdin.read().removeprefix("\ufeff"), args.verb == "generate" and args.file is None)
     if not rows:
         raise ValueError(f"{args.file or 'standard input'} is empty; give at least one text")
-    return rows
-
-
-def lines_of(path: str) -> list[Fields]:
-    from ..data.lines import Bad, decoded
-    rows = []
-    for number, (_, line) in enumerate(decoded(path, (0, None)), 1):
-        if isinstance(line, Bad):
-            raise ValueError(f"{path}, line {number}: {line.reason}")
-        rows.append({"text": line})
     return rows
 
 

@@ -133,7 +133,7 @@ class Alike:
 
 
 def cut(lengths: list[int], tokens: int) -> list[int]:
-    """Where batches start, longest samples first: each holds what fits at its first one's length."""
+    """Where batches start, longest samples first: each holds what fits at its first one's length, in few sizes."""
     starts, at = [], 0
     while at < len(lengths):
         starts.append(at)

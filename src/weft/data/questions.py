@@ -8,7 +8,7 @@ import numpy as np
 from .. import recipe as R
 from .tokenizer import Array, Tokenizer
 
-MARKS = ("begin", "end", "between", "end")  # beside a question and its context; the third where the tokenizer has it
+MARKS = 3                                  # begin, end, end; RoBERTa has one more between
 
 
 @lru_cache(maxsize=8)
@@ -20,7 +20,7 @@ def read(tokenizer: Tokenizer, context: str) -> tuple[Array, Array]:
 def windows(fields: dict[str, Any], row: R.Questions, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
     question = tokenizer.encode(fields["question"])[:row.question]
     context, spans = read(tokenizer, fields["context"])
-    width = row.length - sum(mark != "between" or mark in tokenizer.special for mark in MARKS) - len(question)
+    width = row.length - MARKS - ("between" in tokenizer.special) - len(question)
     if width < 1:
         raise ValueError(f"Questions.length = {row.length} leaves no room for a context beside {len(question)} tokens of question")
     first, last = answer(spans, fields["begin"], fields["end"])

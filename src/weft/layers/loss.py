@@ -13,7 +13,9 @@ IGNORE = -100
 def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
     """The sum over labels other than IGNORE of the cross entropy; smoothed, with that share of each label spread evenly over
     all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond the labels count for nothing."""
-    label_T = F.pad(label_T, (0, len(logits_TV) - len(label_T)), value=IGNORE)
+    beyond = len(logits_TV) - len(label_T)
+    assert beyond >= 0, f"{len(label_T)} labels for {len(logits_TV)} rows of logits"       # a negative pad would cut labels off
+    label_T = F.pad(label_T, (0, beyond), value=IGNORE)
     loss: Tensor = CrossEntropy.apply(logits_TV, label_T, smoothing)
     return loss
 
