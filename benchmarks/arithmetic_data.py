@@ -1,6 +1,6 @@
 """The text of recipes/gpt_arithmetic.py: solved problems of the ten arithmetic tasks, several of one task a document.
 
-    python -m benchmarks.arithmetic_data arithmetic [--count 150000] [--seed 0]
+    python -m benchmarks.arithmetic_data arithmetic [--count 200000] [--seed 0]
 
 Writes train.jsonl.gz, valid.jsonl.gz and tokenizer.json there. No problem of valid.jsonl.gz or of an evaluation is in train.jsonl.gz.
 """
@@ -15,7 +15,7 @@ from weft.evaluate.arithmetic import documents, tokenizer
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--count", type=int, default=150_000, help="documents to train on; a four-hundredth as many to validate")
+    parser.add_argument("--count", type=int, default=200_000, help="documents to train on; a four-hundredth as many to validate")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
