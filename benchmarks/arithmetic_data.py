@@ -9,6 +9,8 @@ import gzip
 import json
 from pathlib import Path
 
+from rich.progress import track
+
 from weft.evaluate.arithmetic import documents, tokenizer
 
 
@@ -21,7 +23,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "tokenizer.json").write_text(tokenizer(), encoding="utf-8")
     for name, count, held in (("train", given.count, False), ("valid", max(1, given.count // 400), True)):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in documents(count, given.seed, held))
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in track(documents(count, given.seed, held), name, count))
         (given.out / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 

@@ -4,8 +4,8 @@
     weft train recipes/gpt_arithmetic.py
 
 Paper:  Brown et al. 2020, arXiv:2005.14165, section 3.9.1; `paper` is its largest model, table 2.1, which never trained for this.
-Cost:   4,000 steps of 5,632 characters, four fifths of them in short rows; about twenty minutes on two cores.
-Expect: nine answers in ten are right, of products of two digits two in five: python -m benchmarks.incontext draws the curve.
+Cost:   4,000 steps of 5,632 characters, four fifths of them in short rows; about half an hour on one core.
+Expect: about nine answers in ten are right, of products of two digits two in five: python -m benchmarks.incontext draws the curve.
 Data:   arithmetic/train.jsonl.gz and valid.jsonl.gz, made by the first command; for `paper` any text with a blank line between documents.
 """
 import weft

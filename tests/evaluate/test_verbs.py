@@ -99,6 +99,11 @@ def test_questions_are_answered_from_words_rows_and_squads_own_files(models: dic
     assert main(["answer", models["answer"], "--question", "why ?"]) == 2
 
 
+def test_a_context_without_tokens_has_scores_that_json_knows(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    (typed,) = said(capsys, "answer", models["answer"], "--question", "why not ?", "--context", "\u200b")
+    assert (typed["prediction"], typed["score"], typed["no_answer"]) == ("", None, None)
+
+
 def test_vectors_go_to_numpy_and_hidden_words_to_json(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", models["embed"], *TEXTS, "--out", str(tmp_path / "out.npy"), "--normalise"]) == 0
     vectors = np.load(tmp_path / "out.npy", allow_pickle=False)
