@@ -26,7 +26,7 @@ class ByteBPE:
 class BPE:
     """Merges over characters, one vocabulary for all columns (Sennrich et al. 2016, arXiv:1508.07909)."""
     vocabulary: Count
-    lowercase: bool = False
+    lowercase: bool | Literal["marked"] = False     # marked: what was a capital is known from a mark, and decoded as one
     sentinels: Natural = 0
 
 

@@ -25,6 +25,7 @@ from .train.distribute import World, world
 from .train.lock import Lock
 from .train.log import Log, finished
 from .train.loop import Event, Trainer, digest
+from .train.memory import keep_blocks
 from .train.meter import checkpoint_bytes
 from .train.signals import signals
 from .train.validate import validate
@@ -152,6 +153,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
           begun: Callable[[Made, float, int], None] | None = None, board: bool = False) -> Iterator[Event]:
     """The steps of a run, from where it stands. Saves as it goes; after the last step the model lies in `<out>/model`."""
     folder = folder_of(recipe, out)
+    keep_blocks()
     with ExitStack() as stack:
         ranks = stack.enter_context(world())
         if ranks.rank == 0:

@@ -29,6 +29,7 @@ TEXT = corpus()
 VALUES: dict[str, R.Tokenizer] = {
     "byte-bpe": R.ByteBPE(vocabulary=400, sentinels=5), "byte-bpe-bare": R.ByteBPE(vocabulary=400, special=False),
     "bpe": R.BPE(vocabulary=200, sentinels=3), "bpe-lower": R.BPE(vocabulary=200, lowercase=True),
+    "bpe-marked": R.BPE(vocabulary=200, lowercase="marked"),
     "wordpiece": R.WordPiece(vocabulary=200, sentinels=2), "wordpiece-cased": R.WordPiece(vocabulary=200, lowercase=False),
     "unigram": R.Unigram(vocabulary=150, sentinels=4), "bytes": R.Bytes(sentinels=7), "bytes-bare": R.Bytes(special=False),
     "characters": R.Characters(), "characters-bare": R.Characters(special=False)}
@@ -48,11 +49,23 @@ def test_characters_give_back_every_text_they_know() -> None:
         assert MADE[name].decode(MADE[name].encode(text)) == text
 
 
-@pytest.mark.parametrize(("name", "lower"), [("bpe", False), ("bpe-lower", True), ("unigram", False)])
+@pytest.mark.parametrize(("name", "lower"), [("bpe", False), ("bpe-lower", True), ("bpe-marked", False), ("unigram", False)])
 def test_word_tokenizers_give_text_back_up_to_white_space(name: str, lower: bool) -> None:
     for text in TEXT[:50]:
         expected = " ".join(text.split())
         assert MADE[name].decode(MADE[name].encode(text)) == (expected.lower() if lower else expected)
+
+
+def test_a_marked_capital_shares_the_pieces_of_the_small_letter() -> None:
+    text = ["Ein Ball, ein Ball", "ball im T-Shirt", "USA", "ẞ ǅ ŉ Ǆ", *TEXT]
+    made = train(R.BPE(vocabulary=300, lowercase="marked"), lambda: text)
+    for one in text[:4]:
+        assert made.decode(made.encode(one)) == one
+    small, large = made.encode("ball").tolist(), made.encode("Ball").tolist()
+    assert large[1:] == small
+    assert made.inner.id_to_token(large[0]) == "▁↑"
+    assert made.decode(made.encode("Balls")) == "Balls"
+    assert made.decode(made.encode("a ball")) == "a ball"
 
 
 @pytest.mark.parametrize(("name", "lower"), [("wordpiece", True), ("wordpiece-cased", False)])

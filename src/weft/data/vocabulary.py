@@ -15,6 +15,7 @@ from .tokenizer import MARKS, NAMES, Tokenizer, byte_letters
 Texts = Callable[[], Iterable[str]]        # the training text, from its start each time
 PLAIN = [NAMES[mark][0] for mark in MARKS]
 BERT = [NAMES[mark][1] for mark in MARKS]
+CAPITAL = "↑"
 RARE = 1000                                # characters that any vocabulary may hold; large ones a quarter of themselves
 
 
@@ -69,7 +70,9 @@ def byte_bpe(value: R.ByteBPE, texts: Texts) -> Inner:
 
 def bpe(value: R.BPE, texts: Texts) -> Inner:
     inner = words(models.BPE(unk_token=PLAIN[1]))
-    if value.lowercase:
+    if value.lowercase == "marked":
+        mark_capitals(inner, texts())
+    elif value.lowercase:
         inner.normalizer = normalizers.Lowercase()
 
     def trainer(**more: Any) -> trainers.BpeTrainer:
@@ -80,6 +83,16 @@ def bpe(value: R.BPE, texts: Texts) -> Inner:
     if len(letters) > most:
         inner.train_from_iterator(texts(), trainer(initial_alphabet=["▁", *commonest(texts(), inner, most - 1)], limit_alphabet=most))
     return inner
+
+
+def mark_capitals(inner: Inner, texts: Iterable[str]) -> None:
+    """A capital letter becomes a mark and, as if it began a word, the small letter: Hund and hund, Ball and ball are one piece (inline
+    case, Bérard et al. 2019, arXiv:1907.06170). Letters whose case is no pair, and those that the text does not have, stay."""
+    letters = map(chr, np.flatnonzero(count(texts)))
+    pairs = [(large, large.lower()) for large in letters if large.isupper() and large.lower().upper() == large and len(large.lower()) == 1]
+    inner.normalizer = normalizers.Sequence([normalizers.Replace(large, f"{CAPITAL} {small}") for large, small in pairs])
+    inner.decoder = decoders.Sequence([inner.decoder, decoders.Fuse(), *(
+        decoders.Replace(f"{CAPITAL} {small}", large) for large, small in pairs)])
 
 
 def words(model: Any) -> Inner:

@@ -11,7 +11,6 @@ from ..interop.folder import carry
 from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
-from ..train.memory import keep_blocks
 from ..values import paths
 from .plan import Plan
 
@@ -32,7 +31,6 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     """First every rate with the first seed, then the best rate with further seeds (BERT, arXiv:1810.04805, section 4.1).
     Ends early where a run is asked to stop; only the end writes the folder's own model."""
     refuse_others(plan)
-    keep_blocks()
     asked, done = [(rate, plan.recipe.seed) for rate in plan.rates], list[dict[str, Any]]()
     pace = Pace((len(plan.rates) + plan.restarts - 1) * plan.recipe.steps)
     while asked:
