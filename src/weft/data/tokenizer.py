@@ -19,6 +19,7 @@ NAMES = {                                              # as files call them, our
     "end": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
+CAPITAL = "↑"                                          # before a small letter that was a capital, where a tokenizer marks them
 
 
 def byte_letters() -> list[str]:

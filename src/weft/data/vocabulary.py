@@ -10,12 +10,11 @@ from tokenizers import Tokenizer as Inner
 from .. import recipe as R
 from .lines import Found
 from .source import Piece, read
-from .tokenizer import MARKS, NAMES, Tokenizer, byte_letters
+from .tokenizer import CAPITAL, MARKS, NAMES, Tokenizer, byte_letters
 
 Texts = Callable[[], Iterable[str]]        # the training text, from its start each time
 PLAIN = [NAMES[mark][0] for mark in MARKS]
 BERT = [NAMES[mark][1] for mark in MARKS]
-CAPITAL = "↑"
 RARE = 1000                                # characters that any vocabulary may hold; large ones a quarter of themselves
 
 

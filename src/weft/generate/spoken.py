@@ -1,8 +1,8 @@
 """The text of tokens as they come."""
-from ..data.tokenizer import Tokenizer
+from ..data.tokenizer import CAPITAL, Tokenizer
 
 CONTEXT = 8                                # tokens of the prompt that decide whether a space stands before the first piece
-HALF = "\ufffd"                            # what bytes that are no character yet decode to
+HALF = ("\ufffd", CAPITAL)                 # what bytes that are no character yet decode to, and a mark that waits for its letter
 
 
 class Spoken:
