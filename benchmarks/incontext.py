@@ -73,7 +73,7 @@ def same(folder: str, count: int, batch: int, most: int = 16) -> dict[str, Any]:
     writer = Writer(ready(folder))
     texts = list(LINES)
     for i in range(count - len(texts)):
-        task, examples = list(arithmetic.TASKS)[i % len(arithmetic.TASKS)], (0, 1, 4)[i % 3]
+        task, examples = list(arithmetic.TASKS)[i % len(arithmetic.TASKS)], (0, 1, 4, 16)[i % 4]
         texts += shots.prompts(arithmetic.problems(task, POOL, held=False), [arithmetic.problem(task, i)], examples)
     prompts, began = [writer.ids(text) for text in texts], time.perf_counter()
     ours = [answers[0].said.tokens for answers in writer.answer(prompts, most=most, batch=batch)]

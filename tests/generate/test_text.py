@@ -32,8 +32,9 @@ def writer(tokenizer: Tokenizer, family: str = "gpt2", folder: Path = Path(), re
     return Writer(SimpleNamespace(model=model, text=tokenizer, recipe=recipe, folder=folder))
 
 
-@pytest.mark.parametrize("value", [R.ByteBPE(vocabulary=300), R.BPE(vocabulary=120), R.BPE(vocabulary=120, lowercase="marked"), R.Bytes(),
-                                   R.Characters(special=True), R.WordPiece(vocabulary=150), R.Unigram(vocabulary=100)], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("value", [
+    R.ByteBPE(vocabulary=300), R.BPE(vocabulary=120), R.BPE(vocabulary=120, lowercase="marked"), R.Bytes(), R.Characters(special=True),
+    R.WordPiece(vocabulary=150), R.Unigram(vocabulary=100)], ids=lambda v: type(v).__name__)
 def test_pieces_add_up_to_the_text_and_none_is_half_a_character(value: Any) -> None:
     tokenizer = train(value, lambda: TEXT)
     for text in TEXT[:3]:
