@@ -1,5 +1,8 @@
 """The adapter for lm-eval: its three methods against plain passes of the model."""
+import json
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,6 +13,7 @@ import weft
 from weft.evaluate.harness import Harness
 from weft.evaluate.predict import reach
 from weft.generate.text import Writer
+from weft.model.model import build
 
 from .small import TEXTS, ready
 
@@ -91,6 +95,37 @@ def test_all_positions_are_read_and_half_of_them_are_kept_for_a_prompt(harness: 
     assert sum(seen[1]) == LENGTH
 
 
-def test_lm_eval_takes_it_for_a_model_of_its_own() -> None:
-    model = pytest.importorskip("lm_eval.api.model", reason="the extra lmeval: pip install 'weft[lmeval]'")
-    assert issubclass(Harness, model.LM)
+def test_a_text_of_its_own_follows_the_models_own_begin(harness: Harness) -> None:
+    made = ready(None, "gpt2", kind="ByteBPE")
+    spec = replace(made.model.spec, special=replace(made.model.spec.special, begin=7))
+    model = build(spec).eval()
+    model.load_state_dict(made.model.state_dict())
+    own = Harness(made._replace(model=model))
+    assert (harness.prefix, own.prefix) == ([made.text.special["begin"]], [7])
+    ids = [7, *made.text.encode("the man").tolist()]
+    expected = logprobs(own.ready, ids)[range(len(ids) - 1), ids[1:]].sum()
+    assert own.loglikelihood_rolling([Request(("the man",))])[0] == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_lm_eval_scores_it_as_it_scores_the_same_folder_in_transformers(tmp_path: Path) -> None:
+    huggingface = pytest.importorskip("lm_eval.models.huggingface", reason="the extra lmeval: pip install 'weft[lmeval]'")
+    instance = import_module("lm_eval.api.instance").Instance
+    made = ready(None, "gpt2", kind="ByteBPE")
+    weft.save(made.model, tmp_path)
+    (tmp_path / "tokenizer.json").write_text(made.text.text)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}))
+    theirs = huggingface.HFLM(pretrained=str(tmp_path), dtype="float32", batch_size=1, device="cpu")
+    ours = Harness(made)
+    assert isinstance(ours, import_module("lm_eval.api.model").LM)
+
+    def asked(kind: str, *arguments: Any) -> list[Any]:
+        return [instance(request_type=kind, doc={}, arguments=own, idx=i) for i, own in enumerate(arguments)]
+
+    scored = asked("loglikelihood", ("the man went", " to the store"), ("a dog", " runs"), ("why", " not ?"))
+    whole = asked("loglikelihood_rolling", *((text,) for text in TEXTS))
+    free = asked("generate_until", *((text, {"until": ["."], "max_gen_toks": 8, "do_sample": False}) for text in TEXTS))
+    for (a, hit_a), (b, hit_b) in zip(ours.loglikelihood(scored), theirs.loglikelihood(scored), strict=True):
+        assert (a, hit_a) == (pytest.approx(b, abs=1e-4), hit_b)
+    assert ours.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-4)
+    assert ours.generate_until(free) == theirs.generate_until(free)

@@ -37,8 +37,8 @@ class Harness(base()):                     # type: ignore[misc]
         super().__init__()
         self.ready, self.length, self.most, self.how = ready, length or reach(ready.model), most, how
         self.corruption, self.answer, _ = made(ready, R.NextToken(), known(R.Documents(), ready.text, None), how)
-        special = ready.text.special
-        self.prefix = [special[mark] for mark in ("begin", "end") if mark in special][:1]      # what stands before a text of its own
+        own, named = ready.model.spec.special.begin, ready.text.special
+        self.prefix = [mark for mark in (own, named.get("begin"), named.get("end")) if mark is not None][:1]   # before a text of its own
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Of each (context, continuation): the continuation's log-probability, and whether greedy choice would say it."""
