@@ -5,8 +5,9 @@
 GPT-2 of 6 blocks, 384 wide, 8,192 tokens, goes on from 16 tokens for 128; a translator of Marian's shape, 6 + 6 blocks, 512 wide, 32,000
 tokens, reads 24 and says 64. Each greedily, one row and eight, and with four beams. Nothing ends early, so all do the same work. Ours and
 transformers' in float32 and bf16, CTranslate2's in float32 and int8, ours in int8 too. First the float32 greedy tokens of all three are
-compared; where they differ nothing is measured. Systems take turns; a time is the median of the rounds, a ratio (above 1: we are faster)
-the median over rounds of neighbours, so a busy machine slows all. The last line is JSON: model/task -> times in milliseconds and ratios.
+compared; where more than a fifth of the rows differ nothing is measured. Systems take turns; a time is the median of the rounds, a ratio
+(above 1: we are faster) the median over rounds of neighbours, so a busy machine slows all. The last line is JSON: model/task -> times in
+milliseconds and ratios.
 """
 import argparse
 import json

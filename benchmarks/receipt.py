@@ -14,7 +14,8 @@ from typing import Any
 def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
     """Beside the result: command, commit, seed, time, kind of machine, versions, and the result's hash."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    changed = subprocess.run(["git", "status", "--porcelain", "src"], capture_output=True, text=True, check=False).stdout.strip()
+    changed = subprocess.run(["git", "status", "--porcelain", "src", "recipes", "benchmarks"],
+                             capture_output=True, text=True, check=False).stdout.strip()
     name = Path(sys.modules["__main__"].__spec__.name if sys.modules["__main__"].__spec__ else sys.argv[0]).name
     receipt = {
         "command": " ".join(["python -m", name, *sys.argv[1:]]), "commit": commit + (" and changes" if changed else ""), "seed": seed,

@@ -112,7 +112,8 @@ def main() -> None:
             first = {rate: tune(pretrained, folder, given.out, start, rate, 0) for rate in RATES}
             rate = max(first, key=lambda r: first[r])
             each = [tune(pretrained, folder, given.out, start, rate, seed) for seed in range(given.seeds)]
-            found[name][kind] = {"rate": rate, "accuracy": each, "mean": statistics.mean(each), "stdev": statistics.stdev(each)}
+            found[name][kind] = {"rate": rate, "accuracy": each, "mean": statistics.mean(each),
+                                 "stdev": statistics.stdev(each) if len(each) > 1 else 0.0}
         print(f"{name}: from nothing {found[name]['scratch']['mean']:.3f}, pre-trained {found[name]['pretrained']['mean']:.3f} "
               f"({found[name]['flops']:.2e} FLOP of pre-training)", flush=True)
     if given.receipt:

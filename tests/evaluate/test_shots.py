@@ -4,6 +4,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
+from tokenizers.processors import TemplateProcessing
 
 import weft
 from weft import recipe as R
@@ -92,6 +93,13 @@ def test_an_answer_starts_at_its_own_token(tokenizer: Tokenizer) -> None:
         ids, first = joint(tokenizer, prompt, " " + example.answer)
         assert tokenizer.decode(ids[:first]) == prompt
         assert tokenizer.decode(ids[first:]) == " " + example.answer
+
+
+def test_what_the_tokenizers_file_puts_before_a_text_stands_before_a_prompt(tokenizer: Tokenizer) -> None:
+    inner = Tokenizer(tokenizer.text).inner
+    inner.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", tokenizer.special["begin"])])
+    ids, first = joint(tokenizer, "Q:", " yes")
+    assert joint(Tokenizer(inner.to_str()), "Q:", " yes") == ([tokenizer.special["begin"], *ids], first + 1)
 
 
 def test_where_a_piece_spans_prompt_and_answer_it_is_the_answers() -> None:

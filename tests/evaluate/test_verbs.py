@@ -116,13 +116,30 @@ def test_vectors_go_to_numpy_and_hidden_words_to_json(models: dict[str, str], tm
     assert guesses[0]["probability"] >= guesses[1]["probability"]
 
 
+def test_an_ending_in_capitals_is_the_same_ending(models: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "IN.CSV").write_text("text\nhello\n")
+    assert main(["classify", models["classify"], "--in", str(tmp_path / "IN.CSV"), "--out", str(tmp_path / "OUT.CSV")]) == 0
+    assert [line.split(",")[0] for line in (tmp_path / "OUT.CSV").read_text().splitlines()] == ["text", "hello"]
+
+
+def test_no_words_have_no_tags(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "tag", models["tag"], "")[0]["prediction"] == []
+
+
 def test_what_cannot_be_asked_is_one_line(models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "none.csv").write_text("text,label\n")
+    (tmp_path / "words.jsonl").write_text('{"words": ["a"]}\n{"words": "a dog"}\n')
+    (tmp_path / "asked.jsonl").write_text('{"question": 5, "context": "a b c"}\n')
     for words, line in ((["tag", models["classify"], "hi"], "--task tag"),
                         (["classify", models["classify"], "--pair", "one"], "two by two"),
                         (["classify", models["classify"], "--in", str(tmp_path / "in.csv"), "--columns", "c"], "no column 'c'"),
                         (["fill", models["fill"], "nothing"], "hides no word"), (["evaluate", models["tag"]], "--task"),
-                        (["evaluate", models["tag"], "--task", "tag"], "--on")):
+                        (["evaluate", models["tag"], "--task", "tag"], "--on"),
+                        (["evaluate", models["fill"], "--task", "classify", "--on", str(tmp_path / "in.csv")], "--task classify"),
+                        (["evaluate", models["classify"], "--task", "classify", "--on", str(tmp_path / "none.csv")], "not one row"),
+                        (["tag", models["tag"], "--in", str(tmp_path / "words.jsonl")], "row 2 has no list of words in 'words'"),
+                        (["answer", models["answer"], "--in", str(tmp_path / "asked.jsonl")], "a question and a context")):
         assert main(words) == 2
         err = capsys.readouterr().err
         assert line in err
@@ -206,6 +223,9 @@ def test_a_run_is_scored_on_its_own_data_or_on_files_and_keeps_a_receipt_of_each
     assert list(held) == ["valid", " ".join(files), str(trained / "both.tsv")]
     assert {"command", "commit", "seed", "seconds", "model", "data", "samples", "scores"} <= held["valid"].keys()
     assert held["valid"]["model"] == held[" ".join(files)]["model"]
+    (trained / "scores.new").write_text("keep me")
+    said(capsys, "evaluate", run, "--beams", "1", "--out", str(trained / "scores.json"))
+    assert (trained / "scores.new").read_text() == "keep me"
 
 
 # Which column is which

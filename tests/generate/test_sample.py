@@ -132,3 +132,11 @@ def test_scores_that_are_no_numbers_are_said_so() -> None:
     for say in (generate, beam_search, partial(speculate, draft=model)):
         with pytest.raises(ValueError, match="training diverged"):
             say(model, rows(3), most=4)
+
+
+def test_a_limit_for_each_prompt_is_one_for_each() -> None:
+    model, prompts = model_of("llama"), rows(2, 1)
+    assert [len(said.tokens) for said in generate(model, prompts, most=[1, 5])] == [1, 5]
+    for wrong in ([0, 5], [3], [3, 3, 3], 0):
+        with pytest.raises(ValueError, match="one for each of the 2 prompts"):
+            generate(model, prompts, most=wrong)

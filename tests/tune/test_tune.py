@@ -181,6 +181,7 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
 @pytest.mark.parametrize(("more", "line"), [
     (("--task", "tag"), "tagging reads a list of words and a list of tags a row"), (("--metric", "pearson"), "Classification has loss"),
     (("--frozen", "--lora", "2"), "give one of them"), (("--epochs", "0"), "--epochs 0.0: give more than 0"),
+    (("--epochs", "nan"), "--epochs nan: give more than 0"), (("--rates", "-1"), "--rates -1.0: give numbers above 0"),
     (("--dev", "nowhere.tsv"), "no file nowhere.tsv"), (("--layer-decay", "2"), "AdamW.layers = 2.0"),
     (("--taks", "tag"), "did you mean '--task'")])
 def test_a_mistake_is_one_line(more: tuple[str, ...], line: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +194,19 @@ def test_a_mistake_is_one_line(more: tuple[str, ...], line: str, start: Path, tm
 def test_a_checkpoint_without_a_tokenizer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(checkpoint(tmp_path / "bare"), write_examples(tmp_path / "train.jsonl", 12), tmp_path / "run") == 2
     assert "holds no tokenizer.json" in capsys.readouterr().err
+
+
+def test_a_run_of_another_kind_is_not_overwritten_and_a_rate_given_twice_is_tried_once(
+        start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    out.mkdir()
+    (out / "recipe.json").write_text("mine")
+    assert tune(start, data, out, "--rates", "1e-3", "1e-3", "--restarts", "1") == 2
+    assert "is a run of its own, which this would overwrite" in capsys.readouterr().err
+    assert (out / "recipe.json").read_text() == "mine"
+    (out / "recipe.json").unlink()
+    assert tune(start, data, out, "--rates", "1e-3", "1e-3", "--restarts", "1") == 0
+    assert len(table(out)["tries"]) == 1
 
 
 def test_other_settings_in_the_same_folder_are_refused(start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def answer(args: argparse.Namespace) -> int:
     writable(args.out, (".npy",))
     rows, official = questions(args)
     for row in rows:
-        if not str(row.get("context") or "").strip() or not str(row.get("question") or "").strip():
+        if not all(isinstance(row.get(name), str) and row[name].strip() for name in ("question", "context")):
             raise ValueError(f"a question and a context are asked for; {str(row)[:80]} has not both (columns 'question' and 'context')")
     ready, how = opened(args)
     from ..evaluate import ask
@@ -170,6 +170,9 @@ def words_of(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> li
     from ..evaluate.tables import WORDS, pick
     column = args.columns[0] if args.columns else pick(rows[0], WORDS)
     if column is not None and isinstance(rows[0].get(column), list):
+        wrong = next((i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), list)), None)
+        if wrong is not None:
+            raise ValueError(f"row {wrong} has no list of words in {column!r}, as the first has")
         return [[str(word) for word in row[column]] for row in rows]
     return [text.split() if args.split else tokenize(text, args.language) for text, _ in text_pairs(args, rows, ready)]
 

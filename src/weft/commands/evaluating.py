@@ -77,7 +77,7 @@ def kept(path: Path | None) -> Fields:
 
 def keep(path: Path, held: Fields) -> None:
     """One receipt for each data that the model was scored on, the newest."""
-    fresh = path.with_suffix(".new")
+    fresh = path.with_name(f".{path.name}")
     fresh.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", "utf-8")
     fresh.replace(path)
 

@@ -112,7 +112,7 @@ def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
     if args.file and args.file != "-":
         if not Path(args.file).is_file():
             raise ValueError(f"{args.file} is no file; give one with a text a line, or a table")
-        table = Path(args.file.removesuffix(".gz").removesuffix(".zst")).suffix in TABLES
+        table = Path(args.file.removesuffix(".gz").removesuffix(".zst")).suffix.lower() in TABLES
         rows = rows_of(args.file) if table else [{"text": readable(args.file, line)} for _, line in decoded(args.file, (0, None))]
     elif sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --in FILE, or standard input")
@@ -165,7 +165,7 @@ def out(args: argparse.Namespace, rows: list[Fields], lines: list[str]) -> int:
     if not args.out:
         tell(args, rows, lambda width: "\n".join(lines))
         return 0
-    if Path(args.out).suffix in TABLES:
+    if Path(args.out).suffix.lower() in TABLES:
         write(args.out, rows)
     else:
         Path(args.out).write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -226,7 +226,8 @@ def add(verb: Verb) -> None:
     made.add_argument("--best", type=count, default=1, metavar="N", help="answers of beam search")
     made.add_argument("--logprobs", action="store_true", help="also the tokens and their log-probabilities, with --json or --out")
     made.add_argument("--chat", action="store_true", help="the prompt is a message, or a row's `messages`: use the model's chat template")
-    made.add_argument("--draft", metavar="NAME", help="a small model of the same tokens that guesses ahead; the answers stay the same")
+    made.add_argument("--draft", metavar="NAME",
+                      help="a small model of the same tokens that guesses ahead; answers stay as likely, greedy ones the same")
     made = common(verb(translate, "translate texts, a line each", "By beam search, at most 50 tokens longer than the text."))
     made.add_argument("name", metavar="NAME", help="a run's folder, a model's folder, or a name on the hub")
     made.add_argument("texts", metavar="TEXT", nargs="*", help="without it, --in or standard input")

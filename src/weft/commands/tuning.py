@@ -43,8 +43,10 @@ def wish(args: argparse.Namespace) -> "Wish":
     if args.frozen and args.lora:
         raise ValueError("--frozen trains the head alone and --lora more than it; give one of them")
     for name, least in (("epochs", 0), ("batch", 0), ("restarts", 0), ("lora", 0), ("length", 4)):
-        if (given := getattr(args, name)) is not None and given <= least:
+        if (given := getattr(args, name)) is not None and not given > least:
             raise ValueError(f"--{name} {given}: give more than {least}")
+    if wrong := [rate for rate in args.rates if not 0 < rate < float("inf")]:
+        raise ValueError(f"--rates {wrong[0]}: give numbers above 0, such as 5e-5")
     trained = HeadOnly() if args.frozen else LoRA(rank=args.lora, alpha=2.0 * args.lora) if args.lora else None
     return Wish(checkpoint=args.checkpoint, data=tuple(args.data), dev=tuple(args.dev), out=args.out, task=args.task,
                 names=tuple(args.names), columns=tuple(args.columns), label=args.label, metric=args.metric, rates=tuple(args.rates),

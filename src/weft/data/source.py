@@ -43,7 +43,7 @@ def settled(source: R.Source, row: R.Row) -> R.Source:
     elif isinstance(row, R.Documents):
         kind = "text"
     else:
-        raise ValueError(f"{', '.join(source.paths)}: the format cannot be told from the name; give it (--format, or Source(format=…))")
+        raise ValueError(f"{source.paths[0]}: the name does not tell the format; rename it or give it (prepare --format, Source(format=…))")
     made: R.Source = R.Source(**{**{f: getattr(source, f) for f in source.__dataclass_fields__}, "format": kind})
     return made
 

@@ -19,7 +19,7 @@ NAMES = {                                              # as files call them, our
     "end": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-CAPITAL = "↑"                                          # before a small letter that was a capital, where a tokenizer marks them
+CAPITAL = "↑"                                          # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
 
 
 def byte_letters() -> list[str]:
@@ -129,6 +129,14 @@ class Tokenizer:
         widths = [len(c.encode()) for c in text] if self.byte_level else 1
         begin = np.repeat(np.arange(len(text)), widths)
         return self.encode(text), np.stack([begin, begin + 1], 1)
+
+    def frame(self) -> tuple[list[int], list[int]]:
+        """What the file puts before and behind a text."""
+        probe = self.inner.encode("a", add_special_tokens=True)
+        added, ids = probe.special_tokens_mask, probe.ids
+        first = added.index(0) if 0 in added else len(ids)
+        last = len(ids) - added[::-1].index(0) if 0 in added else len(ids)
+        return ids[:first], ids[last:]
 
     def decode(self, ids: Any, marks: bool = False) -> str:
         """The text of tokens; marks are left out unless asked for."""

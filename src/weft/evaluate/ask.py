@@ -87,8 +87,10 @@ def tag(ready: Known, sentences: Sequence[Sequence[str]], how: How = How()) -> l
     outside = names.index("O") if "O" in names else 0
     fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences]
     full = [i for i, words in enumerate(sentences) if words]
+    if not full:
+        return [[] for _ in sentences]
     held = Held([fields[i] for i in full], R.Tagged(), ready.text, names)
-    found = dict(zip(full, predict(ready, R.Tagging(), held, length=row_length(ready), how=how), strict=True)) if full else {}
+    found = dict(zip(full, predict(ready, R.Tagging(), held, length=row_length(ready), how=how), strict=True))
     return [[(names[int(t)], share) for t, share in [*found.get(i, []), *[(outside, 0.0)] * len(words)][:len(words)]]
             for i, words in enumerate(sentences)]
 

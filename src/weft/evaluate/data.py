@@ -5,18 +5,20 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from .. import spec as S
 from ..data.lines import Bad, Found
 from ..data.quarantine import columns as columns_of
 from ..data.quarantine import label_column
 from ..data.source import pieces, read, settled
 from ..data.store import Store
-from .ask import Known, class_names, style
+from .ask import Known, class_names, needs, style
 from .memory import Held, sound
 from .tables import SOURCE, TARGET, row_value, said
 
 Say = Callable[[str], None]
 ROWS: dict[str, R.Row] = {"classify": R.Examples(), "regress": R.Examples(number=True), "choose": R.Choices(), "tag": R.Tagged(),
                           "answer": R.Questions(), "translate": R.Pairs(), "perplexity": R.Documents(), "fill": R.Documents(sentences=True)}
+HEADS = {"classify": S.Classes, "tag": S.Tags, "answer": S.Spans}
 TASKS: dict[type, str] = {R.Classification: "classify", R.Regression: "regress", R.MultipleChoice: "choose", R.Tagging: "tag",
                           R.Answering: "answer", R.Translation: "translate", R.NextToken: "perplexity", R.MaskedTokens: "fill"}
 
@@ -40,6 +42,8 @@ def objective_of(ready: Known, task: str | None) -> R.Objective:
         "classify": R.Classification(input=how), "regress": R.Regression(input=how), "choose": R.MultipleChoice(input=how),
         "tag": R.Tagging(), "answer": R.Answering(), "translate": R.Translation(), "perplexity": R.NextToken(), "fill": R.MaskedTokens()}
     assert task is not None
+    if task in HEADS and isinstance(ready.model.spec.source, S.Tokens):
+        needs(ready, HEADS[task], task)
     return made[task]
 
 
@@ -76,6 +80,8 @@ def headless(source: R.Source) -> R.Source:
 def fitting(row: R.Row, task: str, source: R.Source, columns: Sequence[str], say: Say) -> R.Row:
     """The row, if its columns are there; else what these columns are for the task."""
     first = next((item.fields for piece in pieces(source) for item in read(source, piece) if isinstance(item, Found)), {})
+    if not first:
+        raise ValueError(f"{', '.join(source.paths)}: not one row can be read; give a file with rows")
     if not columns and all(name in first for name in columns_of(row)):
         return row
     made = row_value(task, first, columns)

@@ -73,8 +73,9 @@ def exact(answers: Sequence[str], asked: Sequence[Example]) -> Iterator[tuple[st
 # Choices by their likelihood (section 2.4)
 
 def joint(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple[list[int], int]:
-    """The tokens of both, and the first that the prompt alone would not have: from there on the answer is scored."""
-    whole, alone = tokenizer.encode(prompt + answer).tolist(), tokenizer.encode(prompt).tolist()
+    """The tokens of both, behind what the tokenizer's file puts before a text, and the first that the prompt alone would not have: from
+    there on the answer is scored."""
+    whole, alone = ([*tokenizer.frame()[0], *tokenizer.encode(text).tolist()] for text in (prompt + answer, prompt))
     same = (i for i, (a, b) in enumerate(zip(whole, alone, strict=False)) if a != b)
     return whole, next(same, min(len(whole), len(alone)))
 

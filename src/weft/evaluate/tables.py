@@ -28,7 +28,7 @@ def rows_of(path: str, names: Sequence[str] = (), format: str | None = None) -> 
     """All rows of a file: JSON, JSON lines, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or text."""
     if path == "-":
         return rows_of_lines(lines_of(sys.stdin.read()))
-    suffix = os.path.splitext(bare(path))[1]
+    suffix = os.path.splitext(bare(path))[1].lower()
     kind = format or SUFFIXES.get(suffix)
     if kind is None:
         held = [readable(path, line) for _, line in decoded(find(path)[0], (0, None))]
@@ -83,7 +83,7 @@ def rows_of_lines(lines: list[str]) -> list[Fields]:
 
 def write_rows(path: str, rows: Sequence[Fields]) -> None:
     """By the ending: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv an object is a column a name, a list is JSON."""
-    suffix = Path(path).suffix
+    suffix = Path(path).suffix.lower()
     rows = [flat(row) for row in rows] if suffix in (".csv", ".tsv") else rows
     names = list(dict.fromkeys(name for row in rows for name in row))
     if suffix == ".parquet":

@@ -49,7 +49,7 @@ def render(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[
     plain.no_truncation()
     names = [token.content for token in plain.get_added_tokens_decoder().values() if token.special]
     for message in messages:
-        forged = next((name for name in names if name in message["content"]), None)
+        forged = next((name for name in names if any(name in message[part] for part in ("role", "content"))), None)
         if forged is not None:
             raise ValueError(f"the message holds {forged!r}, which is a mark of this model, not text")
     room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])

@@ -117,7 +117,11 @@ def positions(model: Model) -> int | None:
 
 
 def each(most: int | Many[int], rows: int) -> list[int]:
-    return [most] * rows if isinstance(most, int) else [*most]
+    """A limit for every row."""
+    found = [most] * rows if isinstance(most, int) else [*most]
+    if len(found) != rows or min(found, default=1) < 1:
+        raise ValueError(f"most = {most}: give at least one token, the same for all or one for each of the {rows} prompts")
+    return found
 
 
 def batches(lengths: Many[int], limits: Many[int], size: int, count: int | None) -> Iterator[list[int]]:

@@ -2,7 +2,7 @@
 from ..data.tokenizer import CAPITAL, Tokenizer
 
 CONTEXT = 8                                # tokens of the prompt that decide whether a space stands before the first piece
-HALF = ("\ufffd", CAPITAL)                 # what bytes that are no character yet decode to, and a mark that waits for its letter
+HALF = ("\ufffd", CAPITAL, f"{CAPITAL} ")  # what bytes that are no character yet decode to, and a mark that waits for its letter
 
 
 class Spoken:
@@ -16,9 +16,13 @@ class Spoken:
     def add(self, token: int) -> str:
         self.ids.append(token)
         whole = self.tokenizer.decode(self.ids[self.old:])
-        if whole.endswith(HALF):
+        if whole.endswith(HALF) or whole == self.before():         # a token that shows nothing says nothing of the gap behind it
             return ""
         return self.show(whole)
+
+    def before(self) -> str:
+        """What was shown of the tokens that are decoded again."""
+        return self.tokenizer.decode(self.ids[self.old:self.shown])
 
     def close(self) -> str:
         """What is left when no token comes any more."""
@@ -27,7 +31,7 @@ class Spoken:
         return shown
 
     def show(self, whole: str) -> str:
-        self.held += whole[len(self.tokenizer.decode(self.ids[self.old:self.shown])):]
+        self.held += whole[len(self.before()):]
         self.old, self.shown = self.shown, len(self.ids)
         found = [at for at in map(self.held.find, self.stops) if at >= 0]
         self.stopped = bool(found)

@@ -67,14 +67,11 @@ class Writer:
 
     def marks(self) -> tuple[list[int], list[int]]:
         """Tokens around a text: as the tokenizer's file says, else as our objectives put them."""
-        probe = self.tokenizer.inner.encode("a", add_special_tokens=True)
-        added, ids = probe.special_tokens_mask, probe.ids
-        first = added.index(0) if 0 in added else len(ids)
-        last = len(ids) - added[::-1].index(0) if 0 in added else len(ids)
+        before, after = self.tokenizer.frame()
         if self.model.encoder is None:     # an answer goes on from the text itself
-            return ids[:first], []
-        if any(added):
-            return ids[:first], ids[last:]
+            return before, []
+        if before or after:
+            return before, after
         begin = [self.mark("begin")] if isinstance(self.objective, R.Denoising) else []
         return begin, [self.mark("end")]
 
@@ -165,7 +162,7 @@ class Writer:
 
     def search(self, prompts: list[str] | list[list[int]], *, beams: int = 4, alpha: float = 0.6, most: int | list[int] | None = None,
                best: int = 1, batch: int = 32, progress: Progress | None = None) -> list[list[Answer]]:
-        """The `best` answers of beam search, best first; a blank text has a blank answer."""
+        """The `best` answers of beam search, best first."""
         ids = [self.ids(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
         found: list[list[Answer]] = [[] for _ in ids]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))

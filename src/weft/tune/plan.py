@@ -95,7 +95,7 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     metric = wish.metric or METRICS[found.task]
     batch = R.Rows(count=wish.batch, length=length, pool=POOLS * wish.batch)
     recipe = recipe_of(wish, found, spec, data, batch, len(store), str(start), metric)
-    rates = wish.rates or tuple(rate * scale(wish.trained) for rate in RATES)
+    rates = tuple(dict.fromkeys(wish.rates)) or tuple(rate * scale(wish.trained) for rate in RATES)
     restarts = wish.restarts or (RESTARTS if len(store) < SMALL else 1)
     return Plan(folder, found.line, found.task, metric, rates, restarts, recipe, len(store), len(dev))
 

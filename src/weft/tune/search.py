@@ -53,6 +53,8 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
 
 def refuse_others(plan: Plan) -> None:
     """Every try that can come is made once, so that a bad rate, or a try of other settings, is found before the first."""
+    if (plan.folder / "recipe.json").exists() and not (plan.folder / TABLE).exists():
+        raise ValueError(f"{plan.folder} is a run of its own, which this would overwrite; give another --out")
     for recipe in [plan.at(rate, plan.recipe.seed + i) for rate in plan.rates for i in range(plan.restarts)]:
         folder = plan.folder / recipe.name
         begun = finished(folder) or any((folder / "checkpoints").glob("step-*"))
