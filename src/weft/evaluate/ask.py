@@ -17,6 +17,7 @@ from ..objectives import Batch, Corruption, Reader
 from ..objectives.base import IGNORE, joined, read_at
 from ..objectives.base import room as positions
 from ..objectives.classify import run
+from .entities import outside
 from .memory import Given, Held
 from .predict import Asked, How, answers, device_of, longest, predict
 from .squad import Said
@@ -84,14 +85,14 @@ def tag(ready: Known, sentences: Sequence[Sequence[str]], how: How = How()) -> l
     """Of each word its tag and the probability; words behind the longest row are outside of everything."""
     needs(ready, S.Tags, "tag")
     names = class_names(ready)
-    outside = names.index("O") if "O" in names else 0
+    beyond = names.index(outside(names))
     fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences]
     full = [i for i, words in enumerate(sentences) if words]
     if not full:
         return [[] for _ in sentences]
     held = Held([fields[i] for i in full], R.Tagged(), ready.text, names)
     found = dict(zip(full, predict(ready, R.Tagging(), held, length=row_length(ready), how=how), strict=True))
-    return [[(names[int(t)], share) for t, share in [*found.get(i, []), *[(outside, 0.0)] * len(words)][:len(words)]]
+    return [[(names[int(t)], share) for t, share in [*found.get(i, []), *[(beyond, 0.0)] * len(words)][:len(words)]]
             for i, words in enumerate(sentences)]
 
 
@@ -164,7 +165,7 @@ def embed(ready: Known, texts: Sequence[str], pool: str = "mean", normalised: bo
         out: list[Any] = (F.normalize(x_BD, dim=-1) if normalised else x_BD).tolist()
         return out
 
-    tokens = [ready.text.encode(text) if text else np.array([ready.text.special.get("unknown", 0)]) for text in texts]
+    tokens = [ready.text.encode(text) if text.strip() else np.array([ready.text.special.get("unknown", 0)]) for text in texts]
     samples = Reader(Given([{"tokens": own} for own in tokens]), longest(ready.model))
     return answers(Whole(ready), samples, vectors, plain, device_of(ready.model), how)
 

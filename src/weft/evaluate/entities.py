@@ -15,6 +15,11 @@ class Entity(NamedTuple):
     last: int
 
 
+def outside(labels: Sequence[str]) -> str:
+    """The tag of a word that a row has no room for."""
+    return "O" if "O" in labels else labels[0]
+
+
 def entities(tags: Sequence[str]) -> list[Entity]:
     """IOB1, IOB2 and IOBES are read alike, as conlleval does: a tag goes on with the entity before it if that is open, of the same kind,
     and the tag does not begin one."""

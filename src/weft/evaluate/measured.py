@@ -59,12 +59,12 @@ class Measured:
 
 
 def tags_of(said: list[Any], store: Store, labels: tuple[str, ...]) -> tuple[list[list[str]], list[list[str]]]:
-    """Tags by word, said and right. A word beyond the rows' length gets the commonest tag: mostly O."""
+    """Tags by word, said and right; a word beyond the rows' length is outside."""
     tags = [store.row(i)["tags"] for i in range(len(store))]
     right = [own[own != IGNORE] for own in tags]
-    common = int(np.bincount(np.concatenate(right)).argmax())
-    full = [[int(tag) for tag, _ in own] + [common] * (len(true) - len(own)) for own, true in zip(said, right, strict=True)]
-    return [[labels[tag] for tag in own] for own in full], [[labels[tag] for tag in own] for own in right]
+    full = [[labels[int(tag)] for tag, _ in own] + [entities.outside(labels)] * (len(true) - len(own))
+            for own, true in zip(said, right, strict=True)]
+    return full, [[labels[tag] for tag in own] for own in right]
 
 
 def answers_of(said: list[Any], store: Store, source: R.Source) -> tuple[dict[str, Said], dict[str, list[str]]]:

@@ -27,7 +27,7 @@ from .bleu import translation
 from .choice import choice
 from .correlation import numbers
 from .data import On, words
-from .entities import tags
+from .entities import outside, tags
 from .perplexity import perplexity
 from .predict import How, gather, predict
 from .squad import squad
@@ -78,11 +78,10 @@ def column(store: Store, name: str) -> list[Any]:
 
 
 def tagged(ready: Known, objective: R.Objective, store: Store, length: int, wish: Wish) -> Scores:
-    """Words that a row has no room for count as outside of everything."""
     labels = store.meta.labels or ()
     right = [[labels[tag] for tag in own if tag >= 0] for own in column(store, "tags")]
     said = [[labels[int(tag)] for tag, _ in own] for own in predict(ready, objective, store, length=length, how=wish.how)]
-    yield from tags([(own + ["O"] * len(true))[:len(true)] for own, true in zip(said, right, strict=True)], right)
+    yield from tags([(own + [outside(labels)] * len(true))[:len(true)] for own, true in zip(said, right, strict=True)], right)
 
 
 def answered(ready: Known, on: On, wish: Wish) -> Scores:
