@@ -54,6 +54,39 @@ class CrossEntropy(torch.autograd.Function):
         return grad_TV, None, None
 
 
+def disagreement(a_TV: Tensor, b_TV: Tensor, label_T: Tensor) -> Tensor:
+    """The sum over labels other than IGNORE of ½ (KL(p‖q) + KL(q‖p)), where p and q are the softmax of a and b."""
+    asked_T = F.pad(label_T, (0, len(a_TV) - len(label_T)), value=IGNORE) != IGNORE
+    loss: Tensor = Disagreement.apply(a_TV, b_TV, asked_T)
+    return loss
+
+
+class Disagreement(torch.autograd.Function):
+    """½ Σ (p - q) (a - b), for what makes logits logarithms cancels; a few rows at a time."""
+
+    @staticmethod
+    def forward(context: Any, a_TV: Tensor, b_TV: Tensor, asked_T: Tensor) -> Tensor:
+        loss = torch.zeros((), dtype=wide(a_TV), device=a_TV.device)
+        for (rows, x_TV), (_, y_TV) in zip(pieces(a_TV), pieces(b_TV), strict=True):
+            each_T = ((x_TV.softmax(1) - y_TV.softmax(1)) * (x_TV - y_TV)).sum(1)
+            loss += each_T.masked_fill_(~asked_T[rows], 0.0).sum() / 2
+        context.save_for_backward(a_TV, b_TV, asked_T)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        a_TV, b_TV, asked_T = context.saved_tensors
+        grads = torch.empty_like(a_TV), torch.empty_like(b_TV)
+        for (rows, x_TV), (_, y_TV) in zip(pieces(a_TV), pieces(b_TV), strict=True):
+            p_TV, q_TV, apart_TV = x_TV.softmax(1), y_TV.softmax(1), x_TV - y_TV
+            scale_T1 = grad / 2 * asked_T[rows, None]
+            for sign, own, here in ((1, p_TV, grads[0]), (-1, q_TV, grads[1])):
+                mean_T1 = (own * apart_TV).sum(1, keepdim=True)
+                here[rows] = (p_TV - q_TV + own * (apart_TV - mean_T1)) * (sign * scale_T1)
+        return *grads, None
+
+
 def wide(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
