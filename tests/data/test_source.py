@@ -350,7 +350,7 @@ def test_large_files_are_read_once_to_be_cut_until_they_change(tmp_path: Path, m
 
 
 def test_a_format_that_cannot_be_told_names_both_ways_to_give_it() -> None:
-    with pytest.raises(ValueError, match=r"a\.txt: .*--format, or Source\(format=…\)"):
+    with pytest.raises(ValueError, match=r"a\.txt: .*rename it or give it \(prepare --format, Source\(format=…\)\)"):
         source.settled(R.Source(paths=("a.txt",)), R.Examples())
 
 
