@@ -233,7 +233,6 @@ class Translation:
     """Decode the target, labels smoothed (Vaswani et al. 2017, section 5.4)."""
     smoothing: Rate = 0.1
     dropout: Rate = 0.0                    # of BPE's merges, drawn anew for each sample (BPE-dropout, arXiv:1910.13267)
-    agree: Positive | None = None          # R-Drop's α: each row is read twice, and the two answers shall agree (arXiv:2106.14448)
 
 
 @value

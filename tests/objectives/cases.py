@@ -68,5 +68,4 @@ CASES: dict[str, Callable[[], Case]] = {
     "tag": lambda: (R.Tagging(), bert(head=S.Tags(outputs=3)), labelled(R.Tagged()), tagged(14)),
     "answer": lambda: (R.Answering(), bert(head=S.Spans()), meta(R.Questions(length=32)), questions(14)),
     "translate": lambda: (R.Translation(), transformer(), meta(R.Pairs()), pairs(14, 30, 24)),
-    "translate, agreeing": lambda: (R.Translation(agree=5.0), transformer(), meta(R.Pairs()), pairs(14, 30, 24)),
 }

@@ -7,8 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from weft import recipe as R
-from weft import with_dropout
-from weft.layers.loss import disagreement
 from weft.objectives import IGNORE, Reader, build
 from weft.spec import Special, replace
 
@@ -51,25 +49,6 @@ def test_the_best_answer_scores_the_entropy_of_the_smoothed_labels(smoothing: fl
     best = sure(labels, VOCABULARY) if not smoothing else F.one_hot(labels, VOCABULARY).double() * log(own / other)
     least = 0 if not smoothing else -(own * log(own) + (VOCABULARY - 1) * other * log(other))
     assert objective.score(best, made)["token"].item() == pytest.approx(least * len(labels), rel=1e-12)
-
-
-def test_two_readings_that_drop_nothing_agree_and_two_that_do_are_scored_apart_and_together() -> None:
-    value = R.Translation(agree=5.0)
-    for rate in (0.0, 0.3):
-        corruption, objective = build(value, with_dropout(transformer(), rate), meta(R.Pairs()), dtype=torch.float64)
-        made = batch(corruption, rows(corruption, pairs(5, 12, 10)))
-        assert corruption.counts(made) == dict.fromkeys(("token", "agree"), len(made["labels_at"]))
-        torch.manual_seed(3)
-        found = objective.train()(made)
-        torch.manual_seed(3)
-        first, second = (objective.answer(made) for _ in range(2))
-        labels = made["labels"].flatten()[made["labels_at"]]
-        each = [F.cross_entropy(x[:len(labels)], labels, reduction="sum", label_smoothing=0.1) for x in (first, second)]
-        torch.testing.assert_close(found["token"], sum(each) / 2, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(found["agree"], disagreement(first, second, labels), rtol=1e-12, atol=1e-12)
-        assert bool(found["agree"] > 1e-3) == bool(rate)
-        assert objective.eval()(made)["agree"] == 0
-    assert objective.weights == {"token": 1.0, "agree": 2.5}
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:

@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from weft.layers.loss import IGNORE, cross_entropy, disagreement
+from weft.layers.loss import IGNORE, cross_entropy
 
 CASES = [(7, 11), (1, 3), (300, 1500), (5, 300_000)]
 
@@ -80,25 +80,3 @@ def test_more_labels_than_logits_are_no_loss() -> None:
     logits_TV, label_T = inputs(7, 11, torch.float64)
     with pytest.raises(AssertionError, match="7 labels for 4 rows"):
         cross_entropy(logits_TV[:4], label_T)
-
-
-@pytest.mark.parametrize(("T", "V"), [*CASES[:3], (5, 50_000)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_disagreement_and_gradients_are_those_of_torchs_divergences(dtype: torch.dtype, tolerance: float, T: int, V: int) -> None:
-    (a_TV, label_T), (b_TV, _) = inputs(T, V, dtype), inputs(T + 1, V, dtype)
-    b_TV = b_TV.detach()[:T].requires_grad_()
-    ours = disagreement(a_TV, b_TV, label_T)
-    exact = [x.detach().double().requires_grad_() for x in (a_TV, b_TV)]
-    p_TV, q_TV = (x.log_softmax(-1)[label_T != IGNORE] for x in exact)
-    theirs = sum(F.kl_div(x, y, log_target=True, reduction="sum") for x, y in ((p_TV, q_TV), (q_TV, p_TV))) / 2
-    torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
-    grads = [torch.autograd.grad(loss * 0.7, x) for loss, x in ((ours, (a_TV, b_TV)), (theirs, exact))]
-    for own, other in zip(*grads, strict=True):
-        torch.testing.assert_close(own.double(), other, rtol=tolerance, atol=tolerance)
-
-
-def test_rows_beyond_the_labels_neither_agree_nor_disagree() -> None:
-    (a_TV, label_T), (b_TV, _) = inputs(7, 11, torch.float64), inputs(7, 11, torch.float64)
-    b_TV = (b_TV.detach() + torch.arange(11.0)).requires_grad_()
-    grads = torch.autograd.grad(disagreement(a_TV, b_TV, label_T[:5]), (a_TV, b_TV))
-    assert all(not grad[5:].any() and not grad[1].any() and grad[0].any() for grad in grads)

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 IGNORE = -100
-OTHERS = 4                                 # rooms as large that a disagreement needs at once
 
 
 def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -55,53 +54,14 @@ class CrossEntropy(torch.autograd.Function):
         return grad_TV, None, None
 
 
-def disagreement(a_TV: Tensor, b_TV: Tensor, label_T: Tensor) -> Tensor:
-    """The sum over labels other than IGNORE of ½ (KL(p‖q) + KL(q‖p)), where p and q are the softmax of a and b."""
-    asked_T = F.pad(label_T, (0, len(a_TV) - len(label_T)), value=IGNORE) != IGNORE
-    loss: Tensor = Disagreement.apply(a_TV, b_TV, asked_T)
-    return loss
-
-
-class Disagreement(torch.autograd.Function):
-    """½ Σ (p - q) (a - b), for what makes logits logarithms cancels; a few rows at a time, as for the cross entropy."""
-
-    @staticmethod
-    def forward(context: Any, a_TV: Tensor, b_TV: Tensor, asked_T: Tensor) -> Tensor:
-        log_sum_2T, mean_2T = torch.empty(2, 2, len(asked_T), dtype=wide(a_TV), device=a_TV.device)
-        for (rows, x_TV), (_, y_TV) in zip(pieces(a_TV, OTHERS), pieces(b_TV, OTHERS), strict=True):
-            apart_TV = x_TV - y_TV
-            for side, own_TV in enumerate((x_TV, y_TV)):
-                most_T1 = own_TV.amax(1, keepdim=True)
-                sum_T = own_TV.sub_(most_T1).exp_().sum(1)
-                mean_2T[side, rows] = torch.linalg.vecdot(own_TV, apart_TV) / sum_T
-                log_sum_2T[side, rows] = sum_T.log_() + most_T1[:, 0]
-        context.save_for_backward(a_TV, b_TV, asked_T, log_sum_2T, mean_2T)
-        loss: Tensor = (mean_2T[0] - mean_2T[1]).masked_fill_(~asked_T, 0.0).sum() / 2
-        return loss
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        """d/da = ½ (p (1 + (a - b) - Σ p (a - b)) - q), d/db = ½ (q (1 - (a - b) + Σ q (a - b)) - p)."""
-        a_TV, b_TV, asked_T, log_sum_2T, mean_2T = context.saved_tensors
-        grad_a_TV, grad_b_TV = torch.empty_like(a_TV), torch.empty_like(b_TV)
-        for (rows, x_TV), (_, y_TV) in zip(pieces(a_TV, OTHERS), pieces(b_TV, OTHERS), strict=True):
-            apart_TV, scale_T1 = x_TV - y_TV, grad / 2 * asked_T[rows, None]
-            p_TV, q_TV = (own_TV.sub_(log_sum_2T[side, rows, None]).exp_().mul_(scale_T1) for side, own_TV in enumerate((x_TV, y_TV)))
-            grad_a_TV[rows] = (apart_TV + (1 - mean_2T[0, rows, None])).mul_(p_TV).sub_(q_TV)
-            grad_b_TV[rows] = apart_TV.neg_().add_(1 + mean_2T[1, rows, None]).mul_(q_TV).sub_(p_TV)
-        return grad_a_TV, grad_b_TV, None
-
-
 def wide(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def pieces(x_TV: Tensor, others: int = 1) -> Iterator[tuple[slice, Tensor]]:
-    """A few rows after another, widened in the same room: with its `others` it stays in a processor's cache; a graphics card takes more
-    at a time."""
+def pieces(x_TV: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """A few rows after another, widened in the same room: it stays in a processor's cache; a graphics card takes more at a time."""
     T, V = x_TV.shape
-    many = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // (others * V)), T)
+    many = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // V), T)
     room_TV = torch.empty(many, V, dtype=wide(x_TV), device=x_TV.device)
     for i in range(0, T, max(many, 1)):
         rows = slice(i, min(i + many, T))

@@ -16,7 +16,6 @@ from ..data.store import Meta, Store
 from ..data.text import Samples
 from ..layers.loss import IGNORE as IGNORE
 from ..layers.loss import cross_entropy as cross_entropy
-from ..layers.loss import disagreement as disagreement
 from ..layers.sequence import Sequence
 from ..model.model import Model, build
 from ..model.start import begin, number

@@ -8,7 +8,7 @@ from ..data.merges import Merges, Recut
 from ..data.store import Store
 from ..data.table import Table
 from ..data.text import Samples
-from .base import Batch, Corruption, Decoded, Reader, Row, Setting, asks, cross_entropy, disagreement, joined, labels_at, special, start
+from .base import Batch, Corruption, Decoded, Reader, Row, Setting, asks, cross_entropy, joined, labels_at, special, start
 
 
 class Corrupt(Corruption):
@@ -19,7 +19,6 @@ class Corrupt(Corruption):
         super().__init__(setting)
         begin, self.end = special(value, setting, "begin", "end")
         self.start, self.fields, self.dropout = start(setting, begin), self.both(), value.dropout
-        self.terms = ("token", "agree") if value.agree else ("token",)
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
         made = (Recut if self.dropout and not tail else Table)(store, ("source", "target"), apart=True, extra=1)
@@ -33,26 +32,11 @@ class Corrupt(Corruption):
                           for side in ("source", "target"))
         return {"tokens": joined(source, [self.end]), "target": joined([self.start], target), "labels": joined(target, [self.end])}
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return dict.fromkeys(self.terms, len(batch["labels_at"]))
-
 
 class Score(Decoded):
-    """With `agree`, half of R-Drop's loss: ½ (CE₁ + CE₂) + α/2 · ½ (KL₁₂ + KL₂₁), equation 4 there."""
-
     def __init__(self, value: R.Translation, setting: Setting) -> None:
-        super().__init__(setting, {"token": 1.0} | ({"agree": value.agree / 2} if value.agree else {}))
-        self.smoothing, self.agree = value.smoothing, value.agree
+        super().__init__(setting)
+        self.smoothing = value.smoothing
 
     def score(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"token": cross_entropy(answer, labels_at(batch), self.smoothing)}
-
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        first = self.answer(batch)
-        if not self.agree:
-            return self.score(first, batch)
-        if not self.training:
-            return self.score(first, batch) | {"agree": first.new_zeros(())}
-        second = self.answer(batch)
-        token = (self.score(first, batch)["token"] + self.score(second, batch)["token"]) / 2
-        return {"token": token, "agree": disagreement(first, second, labels_at(batch))}
