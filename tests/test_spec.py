@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import weft
+from weft import recipe
 from weft import spec as S
 from weft.model.block import Branch
 
@@ -59,6 +60,7 @@ def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, n
     (lambda: S.Attention(heads="two"), "Attention.heads = 'two': input should be a valid integer"),
     (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
     (lambda: S.Dense(hidden=8, activation="gleu"), "Dense.activation = 'gleu': input should be 'relu'"),
+    (lambda: recipe.BPE(vocabulary=9, lowercase="marks"), "BPE.lowercase = 'marks': input should be a valid boolean or be 'marked'$"),
     (lambda: S.Dense(hidden=8, dropout=1.0), "Dense.dropout = 1.0: input should be less than 1"),
     (lambda: S.from_json('{"kind": "LayerNrom"}'), "no value of kind 'LayerNrom'; did you mean 'LayerNorm'"),
     (lambda: S.from_json(gpt().json().replace('"heads": 2', '"heads": "2"', 1)),

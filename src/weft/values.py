@@ -51,7 +51,8 @@ def explain(cls: type, problems: list[Any]) -> str:
         return f"{cls.__name__}.{name} = {given}: give one of {', '.join(kinds)}"
     if problem["type"] == "tuple_type":
         return f"{cls.__name__}.{name} = {given}: give a tuple"
-    return f"{cls.__name__}.{name} = {given}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+    said = dict.fromkeys(f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"])
+    return f"{cls.__name__}.{name} = {given}: {' or '.join(said).replace(' or input should', ' or')}"
 
 
 def suggest(name: str, known: list[str]) -> str:
