@@ -29,7 +29,7 @@ from . import receipt
 NAMES = ("label", "sentence")
 TRAIN = R.Source(paths=("glue/SST-2/train.tsv.gz",), names=NAMES, part=(0.0, 0.1))
 VALID = R.Source(paths=("glue/SST-2/dev.tsv.gz",), names=NAMES)
-RATES = (3e-4, 1e-3, 3e-3)
+RATES = (1e-4, 3e-4, 1e-3)
 
 
 def flops(recipe: R.Recipe) -> float:

@@ -45,5 +45,6 @@ base = Recipe(
     save=Saves(every=10_000), paper="arXiv:2003.10555, table 6, base: 110M parameters")
 
 mini = replace(                            # as wide as BERT-mini, as many FLOP as recipes/bert.py:mini
-    tiny, name="electra-mini", model=weft.with_dropout(weft.electra(width=256, heads=4, hidden=1024, **SIZE), 0.0), steps=1150,
-    objective=ReplacedTokens(generator=weft.with_dropout(generator(width=64, heads=1, hidden=256, **SIZE), 0.0)))
+    tiny, name="electra-mini", model=weft.with_dropout(weft.electra(width=256, heads=4, hidden=1024, **SIZE), 0.0), steps=1530,
+    objective=ReplacedTokens(generator=weft.with_dropout(generator(width=64, heads=1, hidden=256, **SIZE), 0.0)),
+    optimiser=Muon(rate=0.005, other=AdamW(rate=1e-3, betas=(0.9, 0.98), eps=1e-6)), schedule=Linear(warmup=100))
