@@ -67,13 +67,13 @@ def tuned(found: Result) -> Lines:
 
 
 def transfer(found: Result) -> Lines:
-    yield ("Pre-training pays: models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on a "
-           "tenth of SST-2, beside the same models from nothing; accuracy on the dev set, each with its own best rate of three.")
+    yield ("Pre-training pays: models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
+           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, the better of two rates.")
     yield ""
     yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed"), *(
         (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
                                                 for kind in ("scratch", "pretrained")),
-         "; ".join(spread([100 * a for a in own[kind]["accuracy"]], 1) for kind in ("scratch", "pretrained")))
+         "; ".join(spread([100 * a for a in own[kind]["f1"]], 1) for kind in ("scratch", "pretrained")))
         for name, own in found.items()))
 
 

@@ -1,5 +1,6 @@
 """How every number starts: by its name and the seed alone, at the spread its paper asks."""
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -264,3 +265,10 @@ def test_sine_tables_start_as_sines_and_stay() -> None:
         assert (table[0] == 0).all()                                   # the class token's row
         torch.testing.assert_close(table[1:].square().sum(1), torch.full((4,), table.shape[1] / 2))   # sin² + cos² a pair
         assert not torch.equal(table[1], table[2])
+
+
+@pytest.mark.parametrize("head", [S.Tags(outputs=9), S.Classes(outputs=9)])
+def test_a_new_head_on_t5_starts_with_scores_of_about_one(head: S.Tags | S.Classes) -> None:
+    """Only the words' own head starts at 1, as T5's tables do."""
+    s = replace(family("t5")(**SMALL["t5"] | {"width": 256}), decoder=None, target=None, head=head)
+    assert near(tensors(weft.build(s))["head.out.weight"], 256 ** -0.5)

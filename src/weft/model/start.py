@@ -50,7 +50,9 @@ def matrix(name: str, t: Tensor, s: S.Model, joins: bool, generator: torch.Gener
         std = s.start.factor * fan_in ** -0.5
         if role == "query":                                    # the score is not divided by √d_k, so the query is
             std *= attention_of(name, s, fan_out) ** -0.5
-        t.normal_(0, s.start.factor if name == "head.out.weight" else std, generator=generator)
+        if name == "head.out.weight" and isinstance(s.head, S.Vocabulary):
+            std = s.start.factor
+        t.normal_(0, std, generator=generator)
     else:
         fill(t, s.start, fan_in, fan_out, joins, generator, depth(name, s))
     if ".inner." in name and role in GAINED:
