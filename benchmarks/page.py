@@ -60,9 +60,13 @@ def tuned(found: Result) -> Lines:
            f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
            f"standard deviation on rows that neither saw.")
     yield ""
+
+    def cell(task: str, score: dict[str, float]) -> str:
+        per_cent = 1 if task == "squad" else 100     # SQuAD's own script gives per cent
+        return f"{per_cent * score['mean']:.2f} ± {per_cent * score['deviation']:.2f}"
+
     yield from table(("task", "metric", "Weft", "Trainer", "times as fast"), *(
-        (TITLES[task], row["metric"], *(f"{100 * row[side]['score']['mean']:.2f} ± {100 * row[side]['score']['deviation']:.2f}"
-                                        for side in ("weft", "trainer")), f"{row['times_faster']:.2f}")
+        (TITLES[task], row["metric"], *(cell(task, row[side]["score"]) for side in ("weft", "trainer")), f"{row['times_faster']:.2f}")
         for task, row in found["tasks"].items()))
 
 
