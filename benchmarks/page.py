@@ -71,7 +71,7 @@ def tuned(found: Result) -> Lines:
 
 
 def transfer(found: Result) -> Lines:
-    yield ("Pre-training pays: models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
+    yield ("Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
            "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, the better of two rates.")
     yield ""
     yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed"), *(
@@ -121,7 +121,7 @@ def speed(found: Result) -> Lines:
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k), ("gpt_char", "A language model of characters", characters),
     ("gpt_char-large", "The large one", characters), ("tune", "Fine-tuning", tuned), ("tune_squad", "Fine-tuning on SQuAD", tuned),
-    ("transfer", "Pre-training pays", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
+    ("transfer", "Does pre-training pay?", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed))
 
 
