@@ -25,9 +25,6 @@ from weft.train.log import read
 
 from . import receipt
 
-TAGS = ("O", *(f"{place}-{kind}" for kind in ("LOC", "MISC", "ORG", "PER") for place in "BI"))
-TRAIN = R.Source(paths=("conll2003/train.txt.gz",), part=(0.0, 0.3))
-VALID = R.Source(paths=("conll2003/valid.txt.gz",))
 RATES, STEPS = (3e-4, 1e-3), 400
 
 
@@ -43,20 +40,25 @@ def flops(recipe: R.Recipe) -> float:
 
 def downstream(pretrained: R.Recipe, folder: Path, start: bool, rate: float, seed: int) -> R.Recipe:
     """Three epochs of names."""
-    model = replace(weft.with_dropout(pretrained.model, 0.1), decoder=None, target=None,
-                    head=weft.Tags(outputs=len(TAGS), labels=TAGS, dropout=0.1))
-    data = R.Data(row=R.Tagged(labels=TAGS), tokenizer=R.TokenizerFile(path=str(folder / "model" / "tokenizer.json")),
-                  train=TRAIN, valid=VALID)
+    names = R.read("recipes/tag_conll2003.py")
+    model = replace(weft.with_dropout(pretrained.model, 0.1), decoder=None, target=None, head=names.model.head)
+    data = replace(names.data, train=replace(names.data.train, part=(0.0, 0.3)),
+                   tokenizer=R.TokenizerFile(path=str(folder / "model" / "tokenizer.json")))
     return R.Recipe(
-        name=f"{pretrained.name}-{'pretrained' if start else 'scratch'}-{rate:g}-{seed}", model=model, data=data, objective=R.Tagging(),
+        name=f"{pretrained.name}-{'pretrained' if start else 'scratch'}-{rate:g}-{seed}", model=model, data=data, objective=names.objective,
         batch=R.Rows(count=32, length=128), steps=STEPS, optimiser=R.AdamW(rate=rate), schedule=R.Linear(warmup=STEPS // 10),
         precision="bf16", seed=seed, average=R.Best(metric="f1"), evaluate=STEPS, start=str(folder / "model") if start else None)
 
 
+def train(recipe: R.Recipe, folder: Path) -> None:
+    for event in run.train(recipe, folder):
+        if event.step % 100 == 0:
+            print(f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms", flush=True)
+
+
 def tune(pretrained: R.Recipe, folder: Path, out: Path, start: bool, rate: float, seed: int) -> float:
     recipe = downstream(pretrained, folder, start, rate, seed)
-    for _ in run.train(recipe, out / recipe.name):
-        pass
+    train(recipe, out / recipe.name)
     found: float = [line["valid"]["f1"] for line in read(out / recipe.name / "log.jsonl") if "valid" in line][-1]
     print(f"  {recipe.name}: {found:.4f}", flush=True)
     return found
@@ -73,9 +75,7 @@ def main() -> None:
     for name in given.models:
         pretrained = R.read(f"recipes/{name}.py:mini")
         folder = given.out / pretrained.name
-        for event in run.train(pretrained, folder):
-            if event.step % 200 == 0:
-                print(f"  {pretrained.name} step {event.step:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms", flush=True)
+        train(pretrained, folder)
         found[name] = {"flops": flops(pretrained) * pretrained.steps, "parameters": pretrained.model.parameters()}
         for kind, start in (("scratch", False), ("pretrained", True)):
             first = {rate: tune(pretrained, folder, given.out, start, rate, 0) for rate in RATES}
