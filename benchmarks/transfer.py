@@ -1,7 +1,7 @@
 """Does pre-training pay? BERT, ELECTRA and T5 as wide as BERT-mini, each pre-trained on wikitext-2 for the same FLOPs, then fine-tuned on
 three tenths of CoNLL-2003, beside the same models from nothing: the same steps, rates and seeds.
 
-    python -m benchmarks.transfer [--seeds 3] [--out runs] [--receipt FILE]
+    python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--out runs] [--receipt FILE]
 
 FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on the whole dev set; of T5 the encoder
 reads, as in transformers' T5ForTokenClassification. From nothing, each model has its own better rate: the dev set chooses, on the first
@@ -25,7 +25,7 @@ from weft.train.log import read
 
 from . import receipt
 
-RATES, STEPS = (3e-4, 1e-3), 400
+MODELS, RATES, STEPS = ["bert", "electra", "t5"], (3e-4, 1e-3), 400
 
 
 def flops(recipe: R.Recipe) -> float:
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("runs"))
-    parser.add_argument("--models", nargs="+", default=["bert", "electra", "t5"])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--receipt", metavar="FILE")
     given, began = parser.parse_args(), time.perf_counter()
     found: dict[str, Any] = {}
