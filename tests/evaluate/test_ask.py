@@ -1,5 +1,6 @@
 """Questions as a person asks them, against transformers' own answers on the same folder."""
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,10 +157,18 @@ def test_the_gap_before_a_hidden_word_is_its_own() -> None:
 def test_vectors_are_the_mean_the_first_or_the_last_of_transformers_own(tmp_path: Path) -> None:
     model, own = theirs("embed", tmp_path)
     for pool in ("mean", "first", "last"):
-        for text, vector in zip(TEXTS, ask.embed(own, TEXTS, pool), strict=True):
+        for text, vector in zip([*TEXTS, ""], ask.embed(own, [*TEXTS, ""], pool), strict=True):
             x = model(**ids(text)).last_hidden_state[0]
             assert vector == pytest.approx({"mean": x.mean(0), "first": x[0], "last": x[-1]}[pool].tolist(), abs=1e-5)
     assert torch.tensor(ask.embed(own, TEXTS, normalised=True)).norm(dim=-1).tolist() == pytest.approx([1.0] * len(TEXTS))
+
+
+def test_what_was_tuned_reads_as_far_as_its_model_and_what_began_from_nothing_as_far_as_its_rows() -> None:
+    head, texts = S.Classes(outputs=2), [(f"{'the man ' * 12}{end}", None) for end in ("runs", "flies")]
+    for start, alike in ((None, True), ("before", False)):
+        recipe: Any = SimpleNamespace(batch=SimpleNamespace(length=16), start=start, objective=None)
+        one, two = ask.classify(ready(head, recipe=recipe), texts)
+        assert (one == two) is alike
 
 
 def test_a_model_of_numbers_gives_numbers() -> None:

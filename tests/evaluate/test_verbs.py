@@ -91,6 +91,9 @@ def test_questions_are_answered_from_words_rows_and_squads_own_files(models: dic
     assert typed["prediction"] == TEXTS[1][typed["begin"]:typed["end"]]
     (tmp_path / "in.jsonl").write_text(json.dumps({"question": "what runs ?", "context": TEXTS[1]}) + "\n")
     assert said(capsys, "answer", models["answer"], "--in", str(tmp_path / "in.jsonl")) == [typed]
+    (tmp_path / "named.json").write_text(json.dumps([{"q": "what runs ?", "passage": TEXTS[1]}]))
+    (named,) = said(capsys, "answer", models["answer"], "--in", str(tmp_path / "named.json"), "--columns", "q", "passage")
+    assert named == {"q": "what runs ?", "passage": TEXTS[1]} | {n: typed[n] for n in typed if n not in ("question", "context")}
     (tmp_path / "in.json").write_text(json.dumps(SQUAD))
     for threshold, wanted in (("1e9", typed["prediction"]), ("-1000000", "")):
         assert main(["answer", models["answer"], "--in", str(tmp_path / "in.json"), "--out", str(tmp_path / "out.json"),

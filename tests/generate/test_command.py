@@ -164,6 +164,7 @@ def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.Ca
     (["generate", "{speaker}", "--most", "4", "a", "b"], "does not know 'b'"),
     (["generate", "{speaker}", "a", "--best", "2"], "--best is of --beams"),
     (["generate", "{speaker}", "a", "--most", "0"], "0 is less than 1"),
+    (["generate", "{speaker}", "a", "--beams", "2", "--alpha", "nan"], "nan is not finite"),
     (["generate", "{speaker}", "a", "--draft", "{translator}"], "the draft must be of the model's kind")])
 def test_wrong_input_gets_one_clear_line(
         speaker: str, translator: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,19 @@ def test_a_table_with_a_header_names_its_columns_and_the_dev_file_may_name_them_
     assert found.line == f"{train}: 40 rows (tsv), text in 'sentence', 2 classes in 'label' (0, 1): classify"
 
 
+@pytest.mark.parametrize("header", [["text", "label"], ["Review", "Sentiment"], ["what", "which"]])
+def test_the_names_of_short_texts_are_known_or_asked_for(header: list[str], tmp_path: Path) -> None:
+    path = tabbed(tmp_path / "short.tsv", [[f"warp {i}", ("up", "down")[i % 2]] for i in range(40)], header)
+    found = guess([path], columns=header if header[0] == "what" else [])
+    assert (found.train.header, len(found.rows)) == (True, 40)
+    assert found.row == R.Examples(first=header[0], label=header[1], labels=("down", "up"))
+
+
+def test_a_usual_name_that_is_a_label_is_no_header(tmp_path: Path) -> None:
+    found = guess([tabbed(tmp_path / "kinds.tsv", [[("question", "order")[i % 2], f"warp {i}"] for i in range(40)])])
+    assert (found.train.header, len(found.rows)) == (False, 40)
+
+
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     """As CoLA is: a source, a label, a mark that is mostly empty, a sentence."""
     path = tabbed(tmp_path / "cola.tsv", [[f"gj{i // 9:02}", i % 3 // 2, "" if i % 3 < 2 else "*", t] for i, t in enumerate(TEXTS)])

@@ -137,6 +137,11 @@ def test_a_frozen_trunk_does_not_change_by_a_bit_drops_nothing_and_gets_no_gradi
 
 # Low-rank updates
 
+def test_a_rank_that_is_not_low_is_refused() -> None:
+    with pytest.raises(ValueError, match="rank = 16 is not low for a map of 16 × 16"):
+        adapt(build(bert()), R.LoRA(rank=16))
+
+
 def test_low_rank_updates_start_as_the_plain_model_and_only_they_and_the_head_are_trained() -> None:
     plain, low = build(bert()).eval(), build(bert()).eval()
     adapt(low, R.LoRA(rank=2))

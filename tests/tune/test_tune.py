@@ -237,3 +237,26 @@ def test_a_row_of_parquet_is_split_by_the_columns_that_are_read(start: Path, tmp
     found = plan(Wish(checkpoint=str(start), data=(str(tmp_path / "a.parquet"),), out=str(tmp_path / "run"), precision="fp32"))
     assert (found.train, found.dev) == (18, 2)
     assert all(set(json.loads(line)) == {"text", "label"} for line in (tmp_path / "run" / "data" / "dev.jsonl").read_text().splitlines())
+
+
+def test_a_table_without_a_header_is_read_whole_by_the_verbs_that_ask(
+        start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{s} in my own view,{('no', 'yes')['loom' in s]}\n" for s in sentences(40, 0)]
+    (tmp_path / "train.csv").write_text("".join(rows))
+    (tmp_path / "some.csv").write_text("".join(rows[:5]))
+    assert tune(start, tmp_path / "train.csv", tmp_path / "run", "--rates", "1e-3", "--restarts", "1") == 0
+    capsys.readouterr()
+    assert cli.main(["classify", str(tmp_path / "run"), "--in", str(tmp_path / "some.csv"), "--json"]) == 0
+    assert [row["0"] for row in json.loads(capsys.readouterr().out)] == [row.split(",")[0] for row in rows[:5]]
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--on", str(tmp_path / "some.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 5
+    for words in (["show", str(tmp_path / "run")], ["convert", str(tmp_path / "run"), str(tmp_path / "hf"), "--to", "hf"]):
+        assert cli.main(words) == 0
+
+
+def test_a_run_of_another_kind_is_refused_before_anything_is_written_to_it(start: Path, tmp_path: Path) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 60), tmp_path / "run"
+    out.mkdir()
+    (out / "recipe.json").write_text("{}")
+    assert tune(start, data, out) == 2
+    assert [file.name for file in out.iterdir()] == ["recipe.json"]

@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,13 @@ def count(text: str) -> int:
     found = int(text)
     if found < 1:
         raise argparse.ArgumentTypeError(f"{found} is less than 1")
+    return found
+
+
+def number(text: str) -> float:
+    found = float(text)
+    if not isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text} is not finite")
     return found
 
 

@@ -3,10 +3,11 @@ import argparse
 import sys
 from collections.abc import Callable
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import tell, waiting
-from . import TAKEN, Fields, Verb, count, put, writable, write
+from . import TAKEN, Fields, Verb, count, number, put, writable, write
 
 if TYPE_CHECKING:
     from ..evaluate.predict import How
@@ -61,13 +62,14 @@ def tag(args: argparse.Namespace) -> int:
 def answer(args: argparse.Namespace) -> int:
     writable(args.out, (".npy",))
     rows, official = questions(args)
+    asked = columns_of(args)
     for row in rows:
-        if not all(isinstance(row.get(name), str) and row[name].strip() for name in ("question", "context")):
-            raise ValueError(f"a question and a context are asked for; {str(row)[:80]} has not both (columns 'question' and 'context')")
+        if not all(isinstance(row.get(name), str) and row[name].strip() for name in asked):
+            raise ValueError(f"give a question and a context; {str(row)[:80]} has not both (columns {' and '.join(map(repr, asked))})")
     ready, how = opened(args)
     from ..evaluate import ask
     with waiting(f"asking {args.name}"):
-        found = ask.answer(ready, [(row["question"], row["context"]) for row in rows], how)
+        found = ask.answer(ready, [(row[asked[0]], row[asked[1]]) for row in rows], how)
     made = []
     for own in found:
         none = args.threshold is not None and own.none > args.threshold
@@ -134,9 +136,20 @@ def rows_in(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> lis
     if not args.file and sys.stdin.isatty():
         raise ValueError("nothing is asked; give a text, --in FILE, or standard input")
     rows = rows_of(args.file or "-", args.names)
+    if args.file and not args.names and (names := unnamed(args.name, args.file, rows)):
+        rows = rows_of(args.file, names)
     if not rows:
         raise ValueError(f"{args.file or 'standard input'} holds no row")
     return rows
+
+
+def unnamed(run: str, path: str, rows: list[Fields]) -> list[str]:
+    """The columns of a table whose first line is a row, as that of the run's own was."""
+    if not rows or not path.removesuffix(".gz").endswith((".csv", ".tsv")) or not (Path(run) / "recipe.json").exists():
+        return []
+    from ..evaluate.tables import columns_without_header
+    from ..recipe import of_run
+    return columns_without_header(of_run(Path(run)).data, rows)
 
 
 def text_pairs(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> list[tuple[str, str | None]]:
@@ -183,11 +196,25 @@ def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
         if args.file or not (args.question and args.context):
             raise ValueError("give --question and --context, or --in")
         return [{"question": args.question, "context": args.context}], False
-    if args.file and args.file.removesuffix(".gz").endswith(".json"):
+    if args.file and is_squad(args.file):
         from ..evaluate.answers import squad_rows
         return [{"id": row.id, "question": row.question, "context": row.context} for row in squad_rows(args.file)], True
     args.texts = []
     return rows_in(args), False
+
+
+def is_squad(path: str) -> bool:
+    """A .json that is not a list of rows."""
+    from ..data.files import find
+    from ..data.records import load_json
+    return path.removesuffix(".gz").endswith(".json") and isinstance(load_json(find(path)[0]), dict)
+
+
+def columns_of(args: argparse.Namespace) -> tuple[str, str]:
+    if args.columns and len(args.columns) != 2:
+        raise ValueError("--columns of answer are two: QUESTION CONTEXT")
+    question, context = args.columns or ("question", "context")
+    return question, context
 
 
 def opened(args: argparse.Namespace) -> tuple["Ready", "How"]:
@@ -236,7 +263,7 @@ def add(verb: Verb) -> None:
     made = common(verb(answer, "the answer to a question, found in a text"), None)
     made.add_argument("--question", metavar="Q")
     made.add_argument("--context", metavar="TEXT")
-    made.add_argument("--threshold", type=float, metavar="X", help="no answer, where that scores more than X better; never unless given")
+    made.add_argument("--threshold", type=number, metavar="X", help="no answer, where that scores more than X better; never unless given")
     made = common(verb(embed, "a vector a text", "To .npy with --out, or JSON."))
     made.add_argument("--pool", default="mean", choices=("mean", "first", "last"), help="mean over the tokens unless given")
     made.add_argument("--normalise", action="store_true", help="vectors of length 1")

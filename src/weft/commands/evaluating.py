@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell, waiting
-from . import Fields, Verb, count, writable
+from . import Fields, Verb, count, number, writable
 
 if TYPE_CHECKING:
     from ..evaluate.data import On
@@ -107,9 +107,9 @@ def add(verb: Verb) -> None:
     made.add_argument("--length", type=count, metavar="TOKENS", help="of rows; the recipe's unless given")
     made.add_argument("--stride", type=count, metavar="TOKENS", help="between windows of running text; half the length unless given")
     made.add_argument("--beams", type=count, default=4, help="of a translation; 4 unless given")
-    made.add_argument("--alpha", type=float, default=0.6, help="the length penalty; 0.6 unless given")
+    made.add_argument("--alpha", type=number, default=0.6, help="the length penalty; 0.6 unless given")
     made.add_argument("--language", help="of the target, for tokenised BLEU: from the file's ending unless given")
-    made.add_argument("--threshold", type=float, default=0.0, metavar="X", help="no answer, where that scores more than X better; 0")
+    made.add_argument("--threshold", type=number, default=0.0, metavar="X", help="no answer, where that scores more than X better; 0")
     made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
     made.add_argument("--bf16", action="store_true", help="in half the precision, faster where the machine has it")
     made.add_argument("--out", metavar="FILE", help="where the receipt goes; RUN/evaluation.json unless given")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import PATIENCE, tell, waiting
-from . import TAKEN, Fields, Verb, count, put, writable, write
+from . import TAKEN, Fields, Verb, count, number, put, writable, write
 
 if TYPE_CHECKING:
     from ..generate.choose import Sampling
@@ -222,7 +222,7 @@ def add(verb: Verb) -> None:
     made.add_argument("--samples", type=count, default=1, metavar="N", help="answers to each prompt, with seeds that follow one another")
     made.add_argument("--stop", action="append", default=[], metavar="TEXT", help="an answer ends before this text; may be given again")
     made.add_argument("--beams", type=count, metavar="N", help="beam search")
-    made.add_argument("--alpha", type=float, default=0.6, help="its length penalty; 0.6 unless given")
+    made.add_argument("--alpha", type=number, default=0.6, help="its length penalty; 0.6 unless given")
     made.add_argument("--best", type=count, default=1, metavar="N", help="answers of beam search")
     made.add_argument("--logprobs", action="store_true", help="also the tokens and their log-probabilities, with --json or --out")
     made.add_argument("--chat", action="store_true", help="the prompt is a message, or a row's `messages`: use the model's chat template")
@@ -232,4 +232,4 @@ def add(verb: Verb) -> None:
     made.add_argument("name", metavar="NAME", help="a run's folder, a model's folder, or a name on the hub")
     made.add_argument("texts", metavar="TEXT", nargs="*", help="without it, --in or standard input")
     made.add_argument("--beams", type=count, default=4, metavar="N", help="4 unless given")
-    made.add_argument("--alpha", type=float, default=0.6, help="the length penalty; 0.6 unless given")
+    made.add_argument("--alpha", type=number, default=0.6, help="the length penalty; 0.6 unless given")

@@ -25,7 +25,7 @@ def show(args: argparse.Namespace) -> int:
         if not Path(args.name).is_dir():
             raise
         from ..interop.describe import describe
-        name, model = args.name, describe(Path(args.name))[1]
+        name, model = args.name, describe(Path(model_of(args.name)))[1]
     length = show.length(model)
     found = {"name": name, "parameters": model.parameters(), "flops": model.flops(length=length), "length": length,
              "spec": spec.to_plain(model)}
@@ -37,7 +37,7 @@ def verify(args: argparse.Namespace) -> int:
     from .. import show
     with waiting(f"comparing {args.folder} with transformers"):
         from ..interop import verify
-        found = verify.verify(args.folder)
+        found = verify.verify(model_of(args.folder))
     same = all(difference <= LIMIT for difference in found.values())      # a NaN is not
     plain = {"folder": args.folder, "differences": {n: d if isfinite(d) else None for n, d in found.items()}, "limit": LIMIT, "same": same}
     tell(args, plain, lambda width: show.differences(found, width))
@@ -54,7 +54,7 @@ def convert(args: argparse.Namespace) -> int:
     with waiting(f"converting {args.folder}"):
         from ..interop.folder import load, save
         from ..interop.hub import fetch
-        folder = fetch(args.folder)
+        folder = fetch(model_of(args.folder))
         if out.resolve() == folder.resolve():
             raise ValueError(f"{args.out} is the folder to read; give another one to write")
         model = load(folder, dtype=None)
@@ -62,6 +62,12 @@ def convert(args: argparse.Namespace) -> int:
     found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
     tell(args, found, lambda width: show.folders(found, width))
     return 0
+
+
+def model_of(name: str) -> str:
+    """Of a run that is finished, its model's folder."""
+    found = Path(name) / "model"
+    return str(found) if (Path(name) / "recipe.json").exists() and found.is_dir() else name
 
 
 def add(verb: Verb) -> None:

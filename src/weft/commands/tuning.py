@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def tune(args: argparse.Namespace) -> int:
     from .. import watch
-    from ..tune.plan import plan
-    from ..tune.search import TABLE, search
+    from ..tune.plan import TABLE, plan
+    from ..tune.search import search
     with watch.Preparing("reading the data") as preparing:
         made = plan(wish(args), say, preparing.show)
     say(f"{made.train:,} rows to train on, {made.dev:,} to choose by; {made.recipe.steps:,} steps a try, rows of at most "
@@ -43,7 +43,7 @@ def wish(args: argparse.Namespace) -> "Wish":
     if args.frozen and args.lora:
         raise ValueError("--frozen trains the head alone and --lora more than it; give one of them")
     for name, least in (("epochs", 0), ("batch", 0), ("restarts", 0), ("lora", 0), ("length", 4)):
-        if (given := getattr(args, name)) is not None and not given > least:
+        if (given := getattr(args, name)) is not None and not least < given < float("inf"):
             raise ValueError(f"--{name} {given}: give more than {least}")
     if wrong := [rate for rate in args.rates if not 0 < rate < float("inf")]:
         raise ValueError(f"--rates {wrong[0]}: give numbers above 0, such as 5e-5")

@@ -54,7 +54,9 @@ def style(ready: Known) -> Any:
 
 
 def row_length(ready: Known) -> int:
-    return ready.recipe.batch.length if ready.recipe is not None else longest(ready.model)
+    """What was trained from nothing knows no place behind its rows' end; what was tuned knew more before."""
+    known = ready.recipe
+    return known.batch.length if known is not None and known.start is None else longest(ready.model)
 
 
 def class_names(ready: Asked) -> tuple[str, ...]:
@@ -165,9 +167,11 @@ def embed(ready: Known, texts: Sequence[str], pool: str = "mean", normalised: bo
         out: list[Any] = (F.normalize(x_BD, dim=-1) if normalised else x_BD).tolist()
         return out
 
-    tokens = [ready.text.encode(text) if text.strip() else np.array([ready.text.special.get("unknown", 0)]) for text in texts]
+    whole, tokens = Whole(ready), [ready.text.encode(text) for text in texts]
+    if not (whole.before or whole.after):  # then a text of nothing is no row at all
+        tokens = [own if len(own) else np.array([ready.text.special.get("unknown", 0)]) for own in tokens]
     samples = Reader(Given([{"tokens": own} for own in tokens]), longest(ready.model))
-    return answers(Whole(ready), samples, vectors, plain, device_of(ready.model), how)
+    return answers(whole, samples, vectors, plain, device_of(ready.model), how)
 
 
 def fill(ready: Known, texts: Sequence[str], top: int = 5, how: How = How()) -> list[list[list[tuple[str, float]]]]:

@@ -13,7 +13,7 @@ from ..data.source import pieces, read, settled
 from ..data.store import Store
 from .ask import Known, class_names, needs, style
 from .memory import Held, sound
-from .tables import SOURCE, TARGET, row_value, said
+from .tables import SNIFF, SOURCE, TARGET, columns_without_header, row_value, said
 
 Say = Callable[[str], None]
 ROWS: dict[str, R.Row] = {"classify": R.Examples(), "regress": R.Examples(number=True), "choose": R.Choices(), "tag": R.Tagged(),
@@ -57,7 +57,7 @@ def files(ready: Known, objective: R.Objective, paths: Sequence[str], *, names: 
     alike = settled(known.train, row) if known is not None else None
     if alike is not None and alike.format == source.format and not names:
         source = replace(source, names=alike.names, header=alike.header, document=alike.document)
-    source = headless(source)
+    source = headless(source, known)
     if task is not None and not isinstance(row, R.Questions | R.Images | R.Boxed):
         row = fitting(row, task, source, columns, say)
     labels = class_names(ready) if label_column(row) else None
@@ -67,13 +67,17 @@ def files(ready: Known, objective: R.Objective, paths: Sequence[str], *, names: 
     return On(Held(sound(rows, row, labels, say), row, ready.text, labels), source)
 
 
-def headless(source: R.Source) -> R.Source:
-    """A table of two languages often has no line that names its columns."""
+def headless(source: R.Source, known: R.Data | None) -> R.Source:
+    """A table of two languages often has no line that names its columns; nor has one such as a run learned from."""
     if source.format not in ("tsv", "csv") or source.names:
         return source
-    first = next((item for piece in pieces(source)[:1] for item in islice(read(source, piece), 1)), None)
-    named = isinstance(first, Found) and {n.lower() for n in first.fields} & {*SOURCE, *TARGET}
-    bare = isinstance(first, Found) and len(first.fields) == 2 and all(" " in name.strip() for name in first.fields)
+    some = [item.fields for piece in pieces(source)[:1] for item in islice(read(source, piece), SNIFF) if isinstance(item, Found)]
+    if not some:
+        return source
+    if known is not None and (columns := columns_without_header(known, some)):
+        return replace(source, names=tuple(columns), header=False)
+    named = {name.lower() for name in some[0]} & {*SOURCE, *TARGET}
+    bare = len(some[0]) == 2 and all(" " in name.strip() for name in some[0])
     return replace(source, names=("source", "target"), header=False) if bare and not named else source
 
 

@@ -15,10 +15,12 @@ from ..data.records import load_json
 from ..data.source import SUFFIXES, pieces, read
 
 Fields = dict[str, Any]
+SNIFF = 200                                # rows that tell what a file is
 FIRST = ("text", "sentence", "sentence1", "premise", "first", "question1", "sentence_a", "#1 string", "review", "content", "question")
 SECOND = ("sentence2", "hypothesis", "second", "question2", "sentence_b", "#2 string", "text2", "text_b")
 LABEL = ("label", "labels", "class", "category", "gold_label", "score", "similarity", "sentiment", "relatedness_score", "quality", "target")
 WORDS, TAGS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
+USUAL = {*FIRST, *SECOND, *LABEL, *WORDS, *TAGS, "rating", "stars", "intent", "polarity", "relatedness"}
 CONTEXT, LISTS = ("context", "ctx", "question", "sent1", "premise"), ("endings", "choices", "options", "answers")
 ENDING = re.compile(r"(ending|choice|option|answer)[_ ]?\d+", re.IGNORECASE)
 SOURCE, TARGET = ("source", "src", "en"), ("target", "tgt", "trg", "de", "fr")
@@ -38,6 +40,35 @@ def rows_of(path: str, names: Sequence[str] = (), format: str | None = None) -> 
     for item in (item for piece in pieces(source) for item in read(source, piece)):
         found.append(readable(path, item).fields)
     return found
+
+
+def is_header(first: Sequence[str], rest: Sequence[Fields], asked: Sequence[str] = ()) -> bool:
+    """Short names, each once, none a number; and one of them asked for, or a usual one that does not stand below it as well, or, where
+    what follows is long or a number, neither."""
+    if set(asked) & set(first):
+        return True
+    if not rest or len(set(first)) < len(first) or any(not c.strip() or len(c) > 40 or is_number(c) for c in first):
+        return False
+    columns = list(zip(*(list(row.values())[:len(first)] for row in rest if len(row) >= len(first)), strict=False))
+    if any(name.lower().strip("#_ ") in USUAL and name not in column for name, column in zip(first, columns, strict=False)):
+        return True
+    below = [all(map(is_number, column)) or sum(len(c.split()) for c in column) > 3 * len(column) for column in columns]
+    return any(found and len(name.split()) <= 3 for name, found in zip(first, below, strict=False)) and first[0] not in columns[0]
+
+
+def is_number(cell: Any) -> bool:
+    try:
+        return float(cell) == float(cell)
+    except (TypeError, ValueError):
+        return False
+
+
+def columns_without_header(data: R.Data, rows: list[Fields]) -> list[str]:
+    """Of a table whose first line is a row, as it was where the run learned from columns that have numbers for names."""
+    numbered = getattr(data.row, "first", "").isdecimal()
+    if not numbered or is_header(list(rows[0]), rows):
+        return []
+    return [str(i) for i in range(len(rows[0]))]
 
 
 def readable(path: str, item: Any) -> Any:

@@ -18,6 +18,8 @@ class LowRank(nn.Linear):
     @classmethod
     def around(cls, linear: nn.Linear, rank: int, alpha: float, generator: torch.Generator) -> "LowRank":
         weight = linear.weight
+        if rank >= min(weight.shape):
+            raise ValueError(f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × {weight.shape[0]}; give a smaller one")
         made = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         made.weight, made.bias, made.scale = weight.requires_grad_(False), linear.bias, alpha / rank
         if linear.bias is not None:

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.files import expand
-from ..evaluate.tables import ENDING
+from ..evaluate.tables import ENDING, is_number
 from ..values import suggest
-from .table import Row, format_of, is_number, rows, table
+from .table import Row, format_of, rows, table
 
 TASKS = ("classify", "pair", "regress", "choose", "tag", "answer")
+CONTEXTS = ("context", "startphrase", "question", "premise", "sent1", "text")
 LABELS = ("label", "labels", "gold_label", "class", "category", "target", "score", "similarity", "relatedness", "sentiment", "quality",
           "rating", "stars", "intent", "polarity", "y", "tags", "ner_tags", "answer")
-CONTEXTS = ("context", "startphrase", "question", "premise", "sent1", "text")
 MANY = 20                                  # more classes than this are more likely numbers, or names that nobody meant
 
 
@@ -40,13 +40,14 @@ def guess(paths: Sequence[str], dev: Sequence[str] = (), task: str | None = None
     kind = format_of(found[0], task)
     if kind == "squad" or task == "answer":
         return answering(found, expand(tuple(dev)), kind, task)
-    train, held = table(found, kind, names)
-    beside, other = same_columns(train, expand(tuple(dev)), kind, names) if dev else (None, [])
+    wanted = [*columns, *([label] if label else [])]
+    train, held = table(found, kind, names, wanted)
+    beside, other = same_columns(train, expand(tuple(dev)), kind, names, wanted) if dev else (None, [])
     if not held:
         raise ValueError(f"{', '.join(paths)}: there is not one row")
     if columns and label is None:
         *columns, label = columns
-    for name in [*columns, *([label] if label else [])]:
+    for name in wanted:
         if name not in held[0]:
             raise ValueError(f"{found[0]} has no column {name!r}; {suggest(name, list(map(str, held[0])))}")
     task, row = understood(held, other, task, list(columns), label, found[0])
@@ -54,11 +55,12 @@ def guess(paths: Sequence[str], dev: Sequence[str] = (), task: str | None = None
     return Guess(task, train, beside, row, held, other, f"{found[0]}: {len(held):,} rows ({form}), {said(task, row)}")
 
 
-def same_columns(train: R.Source, paths: list[str], kind: str, names: Sequence[str]) -> tuple[R.Source, list[Row]]:
+def same_columns(train: R.Source, paths: list[str], kind: str, names: Sequence[str], asked: Sequence[str]) -> tuple[R.Source, list[Row]]:
     """Columns of another name at the same place are the same: headers of published splits differ."""
-    dev, held = table(paths, format_of(paths[0], "tag" if kind == "conll" else None), names or (train.names if kind == "conll" else ()))
+    names, format = names or (train.names if kind == "conll" else ()), format_of(paths[0], "tag" if kind == "conll" else None)
+    dev, held = table(paths, format, names, asked)
     if kind in ("csv", "tsv") and set(dev.names) != set(train.names) and not set(train.names) <= set(dev.names):
-        return table(paths, str(dev.format), train.names)
+        return table(paths, str(dev.format), train.names, asked)
     return dev, held
 
 

@@ -25,6 +25,7 @@ from ..objectives.base import room
 from ..ready import ready
 from .guess import Guess, guess
 
+TABLE = "tune.json"
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 METRICS = {"classify": "accuracy", "pair": "accuracy", "regress": "pearson", "choose": "accuracy", "tag": "f1", "answer": "f1"}
 CLASSES = {"choose": "ForMultipleChoice", "tag": "ForTokenClassification", "answer": "ForQuestionAnswering"}
@@ -80,6 +81,8 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     if say:
         say(found.line)
     folder = Path(wish.out or Path("runs") / name_of(wish))
+    if (folder / "recipe.json").exists() and not (folder / TABLE).exists():
+        raise ValueError(f"{folder} is a run of its own, which this would overwrite; give another --out")
     start, tokenizer = origin(wish.checkpoint, folder)
     spec = headed(describe(start)[1], start, found, wish.dropout)
     found = found if found.dev is not None else split(found, folder, wish.seed)

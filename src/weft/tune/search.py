@@ -12,9 +12,7 @@ from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
 from ..values import paths
-from .plan import Plan
-
-TABLE = "tune.json"
+from .plan import TABLE, Plan
 
 
 class Tick(NamedTuple):
@@ -36,10 +34,11 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     while asked:
         rate, seed = asked.pop(0)
         recipe = plan.at(rate, seed)
-        folder, best = plan.folder / recipe.name, None
+        folder = plan.folder / recipe.name
         if not complete(folder, recipe):
+            best = so_far(folder, plan.metric)
             for event in train(recipe, folder, say=say):
-                if best is None or event.step % (recipe.evaluate or 1) == 0:
+                if event.step % (recipe.evaluate or 1) == 0:
                     best = so_far(folder, plan.metric)
                 yield Tick(len(done) + 1, rate, seed, event, best, pace.left(len(done) * recipe.steps + event.step))
             if not complete(folder, recipe):
@@ -53,8 +52,6 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
 
 def refuse_others(plan: Plan) -> None:
     """Every try that can come is made once, so that a bad rate, or a try of other settings, is found before the first."""
-    if (plan.folder / "recipe.json").exists() and not (plan.folder / TABLE).exists():
-        raise ValueError(f"{plan.folder} is a run of its own, which this would overwrite; give another --out")
     for recipe in [plan.at(rate, plan.recipe.seed + i) for rate in plan.rates for i in range(plan.restarts)]:
         folder = plan.folder / recipe.name
         begun = finished(folder) or any((folder / "checkpoints").glob("step-*"))

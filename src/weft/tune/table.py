@@ -9,8 +9,9 @@ from .. import recipe as R
 from ..data.files import bare, blocks, expand
 from ..data.lines import Found
 from ..data.source import SUFFIXES, pieces, read
+from ..evaluate.tables import SNIFF, is_header
 
-SNIFF, SHORT = 200, 1 << 16                # lines that tell a format; characters of a file that is read to its end
+SHORT = 1 << 16                            # characters of a file that is read to its end
 Row = dict[str, Any]
 
 
@@ -55,8 +56,8 @@ def rows(source: R.Source) -> Iterator[Row]:
         yield from (item.fields for item in read(source, piece) if isinstance(item, Found))
 
 
-def table(paths: Sequence[str], kind: str, names: Sequence[str] = ()) -> tuple[R.Source, list[Row]]:
-    """The source with its columns named, and its rows. `names` are for files that do not name them."""
+def table(paths: Sequence[str], kind: str, names: Sequence[str] = (), asked: Sequence[str] = ()) -> tuple[R.Source, list[Row]]:
+    """The source with its columns named, and its rows. `names` are for files that do not name them; `asked` are columns that one may."""
     source: R.Source = R.Source(paths=tuple(expand(tuple(paths))), format=kind)  # type: ignore[arg-type]
     if kind == "conll":
         return tagged(source, names)
@@ -65,7 +66,7 @@ def table(paths: Sequence[str], kind: str, names: Sequence[str] = ()) -> tuple[R
     held = list(rows(replace(source, header=False)))
     if not held:
         raise ValueError(f"{', '.join(paths)}: there is not one row")
-    header = is_header([str(cell) for cell in held[0].values()], held[1:SNIFF])
+    header = is_header([str(cell) for cell in held[0].values()], held[1:SNIFF], asked)
     columns = tuple(names) or tuple(map(str, held[0].values() if header else range(min(len(row) for row in held[:SNIFF]))))
     if len(set(columns)) < len(columns):
         raise ValueError(f"{paths[0]}: two columns are called {next(c for c in columns if columns.count(c) > 1)!r}; name them with --names")
@@ -85,19 +86,3 @@ def tagged(source: R.Source, names: Sequence[str]) -> tuple[R.Source, list[Row]]
         names = ["words", *("tags" if name == best else name for name in numbered[1:numbered.index(best) + 1])]
     source = replace(source, names=tuple(names))
     return source, list(rows(source))
-
-
-def is_header(first: Sequence[str], rest: Sequence[Row]) -> bool:
-    """Short names, each once, none a number; and where what follows is long or a number, it is neither."""
-    if not rest or len(set(first)) < len(first) or any(not c.strip() or len(c) > 40 or is_number(c) for c in first):
-        return False
-    columns = list(zip(*(list(row.values())[:len(first)] for row in rest if len(row) >= len(first)), strict=False))
-    below = [all(map(is_number, column)) or sum(len(c.split()) for c in column) > 3 * len(column) for column in columns]
-    return any(found and len(name.split()) <= 3 for name, found in zip(first, below, strict=False)) and first[0] not in columns[0]
-
-
-def is_number(cell: Any) -> bool:
-    try:
-        return float(cell) == float(cell)
-    except (TypeError, ValueError):
-        return False
