@@ -12,8 +12,10 @@ TOKENISED = "BLEU (lower-cased, Moses-tokenised)"
 TITLES = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "conll": "CoNLL-2003", "squad": "SQuAD 1.1"}
 HEAD = """# Results
 
-Real data, two processor cores without a GPU, each figure from a receipt that names command, commit, seed, time and hash. Machines are
-shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in [results](results).
+Real data, but for the speeds at the end; two processor cores without a GPU; each figure from a receipt that names command, commit, seed,
+time and hash. These are of the call that wrote it: a call goes on where an older one was, and the seconds of each run are in the receipt.
+Machines are shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in
+[results](results).
 """
 
 Lines = Iterator[str]
@@ -41,7 +43,8 @@ def multi30k(found: Result) -> Lines:
         (test, f"{mean[TOKENISED]:.2f}", spread([run[test][TOKENISED] for run in found["runs"]], 2), f"{mean['BLEU']:.2f}",
          f"{mean['chrF']:.2f}") for test, mean in found["mean"].items()))
     yield ""
-    yield f"Signatures: `{found['runs'][0]['val']['BLEU signature']}`, `{found['runs'][0]['val']['chrF signature']}`."
+    first = found["runs"][0]["val"]
+    yield "Signatures: " + ", ".join(f"`{first[f'{name} signature']}`" for name in (TOKENISED, "BLEU", "chrF")) + "."
 
 
 def characters(found: Result) -> Lines:
@@ -72,7 +75,8 @@ def tuned(found: Result) -> Lines:
 
 def transfer(found: Result) -> Lines:
     yield ("Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
-           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, the better of two rates.")
+           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, the best of three rates (3e-4, "
+           "1e-3, 3e-3).")
     yield ""
     yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed"), *(
         (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
@@ -91,7 +95,7 @@ def incontext(found: Result) -> Lines:
         (task, *(cell for name in own for cell in found[name]["per cent"][task])) for task in found[own[0]]["per cent"]),
         ("mean", *(cell for name in own for cell in found[name]["mean"])))
     yield ""
-    yield from (f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (the lecture's model: "
+    yield from (f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (expected: "
                 f"{said['lecture']})" for line, said in found["priming"].items())
     same = found.get("transformers")
     if same:
@@ -100,7 +104,8 @@ def incontext(found: Result) -> Lines:
 
 def decoding(found: Result) -> Lines:
     yield ("Decoding, the same weights in one process: GPT-2 6×384 goes on from 16 tokens for 128, a translator of Marian's shape reads 24 "
-           "and says 64. Milliseconds, and how many times as fast the best of ours is (above 1: we are faster).")
+           "and says 64. Milliseconds, and how many times as fast the best of ours is (above 1: we are "
+           "faster). Random weights; times are medians of the rounds, ratios medians of the rounds' own ratios.")
     yield ""
     systems = [f"{system} {kind}" for system, kinds in (("weft", ("float32", "bf16", "int8")), ("transformers", ("float32", "bf16")),
                                                         ("ctranslate2", ("float32", "int8"))) for kind in kinds]
@@ -111,7 +116,7 @@ def decoding(found: Result) -> Lines:
 
 def speed(found: Result) -> Lines:
     yield ("Whole training steps in bf16: GPT-2 6×384 on 8×256 tokens, BERT 6×384 on ragged lengths. Milliseconds; times transformers; "
-           "share of the bare kernels' speed.")
+           "share of the bare kernels' speed. Random weights and tokens; times are the best of the rounds, ratios medians of the rounds'.")
     yield ""
     yield from table(("step", "Weft", "transformers", "bare kernels", "times as fast", "share"), *(
         (name, *(f"{row[key]:.0f}" for key in ("weft", "transformers", "bare kernels")), f"{row['ratio']:.2f}", f"{row['share']:.2f}")

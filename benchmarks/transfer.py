@@ -4,7 +4,7 @@ three tenths of CoNLL-2003, beside the same models from nothing: the same steps,
     python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--out runs] [--receipt FILE]
 
 FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on the whole dev set; of T5 the encoder
-reads, as in transformers' T5ForTokenClassification. From nothing, each model has its own better rate: the dev set chooses, on the first
+reads, as in transformers' T5ForTokenClassification. From nothing, each model has its own best rate: the dev set chooses, on the first
 seed, for both. The last line is JSON.
 """
 import argparse
@@ -25,7 +25,7 @@ from weft.train.log import read
 
 from . import receipt
 
-MODELS, RATES, STEPS = ["bert", "electra", "t5"], (3e-4, 1e-3), 400
+MODELS, RATES, STEPS = ["bert", "electra", "t5"], (3e-4, 1e-3, 3e-3), 400
 
 
 def flops(recipe: R.Recipe) -> float:
