@@ -125,6 +125,11 @@ def test_an_ending_in_capitals_is_the_same_ending(models: dict[str, str], tmp_pa
     assert [line.split(",")[0] for line in (tmp_path / "OUT.CSV").read_text().splitlines()] == ["text", "hello"]
 
 
+def test_words_behind_the_models_end_are_told_of(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tag", models["tag"], "a dog", "a dog runs " * 40]) == 0
+    assert "1 of 2 rows are longer than the model reads" in capsys.readouterr().err
+
+
 def test_no_words_have_no_tags(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "tag", models["tag"], "")[0]["prediction"] == []
 

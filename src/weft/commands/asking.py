@@ -43,6 +43,8 @@ def tag(args: argparse.Namespace) -> int:
     from ..evaluate.entities import entities
     with waiting(f"asking {args.name}"):
         found = ask.tag(ready, sentences, how)
+    if cut := sum(any(share == 0 for _, share in own) for own in found):
+        print(f"weft: {cut:,} of {len(rows):,} rows are longer than the model reads; their last words have no tag", file=sys.stderr)
 
     def told(row: Fields, words: list[str], own: list[tuple[str, float]]) -> Fields:
         tags = [name for name, _ in own]
