@@ -43,11 +43,16 @@ def read(words: list[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"no verb {words[0]!r}; {suggest(words[0], list(verbs))}")
     args, rest = top.parse_known_args(words)
+    plain = rest[rest.index("--") + 1:] if "--" in rest else []                        # behind it, all is text
+    rest = rest[:len(rest) - len(plain) - 1] if "--" in rest else rest
     if hasattr(args, "texts"):             # argparse takes texts before the first option only
-        args.texts += [word for word in rest if not word.startswith("-")]
-        rest = [word for word in rest if word.startswith("-")]
-    if getattr(args, "prompt", "") is None and rest and not rest[0].startswith("-"):   # and no prompt after one
-        args.prompt = rest.pop(0)
+        args.texts += [word for word in rest if not word.startswith("-")] + plain
+        rest, plain = [word for word in rest if word.startswith("-")], []
+    if getattr(args, "prompt", "") is None and (plain or (rest and not rest[0].startswith("-"))):      # and no prompt after one
+        args.prompt = (plain or rest).pop(0)
+    rest += plain
+    if rest and getattr(args, "prompt", None) is not None and not rest[0].startswith("-"):
+        raise ValueError(f"{rest[0]!r} is a second prompt; generate goes on from one here, and from many by --in FILE")
     if rest:
         known = [o for a in (verbs[args.verb] if args.verb else top)._actions for o in a.option_strings if o.startswith("--")]
         raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], known)}")

@@ -161,7 +161,7 @@ def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.Ca
     (["generate", "{speaker}", "a", "--beams", "2", "--seed", "1"], "--beams searches"),
     (["generate", "{speaker}", "a", "--beams", "2", "--repetition", "1.5"], "not with sampling, --repetition"),
     (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
-    (["generate", "{speaker}", "--most", "4", "a", "b"], "does not know 'b'"),
+    (["generate", "{speaker}", "--most", "4", "a", "b"], "'b' is a second prompt"),
     (["generate", "{speaker}", "a", "--best", "2"], "--best is of --beams"),
     (["generate", "{speaker}", "a", "--most", "0"], "0 is less than 1"),
     (["generate", "{speaker}", "a", "--beams", "2", "--alpha", "nan"], "nan is not finite"),
@@ -172,3 +172,8 @@ def test_wrong_input_gets_one_clear_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_behind_two_dashes_all_is_text(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--most", "3", "--", "-a"], ["--", "-a"]):
+        assert main(["generate", speaker, *words]) == 0

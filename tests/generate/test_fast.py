@@ -47,6 +47,15 @@ def test_packed_is_the_model_in_float32(name: str) -> None:
                 assert said.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
+@torch.no_grad()
+def test_a_torch_without_onednn_packs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompts = single("gpt2"), rows(7, 2, 4)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    packed = pack(model)
+    assert not any(type(part).__name__ == "Laid" for part in packed.modules())
+    assert [a.tokens for a in generate(packed, prompts, most=20)] == [a.tokens for a in generate(model, prompts, most=20)]
+
+
 @pytest.mark.parametrize(("precision", "limit"), [("bf16", 0.02), ("int8", 0.03)])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "marian"])
 @torch.no_grad()

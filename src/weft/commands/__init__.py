@@ -45,7 +45,7 @@ def writable(path: str | None, never: tuple[str, ...] = ()) -> None:
     if path is None:
         return
     file = Path(path)
-    if file.suffix in (".gz", ".zst", *never):
+    if file.suffix in (".gz", ".zst", ".xls", ".xlsx", *never):
         raise ValueError(f"--out {path}: {file.suffix} is not written; see --help for the endings that are")
     if file.is_dir():
         raise ValueError(f"--out {path} is a folder; name a file in it")

@@ -50,7 +50,14 @@ class Laid(nn.Module):
 
 
 def lay(precision: Precision, weight: Tensor, bias: Tensor | None) -> nn.Module:
-    return (Rounded if precision == "int8" else Laid)(weight.detach(), None if bias is None else bias.detach())
+    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    if precision == "int8":
+        return Rounded(weight, bias)
+    if torch.backends.mkldnn.is_available():
+        return Laid(weight, bias)
+    plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    plain.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}), assign=True)
+    return plain
 
 
 def join(precision: Precision, *maps: nn.Module) -> nn.Module:
