@@ -75,13 +75,14 @@ def tuned(found: Result) -> Lines:
 
 def transfer(found: Result) -> Lines:
     yield ("Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
-           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, the best of three rates (3e-4, "
-           "1e-3, 3e-3).")
+           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, each at its "
+           "best rate.")
     yield ""
-    yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed"), *(
+    yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed", "rates"), *(
         (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
                                                 for kind in ("scratch", "pretrained")),
-         "; ".join(spread([100 * a for a in own[kind]["f1"]], 1) for kind in ("scratch", "pretrained")))
+         "; ".join(spread([100 * a for a in own[kind]["f1"]], 1) for kind in ("scratch", "pretrained")),
+         "; ".join(f"{own[kind]['rate']:g}" for kind in ("scratch", "pretrained")))
         for name, own in found.items()))
 
 

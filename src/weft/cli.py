@@ -43,8 +43,8 @@ def read(words: list[str]) -> argparse.Namespace:
     if words and not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"no verb {words[0]!r}; {suggest(words[0], list(verbs))}")
     args, rest = top.parse_known_args(words)
-    plain = rest[rest.index("--") + 1:] if "--" in rest else []                        # behind it, all is text
-    rest = rest[:len(rest) - len(plain) - 1] if "--" in rest else rest
+    end = rest.index("--") if "--" in rest else len(rest)
+    rest, plain = rest[:end], rest[end + 1:]               # behind two dashes all is text
     if hasattr(args, "texts"):             # argparse takes texts before the first option only
         args.texts += [word for word in rest if not word.startswith("-")] + plain
         rest, plain = [word for word in rest if word.startswith("-")], []

@@ -180,8 +180,9 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
 
 @pytest.mark.parametrize(("more", "line"), [
     (("--task", "tag"), "tagging reads a list of words and a list of tags a row"), (("--metric", "pearson"), "Classification has loss"),
-    (("--frozen", "--lora", "2"), "give one of them"), (("--epochs", "0"), "--epochs 0.0: give more than 0"),
-    (("--epochs", "nan"), "--epochs nan: give more than 0"), (("--rates", "-1"), "--rates -1.0: give numbers above 0"),
+    (("--frozen", "--lora", "2"), "give one of them"), (("--epochs", "0"), "--epochs 0.0: give a number above 0"),
+    (("--epochs", "nan"), "--epochs nan: give a number above 0"), (("--epochs", "inf"), "--epochs inf: give a number"),
+    (("--rates", "-1"), "--rates -1.0: give numbers above 0"),
     (("--dev", "nowhere.tsv"), "no file nowhere.tsv"), (("--layer-decay", "2"), "AdamW.layers = 2.0"),
     (("--taks", "tag"), "did you mean '--task'")])
 def test_a_mistake_is_one_line(more: tuple[str, ...], line: str, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,9 +255,36 @@ def test_a_table_without_a_header_is_read_whole_by_the_verbs_that_ask(
         assert cli.main(words) == 0
 
 
+def test_names_that_were_given_to_a_table_hold_for_the_verbs_that_ask(
+        start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{('no', 'yes')['loom' in s]},{s} in my own view\n" for s in sentences(40, 0)]
+    for name, own in (("train", rows), ("dev", rows[:9]), ("some", rows[:5])):
+        (tmp_path / f"{name}.csv").write_text("".join(own))
+    assert tune(start, tmp_path / "train.csv", tmp_path / "run", "--rates", "1e-3", "--restarts", "1", "--dev", str(tmp_path / "dev.csv"),
+                "--names", "kind", "said") == 0
+    capsys.readouterr()
+    assert cli.main(["classify", str(tmp_path / "run"), "--in", str(tmp_path / "some.csv"), "--json"]) == 0
+    assert [row["said"] for row in json.loads(capsys.readouterr().out)] == [row.strip().split(",")[1] for row in rows[:5]]
+
+
 def test_a_run_of_another_kind_is_refused_before_anything_is_written_to_it(start: Path, tmp_path: Path) -> None:
     data, out = write_examples(tmp_path / "train.jsonl", 60), tmp_path / "run"
     out.mkdir()
     (out / "recipe.json").write_text("{}")
     assert tune(start, data, out) == 2
     assert [file.name for file in out.iterdir()] == ["recipe.json"]
+
+
+def test_the_best_so_far_is_told_and_the_log_is_read_at_looks_alone(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plan(Wish(checkpoint=str(start), data=(str(write_examples(tmp_path / "train.jsonl", 60)),), out=str(tmp_path / "run"),
+                     rates=(1e-3,), restarts=1, epochs=2, batch=8, precision="fp32"))
+    look, read, calls = made.recipe.evaluate or 0, search.so_far, list[Any]()
+    monkeypatch.setattr(search, "so_far", lambda *known: (calls.append(known), read(*known))[1])
+    going = search.search(made, print)
+    told = [next(going).best for _ in range(look + 1)]
+    assert [best is None for best in told] == [True] * (look - 1) + [False] * 2
+    assert len(calls) == 2
+    going.close()
+    again = search.search(made, print)
+    assert next(again).best is not None, "of a try that goes on"
+    again.close()

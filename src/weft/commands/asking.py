@@ -147,7 +147,8 @@ def rows_in(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> lis
 
 def unnamed(run: str, path: str, rows: list[Fields]) -> list[str]:
     """The columns of a table whose first line is a row, as that of the run's own was."""
-    if not rows or not path.removesuffix(".gz").endswith((".csv", ".tsv")) or not (Path(run) / "recipe.json").exists():
+    from ..data.files import bare
+    if not rows or not bare(path).endswith((".csv", ".tsv")) or not (Path(run) / "recipe.json").exists():
         return []
     from ..evaluate.tables import columns_without_header
     from ..recipe import of_run
@@ -207,9 +208,9 @@ def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
 
 def is_squad(path: str) -> bool:
     """A .json that is not a list of rows."""
-    from ..data.files import find
+    from ..data.files import bare, find
     from ..data.records import load_json
-    return path.removesuffix(".gz").endswith(".json") and isinstance(load_json(find(path)[0]), dict)
+    return bare(path).endswith(".json") and isinstance(load_json(find(path)[0]), dict)
 
 
 def columns_of(args: argparse.Namespace) -> tuple[str, str]:

@@ -44,7 +44,7 @@ def wish(args: argparse.Namespace) -> "Wish":
         raise ValueError("--frozen trains the head alone and --lora more than it; give one of them")
     for name, least in (("epochs", 0), ("batch", 0), ("restarts", 0), ("lora", 0), ("length", 4)):
         if (given := getattr(args, name)) is not None and not least < given < float("inf"):
-            raise ValueError(f"--{name} {given}: give more than {least}")
+            raise ValueError(f"--{name} {given}: give a number above {least}")
     if wrong := [rate for rate in args.rates if not 0 < rate < float("inf")]:
         raise ValueError(f"--rates {wrong[0]}: give numbers above 0, such as 5e-5")
     trained = HeadOnly() if args.frozen else LoRA(rank=args.lora, alpha=2.0 * args.lora) if args.lora else None

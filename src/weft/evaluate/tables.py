@@ -64,11 +64,12 @@ def is_number(cell: Any) -> bool:
 
 
 def columns_without_header(data: R.Data, rows: list[Fields]) -> list[str]:
-    """Of a table whose first line is a row, as it was where the run learned from columns that have numbers for names."""
+    """Of a table whose first line is a row, as it was where the run learned: that of its files, or where columns have numbers for names."""
     numbered = getattr(data.row, "first", "").isdecimal()
-    if not numbered or is_header(list(rows[0]), rows):
+    if (data.train.header and not numbered) or is_header(list(rows[0]), rows):
         return []
-    return [str(i) for i in range(len(rows[0]))]
+    names = list(data.train.names) or [str(i) for i in range(len(rows[0]))]
+    return names[:len(rows[0])]
 
 
 def readable(path: str, item: Any) -> Any:
