@@ -85,6 +85,13 @@ def test_each_sentence_starts_in_one_run_and_runs_hold_whole_sentences_up_to_the
     assert found == sentence_starts
 
 
+def test_a_run_can_take_the_sentence_after_it_along(tmp_path: Path) -> None:
+    store = documents(tmp_path, [[list(range(9)), list(range(9, 30))]], [[[0, 6], [0, 3, 6]]])
+    found = [SentenceRuns(store, 5, follow=True)[i] for i in range(6)]
+    assert [(s["tokens"][0], s["tokens"][-1] + 1, s["sentences"].tolist()) for s in found] == [
+        (0, 9, [0, 6]), (6, 15, [0, 3, 6]), (12, 22, [0, 3]), (15, 25, [0]), (20, 30, [0]), (25, 30, [0])]
+
+
 def test_a_table_gives_rows_and_the_length_of_its_streams(tmp_path: Path) -> None:
     write_data(tmp_path, R.Pairs())
     write_split(tmp_path / "train", [{"source": [[1, 2], [3]], "target": [[4], [5, 6, 7]]}, {"source": [[]], "target": [[8]]}])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import weft
 from weft import recipe as R
+from weft.data.order import draw
 from weft.data.plan import grain
 from weft.objectives import IGNORE, Reader, Row, build
 from weft.objectives.draws import enough, places
@@ -15,7 +16,7 @@ from weft.objectives.formats import fit
 from weft.objectives.masked import LENGTHS, Answer, Corrupt
 
 from .cases import SENTENCES, SMALL, TEXT, bert, gpt
-from .made import ORDINARY, SPECIAL, VOCABULARY, Given, batch, even, meta, near, rows, sure, texts
+from .made import ORDINARY, SPECIAL, VOCABULARY, Given, Stream, batch, even, meta, near, rows, sure, texts
 
 PAD, UNKNOWN, BEGIN, END, MASK = SPECIAL.values()
 
@@ -233,28 +234,87 @@ def test_zero_means_that_b_follows_a_and_one_that_it_comes_from_another_sample(k
     assert set(labels) == {0, 1}
 
 
-def test_a_sentence_pair_is_two_whole_sentences() -> None:
-    samples = numbered(100, 57, 60)
+def test_a_sentence_pair_is_two_sentences_mostly_whole() -> None:
+    samples, whole = numbered(100, 57, 60), 0
     for row in rows(masked(WIDE, BIG, input="sentence-pair", next_sentence=True), samples):
         for piece in split(row):
             sample, first = divmod(piece[0] - 10, 57)
             starts = np.append(samples[sample]["sentences"], 57)
             at = starts.tolist().index(first)
-            assert first + len(piece) in (starts[at + 1], starts[at + 1] - 1)          # less a document's end token
+            assert first + len(piece) <= starts[at + 1]
+            whole += first + len(piece) >= starts[at + 1] - 1  # less a document's end token
+    assert whole > 150                                         # of 200; B is no longer than the one that could stand in its place
 
 
-def test_the_coin_of_next_sentence_is_fair_and_length_does_not_tell_how_it_fell() -> None:
-    corruption = masked(WIDE, BIG, input="segment-pair", next_sentence=True)
-    samples = numbered(200, 125, 128, document=10 ** 9, sentence=12)
-    given = [row for epoch in range(25) for row in rows(corruption, samples, epoch=epoch)]
-    label, long = (np.array([f(row) for row in given]) for f in (lambda r: int(r["labels_next"][0]), lambda r: len(r["tokens"])))
-    assert near(label.sum(), len(given), 0.5)
-    assert abs(long[label == 0].mean() - long[label == 1].mean()) < 8          # less than a sentence
+def uneven(count: int, seed: int = 0) -> Stream:
+    """Paragraphs as people write them: lognormal numbers of sentences of lognormal lengths, many with one sentence alone."""
+    generator = np.random.default_rng(seed)
+    many = np.ceil(generator.lognormal(0.4, 0.9, count)).astype(int)
+    assert 0.2 < (many == 1).mean() < 0.5
+    long = np.ceil(generator.lognormal(3.0, 0.7, many.sum())).astype(int) + 1
+    starts = np.cumsum(long) - long
+    documents = starts[np.cumsum(many) - many]
+    tokens = generator.integers(5, 5000, long.sum())
+    tokens[np.append(documents[1:], len(tokens)) - 1] = END
+    return Stream({"tokens": tokens, "documents": documents, "sentences": starts})
 
 
-def test_a_lone_sentence_is_followed_by_a_stranger() -> None:
+def informed(cells: np.ndarray, labels: np.ndarray) -> float:
+    """Mutual information of cells and labels in nats, as counted."""
+    _, at = np.unique(cells, axis=0, return_inverse=True)
+    seen = np.zeros((at.max() + 1, 2))
+    np.add.at(seen, (at.ravel(), labels), 1)
+    share = seen / len(labels)
+    expected = share.sum(1, keepdims=True) * share.sum(0)
+    return float((share * np.log(np.where(share > 0, share / expected, 1))).sum())
+
+
+@pytest.mark.parametrize("length", [64, 128])
+@pytest.mark.parametrize("kind", ["segment-pair", "sentence-pair"])
+def test_the_coin_of_next_sentence_is_fair_and_lengths_do_not_tell_how_it_fell(kind: str, length: int) -> None:
+    corruption = masked(WIDE, BIG, input=kind, next_sentence=True)
+    samples = Reader(corruption.read(uneven(4000), length, False), length)       # type: ignore[arg-type]
+    given = [corruption(samples, i, draw(0, epoch, i)) for epoch in range(length // 21) for i in range(len(samples))]
+    label, total = np.array([row["labels_next"][0] for row in given]), np.array([len(row["tokens"]) for row in given])
+    a = np.array([np.flatnonzero(original(row) == END)[0] for row in given])
+    n = len(label)
+    assert n > 8000
+    assert abs(label.mean() - 0.5) < 3 * 0.5 / n ** 0.5
+    for cells in (a, total - a, total, np.stack([a // 8, (total - a) // 8], 1)):
+        free = len(np.unique(cells, axis=0)) - 1               # 2 n times the information of nothing is chi-square of as many
+        assert 2 * n * informed(cells, label) < free + 4 * (2 * free) ** 0.5
+    assert total.max() == length
+
+
+def test_where_a_sentence_stands_alone_another_sample_gives_the_pair_and_the_row_is_decided_by_its_draw() -> None:
+    lone = {"tokens": np.arange(5, 35), "documents": np.array([0]), "sentences": np.array([0])}
+    two = [{**lone, "tokens": np.arange(40 * i, 40 * i + 30), "sentences": np.array([0, 12])} for i in (2, 3)]
+    samples = Reader(Given([lone] * 20 + two), 64)
+    for kind in ("segment-pair", "sentence-pair"):
+        corruption, labels = masked(WIDE, BIG, input=kind, next_sentence=True), []
+        for i in range(20):
+            row = corruption(samples, i, draw(0, 0, i))
+            a, b = split(row)
+            labels.append(row["labels_next"][0])
+            assert a[0] in (80, 120)
+            assert b[0] - a[0] == (12 if not labels[-1] else 52 if a[0] == 80 else -28)
+            again = corruption(samples, i, draw(0, 0, i))
+            assert all((row[name] == again[name]).all() for name in row)
+        assert set(labels) == {0, 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"next_sentence": True}])
+def test_data_without_a_document_of_two_sentences_is_refused_in_one_line(more: Any) -> None:
     samples = numbered(20, 30, 64, document=10 ** 9, sentence=10 ** 9)
-    assert all(row["labels_next"][0] == 1 for row in rows(masked(WIDE, BIG, input="segment-pair", next_sentence=True), samples))
+    with pytest.raises(ValueError, match="needs documents with at least two sentences") as found:
+        rows(masked(WIDE, BIG, input="segment-pair", **more), samples)
+    assert "\n" not in str(found.value)
+
+
+def test_one_row_has_no_other_to_draw_from() -> None:
+    corruption = masked(WIDE, BIG, input="segment-pair", next_sentence=True)
+    with pytest.raises(ValueError, match="next_sentence draws from other rows, and 30 tokens are one row of 64; give more text"):
+        corruption.read(Stream(numbered(1, 30, 64)[0]), 64, False)               # type: ignore[arg-type]
 
 
 def test_the_longer_side_is_cut_at_both_ends_until_both_fit() -> None:

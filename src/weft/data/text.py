@@ -39,26 +39,31 @@ class Windows:
 
 class SentenceRuns:
     """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), cut at `size`: whole sentences come first,
-    each starts in one sample. Where no sentence starts, the sample is those tokens as they are."""
+    each starts in one sample. Where no sentence starts, the sample is those tokens as they are.
 
-    def __init__(self, store: Store, size: int) -> None:
+    With `follow`, the sentence after the run belongs to it too, and the cut is at twice the size: as in BERT's own data, where a run is as
+    long as a row at least, a long sentence is not alone."""
+
+    def __init__(self, store: Store, size: int, follow: bool = False) -> None:
         if not store.tokens:
             raise ValueError("the data holds no tokens; give more text")
-        self.store, self.size = store, size
+        self.store, self.size, self.follow = store, size, follow
 
     def __len__(self) -> int:
         return -(-self.store.tokens // self.size)
 
     def __getitem__(self, i: int) -> Sample:
-        first, after = i * self.size, (i + 1) * self.size
-        starts = self.store.sentences(first, after + self.size)
+        first, after, most = i * self.size, (i + 1) * self.size, self.size * (1 + self.follow)
+        starts = self.store.sentences(first, after + most)
         own = starts[:starts.searchsorted(after)]
         start = int(own[0]) if len(own) else first
-        stop = min(start + self.size, self.store.tokens)
+        stop = min(start + most, self.store.tokens)
+        count = len(own) + self.follow
         if not len(own):
             own = np.array([first])
-        elif len(own) < len(starts):
-            stop = min(stop, int(starts[len(own)]))
+        else:
+            stop = min([stop, *starts[count:count + 1].tolist()])
+            own = starts[:starts[:count].searchsorted(stop)]
         return {"tokens": self.store.stream(start, stop), "sentences": own - start, "documents": self.store.documents(start, stop) - start}
 
     def lengths(self, indices: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 from .base import IGNORE, Reader, Row, joined
 
 PAIRS = ("segment-pair", "sentence-pair")
+TRIES = 10_000                             # samples looked at for one that holds a pair: enough where one in a thousand does
 
 
 class Sentences(NamedTuple):
@@ -23,6 +24,17 @@ def sentences(sample: dict[str, Any]) -> Sentences:
     stop = np.append(start[1:], len(tokens))
     number = np.searchsorted(documents, start, side="right")
     return Sentences(tokens, start, stop, documents[number - 1], np.append(documents, len(tokens))[number])
+
+
+class Pairs(NamedTuple):
+    """What two neighbours a sample offers: tokens [start, border) and [border, stop) of each pair."""
+    tokens: np.ndarray
+    start: np.ndarray
+    border: np.ndarray
+    stop: np.ndarray
+
+    def second(self, i: int) -> np.ndarray:
+        return self.tokens[self.border[i]:self.stop[i]]
 
 
 def begins(documents: np.ndarray) -> np.ndarray:
@@ -60,36 +72,53 @@ class Format:
         return {"tokens": row, "tokens_keep": number.cumsum()}
 
     def pair(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
-        """A and what follows it (`labels_next` 0) or, by a coin, what does not (1); nothing follows a lone sentence."""
-        here, room, whole = sentences(samples[index]), samples.length - self.marks, self.kind == "segment-pair"
-        other = self.next_sentence and draw.random() < 0.5
-        followed = np.flatnonzero(here.stop < here.document_stop)
-        i = followed[draw.integers(len(followed))] if len(followed) else draw.integers(len(here.start))
-        a = here.tokens[here.document_start[i] if whole else here.start[i]:here.stop[i]]
-        b = here.tokens[here.stop[i]:here.document_stop[i] if whole else here.stop[i + 1]] if len(followed) else here.tokens[:0]
-        if other or not len(followed):
-            other = True
-            b = self.stranger(samples, index, draw, (len(b) or room - len(a)) if whole else 0)
-        a, b = fit(self.bare(a), self.bare(b), room, draw)
+        """A and what follows it (`labels_next` 0) or, by a fair coin, what follows somewhere else (1). Both candidates for B are drawn
+        alike and cut to the shorter one before the coin falls, so that no length depends on it."""
+        index, here = self.followed(samples, index, draw)
+        i, other = int(draw.integers(len(here.border))), False
+        b = here.second(i)
+        if self.next_sentence:
+            many = len(samples)
+            there = self.followed(samples, (index + 1 + int(draw.integers(many - 1))) % many, draw, avoid=index)[1]
+            i, j = closest(here.stop - here.border, there.stop - there.border, draw)
+            both, other = (here.second(i), there.second(j)), bool(draw.random() < 0.5)
+            b = both[other][:min(map(len, both))]
+        a, b = fit(here.tokens[here.start[i]:here.border[i]], b, samples.length - self.marks, draw)
         row: Row = {"tokens": joined([self.begin], a, [self.end], b, [self.end]),
                     "segments": np.repeat(np.arange(2), (len(a) + 2, len(b) + 1))}
         if self.next_sentence:             # asked at the first token, wherever a batch puts it
             row["labels_next"] = joined([other], np.full(len(row["tokens"]) - 1, IGNORE))
         return row
 
-    def stranger(self, samples: Reader, index: int, draw: np.random.Generator, long: int) -> np.ndarray:
-        """Sentences of another sample, one or about as `long` as those they stand for: length must not tell them apart."""
-        many = len(samples)
-        there = sentences(samples[(index + 1 + int(draw.integers(many - 1))) % many if many > 1 else index])
-        room = there.document_stop - there.start
-        fits = np.flatnonzero(room >= min(long, room.max()))
-        i = fits[draw.integers(len(fits))]
-        stops = there.stop[i:np.searchsorted(there.stop, there.document_stop[i]) + 1] if long else there.stop[i:i + 1]
-        return there.tokens[there.start[i]:stops[np.abs(stops - there.start[i] - long).argmin()]]
+    def followed(self, samples: Reader, index: int, draw: np.random.Generator, avoid: int = -1) -> tuple[int, "Pairs"]:
+        """The sample, or where none of its sentences is followed by another, one drawn at random in which one is."""
+        for _ in range(TRIES):
+            if index != avoid and len((found := self.pairs(samples[index])).border):
+                return index, found
+            index = int(draw.integers(len(samples)))
+        raise ValueError(f"input = {self.kind!r} needs documents with at least two sentences, and almost no sample has one; separate "
+                         "documents, not sentences, by blank lines, or use input = 'full-sentences'")
+
+    def pairs(self, sample: dict[str, Any]) -> "Pairs":
+        """Of a sentence and the next one or, for segments, of all that is before and behind, inside a document."""
+        here, whole = sentences(sample), self.kind == "segment-pair"
+        i = np.flatnonzero(here.stop < here.document_stop)
+        start, stop = (here.document_start[i], here.document_stop[i]) if whole else (here.start[i], here.stop[i + 1])
+        stop = stop - (here.tokens[stop - 1] == self.end)      # the format sets its own
+        some = here.stop[i] < stop
+        return Pairs(here.tokens, start[some], here.stop[i][some], stop[some])
 
     def bare(self, tokens: np.ndarray) -> np.ndarray:
         """Without the end token that closes a document: the format sets its own."""
         return tokens[:-1] if len(tokens) and tokens[-1] == self.end else tokens
+
+
+def closest(ours: np.ndarray, theirs: np.ndarray, draw: np.random.Generator) -> tuple[int, int]:
+    """One of each whose lengths differ least: neither side is preferred, so which of the two is the longer says nothing."""
+    gap = np.abs(ours[:, None] - theirs[None])
+    near = np.flatnonzero(gap == gap.min())
+    i, j = divmod(int(near[draw.integers(len(near))]), len(theirs))
+    return i, j
 
 
 def fit(a: np.ndarray, b: np.ndarray, room: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

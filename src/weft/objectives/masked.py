@@ -46,7 +46,10 @@ class Corrupt(Corruption):
         self.terms = ("token", "next") if value.next_sentence else ("token",)
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
-        return SentenceRuns(store, beside(length, self.format.marks))
+        found = SentenceRuns(store, beside(length, self.format.marks), follow=self.value.input in PAIRS)
+        if self.value.next_sentence and len(found) < 2:
+            raise ValueError(f"next_sentence draws from other rows, and {store.tokens} tokens are one row of {length}; give more text")
+        return found
 
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
         row = self.format(samples, index, draw)
