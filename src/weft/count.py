@@ -285,9 +285,10 @@ def attention_flops(a: S.Inner, d: int, queries: int, keys: int, side: int) -> i
     assert isinstance(a, S.Attention)
     k, v, g = widths(a, d)
     if isinstance(a.pattern, S.Windows):
-        padded = -(-side // a.pattern.size) * a.pattern.size
+        window = min(a.pattern.size, side)         # it shrinks to a smaller grid
+        padded = -(-side // window) * window
         queries = keys = padded * padded
-        seen = a.pattern.size ** 2
+        seen = window ** 2
         project = 0
     elif isinstance(a.pattern, S.Linformer):
         seen, project = a.pattern.rank, 2 * keys * a.pattern.rank * g * (k + v)

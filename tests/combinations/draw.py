@@ -146,7 +146,7 @@ def patch_models(draw: st.DrawFn) -> S.Model:
     return S.Model(width=width, source=source, encoder=encoder, head=head, start=draw(starts))
 
 
-windows = st.builds(S.Windows, size=st.sampled_from((2, 3)), shift=st.integers(0, 1), bias=st.booleans())
+windows = st.builds(S.Windows, size=st.sampled_from((2, 3, 7)), shift=st.integers(0, 1), bias=st.booleans())
 
 
 @st.composite

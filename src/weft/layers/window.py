@@ -8,6 +8,13 @@ from .attention import Attention, Store, View, add_score
 
 
 class WindowAttention(Attention):
+    """Attention inside each window, with a learned bias per offset between two cells.
+
+    A grid that fits in the window is one window, without shift and without padding; a grid that is too narrow for it in one direction is
+    cut into squares of its shorter side (the authors' code: window = min(input_resolution)). In both cases the bias of an offset stays in
+    its row of the table. A larger grid that is not a multiple of the window is padded with zeros at its right and bottom, and the cells
+    beside the padding attend to it: so does transformers, whose outputs these are."""
+
     def __init__(self, s: S.Attention, width: int) -> None:
         super().__init__(s, width)
         assert isinstance(s.pattern, S.Windows)
@@ -16,31 +23,31 @@ class WindowAttention(Attention):
 
     def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
         assert view.grid is not None, "windows need the image grid"
-        (rows, columns), size = view.grid, self.size
-        shift = self.shift if min(rows, columns) > size else 0       # one window sees all: nothing to shift
-        windows = self.cut(x_BLD, view.grid, shift)
-        padded = (-(-rows // size) * size, -(-columns // size) * size)
-        mask = self.mask(padded, shift, view, len(x_BLD))
-        y = super().forward(windows, None, view._replace(mask=mask, causal=False))
-        R, C = padded[0] // size, padded[1] // size
-        y = y.view(-1, R, C, size, size, y.shape[-1]).transpose(2, 3).reshape(-1, *padded, y.shape[-1])
+        rows, columns = view.grid
+        height, width = window = self.fit(view.grid)
+        shift = self.shift if min(rows, columns) > self.size else 0
+        padded = (-(-rows // height) * height, -(-columns // width) * width)
+        x = F.pad(x_BLD.unflatten(1, view.grid), (0, 0, 0, padded[1] - columns, 0, padded[0] - rows))
+        if shift:
+            x = x.roll((-shift, -shift), (1, 2))
+        mask = self.mask(padded, window, shift, view, len(x_BLD))
+        y = super().forward(cut(x, window), None, view._replace(mask=mask, causal=False))
+        y = y.view(-1, padded[0] // height, padded[1] // width, height, width, y.shape[-1])
+        y = y.transpose(2, 3).reshape(-1, *padded, y.shape[-1])
         if shift:
             y = y.roll((shift, shift), (1, 2))
         return y[:, :rows, :columns].flatten(1, 2)
 
-    def cut(self, x_BLD: Tensor, grid: tuple[int, int], shift: int) -> Tensor:
-        """(windows, cells, D); cells beyond the grid are zeros."""
-        size = self.size
-        x = x_BLD.unflatten(1, grid)
-        x = F.pad(x, (0, 0, 0, -grid[1] % size, 0, -grid[0] % size))
-        if shift:
-            x = x.roll((-shift, -shift), (1, 2))
-        x = x.view(len(x), x.shape[1] // size, size, x.shape[2] // size, size, x.shape[3])
-        return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
+    def fit(self, grid: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of the windows on this grid."""
+        if max(grid) <= self.size:
+            return grid
+        side = min(*grid, self.size)
+        return side, side
 
-    def mask(self, padded: tuple[int, int], shift: int, view: View, batch: int) -> Tensor | None:
+    def mask(self, padded: tuple[int, int], window: tuple[int, int], shift: int, view: View, batch: int) -> Tensor | None:
         """Learned bias by offset, and -inf between cells that the shift brought together from far."""
-        mask = self.bias() if self.offsets is not None else None
+        mask = self.bias(window) if self.offsets is not None else None
         if shift:
             region = self.regions(padded, shift, view.pair.query_BL.device)
             apart = (region[:, :, None] == region[:, None, :])[:, None]          # (windows, 1, cells, cells)
@@ -48,10 +55,10 @@ class WindowAttention(Attention):
             mask = apart if mask is None else add_score(mask, apart)
         return mask
 
-    def bias(self) -> Tensor:
+    def bias(self, window: tuple[int, int]) -> Tensor:
         assert self.offsets is not None
-        at = torch.arange(self.size, device=self.offsets.weight.device)
-        row, column = (t.flatten() for t in torch.meshgrid(at, at, indexing="ij"))
+        cell = [torch.arange(n, device=self.offsets.weight.device) for n in window]
+        row, column = (t.flatten() for t in torch.meshgrid(*cell, indexing="ij"))
         row, column = row[:, None] - row + self.size - 1, column[:, None] - column + self.size - 1
         bias: Tensor = self.offsets(row * (2 * self.size - 1) + column)
         return bias.permute(2, 0, 1)[None]
@@ -62,6 +69,10 @@ class WindowAttention(Attention):
             at = torch.arange(length, device=device)
             return (at >= length - self.size).long() + (at >= length - shift).long()
         region = part(padded[0])[:, None] * 3 + part(padded[1])
-        size = self.size
-        region = region.view(padded[0] // size, size, padded[1] // size, size)
-        return region.transpose(1, 2).reshape(-1, size * size)
+        return cut(region[None, :, :, None], (self.size, self.size))[..., 0]
+
+
+def cut(x: Tensor, window: tuple[int, int]) -> Tensor:
+    """A padded grid (B, rows, columns, D) in windows: (windows, cells, D)."""
+    x = x.unflatten(2, (-1, window[1])).unflatten(1, (-1, window[0]))
+    return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
