@@ -13,6 +13,7 @@ from .mask import Pair
 from .position import build_score, rotate
 from .precision import cast_once, plain_cpu
 from .products import products
+from .roles import matrix
 
 
 class Kernel(Protocol):
@@ -83,10 +84,10 @@ class Attention(nn.Module):
         super().__init__()
         self.s, self.heads = s, s.heads
         self.key_width, self.value_width, self.groups = widths(s, width)
-        self.query = nn.Linear(width, s.heads * self.key_width, bias=s.bias)
-        self.key = nn.Linear(width, self.groups * self.key_width, bias=s.bias)
-        self.value = nn.Linear(width, self.groups * self.value_width, bias=s.bias)
-        self.out = nn.Linear(s.heads * self.value_width, width, bias=s.out_bias)
+        self.query = matrix(width, s.heads * self.key_width, s.bias)
+        self.key = matrix(width, self.groups * self.key_width, s.bias)
+        self.value = matrix(width, self.groups * self.value_width, s.bias)
+        self.out = matrix(s.heads * self.value_width, width, s.out_bias)
         self.score = build_score(s.score, s.heads)
         self.kernel: Kernel = fused
 

@@ -8,6 +8,7 @@ from .backbone import ResNet
 from .dropout import build_dropout
 from .norm import build_norm
 from .position import Learned2D, sine_unit, sinusoid
+from .roles import Role, with_role
 from .sequence import Sequence, count_positions
 
 
@@ -19,11 +20,12 @@ class Tokens(nn.Module):
         self.s = s
         self.tokens = nn.Embedding(s.vocabulary, table_width) if isinstance(s, S.Tokens) else None
         learned = s.positions if isinstance(s.positions, S.Learned) else None
-        self.positions = nn.Embedding(learned.count + learned.offset, table_width) if learned else None
+        self.positions = with_role(nn.Embedding(learned.count + learned.offset, table_width), Role.POSITION) if learned else None
         segments = s.segments if isinstance(s, S.Tokens) else None
         self.segments = nn.Embedding(segments, table_width) if segments else None
         self.norm, self.drop = build_norm(s.norm, table_width), build_dropout(s.dropout)
-        self.project = nn.Linear(table_width, width) if self.tokens is not None and table_width != width else None
+        wider = self.tokens is not None and table_width != width
+        self.project = with_role(nn.Linear(table_width, width), Role.PROJECTION) if wider else None
 
     def forward(self, ids_BL: Tensor, table: Tensor, keep_BL: Tensor | None = None, segments_BL: Tensor | None = None,
                 position_BL: Tensor | None = None) -> Sequence:
@@ -62,11 +64,12 @@ class Patches(nn.Module):
         self.s, self.side = s, s.image // s.patch
         self.patch = nn.Conv2d(s.channels, width, s.patch, stride=s.patch)
         self.extra = nn.Parameter(torch.empty(len(s.tokens), width)) if s.tokens else None
+        with_role(self, Role.TABLE)
         self.positions: nn.Module | None = None
         if isinstance(s.positions, S.Learned2D):
             self.positions = Learned2D(s.positions, width)
         elif s.positions is not None:
-            self.positions = nn.Embedding(self.side ** 2 + len(s.tokens), width)
+            self.positions = with_role(nn.Embedding(self.side ** 2 + len(s.tokens), width), Role.POSITION)
             self.positions.weight.requires_grad_(isinstance(s.positions, S.Learned))
         self.norm, self.drop = build_norm(s.norm, width), build_dropout(s.dropout)
 

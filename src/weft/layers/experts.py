@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from .dropout import build_dropout
 from .norm import ACTIVATIONS
+from .roles import Role, matrix, with_role
 
 
 def one_by_one(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
@@ -34,6 +35,7 @@ class Bank(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
         self.bias = nn.Parameter(torch.empty(experts, outputs)) if bias else None
+        with_role(self, Role.MATRIX)
 
     def forward(self, x_TD: Tensor, ends_E: Tensor, expert_T: Tensor) -> Tensor:
         weight_EFD = self.weight.to(x_TD.dtype)
@@ -46,7 +48,7 @@ class Experts(nn.Module):
         super().__init__()
         self.s, e = s, s.expert
         self.activation, self.drop = ACTIVATIONS[e.activation], build_dropout(e.dropout)
-        self.router = nn.Linear(width, s.count, bias=False)
+        self.router = matrix(width, s.count, False)
         self.gate = Bank(s.count, width, e.hidden, e.bias) if isinstance(e, S.Gated) else None
         self.up = Bank(s.count, width, e.hidden, e.bias)
         self.down = Bank(s.count, e.hidden, width, e.bias)

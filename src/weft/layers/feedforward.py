@@ -5,15 +5,16 @@ from .. import spec as S
 from .dropout import build_dropout
 from .norm import ACTIVATIONS
 from .precision import cast_once
+from .roles import matrix
 
 
 class FeedForward(nn.Module):
     def __init__(self, s: S.Dense | S.Gated, width: int) -> None:
         super().__init__()
         self.activation, self.drop = ACTIVATIONS[s.activation], build_dropout(s.dropout)
-        self.gate = nn.Linear(width, s.hidden, bias=s.bias) if isinstance(s, S.Gated) else None
-        self.up = nn.Linear(width, s.hidden, bias=s.bias)
-        self.down = nn.Linear(s.hidden, width, bias=s.bias)
+        self.gate = matrix(width, s.hidden, s.bias) if isinstance(s, S.Gated) else None
+        self.up = matrix(width, s.hidden, s.bias)
+        self.down = matrix(s.hidden, width, s.bias)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         if self.gate is None:

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .attention import Attention, View
+from .roles import Role, with_role
 from .sequence import count_positions
 
 
@@ -12,8 +13,7 @@ class LinformerAttention(Attention):
     def __init__(self, s: S.Attention, width: int) -> None:
         super().__init__(s, width)
         assert isinstance(s.pattern, S.Linformer)
-        self.keys = nn.Embedding(s.pattern.length, s.pattern.rank)
-        self.values = nn.Embedding(s.pattern.length, s.pattern.rank)
+        self.keys, self.values = (with_role(nn.Embedding(s.pattern.length, s.pattern.rank), Role.MATRIX) for _ in range(2))
 
     def attend(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, view: View) -> Tensor:
         keep_BM = view.pair.key_keep_BM

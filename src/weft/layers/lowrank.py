@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .roles import role_of, with_role
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -22,6 +24,7 @@ class LowRank(nn.Linear):
             raise ValueError(f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × {weight.shape[0]}; give a smaller one")
         made = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         made.weight, made.bias, made.scale = weight.requires_grad_(False), linear.bias, alpha / rank
+        with_role(made, role_of(linear))
         if linear.bias is not None:
             linear.bias.requires_grad_(False)
         made.narrow = nn.Parameter(weight.new_empty(rank, linear.in_features).normal_(0, linear.in_features ** -0.5, generator=generator))
@@ -34,7 +37,7 @@ class LowRank(nn.Linear):
     def merged(self) -> nn.Linear:
         made = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
         made.weight, made.bias = nn.Parameter(self.weight + self.widen @ self.narrow * self.scale), self.bias
-        return made
+        return with_role(made, role_of(self))
 
 
 def insert(module: nn.Module, path: str, rank: int, alpha: float, generator: torch.Generator) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .mask import Pair
+from .roles import Role, with_role
 
 
 def sinusoid(position_BL: Tensor, width: int, layout: str, dtype: torch.dtype) -> Tensor:
@@ -39,7 +40,7 @@ class Learned2D(nn.Module):
 
     def __init__(self, s: S.Learned2D, width: int) -> None:
         super().__init__()
-        self.rows, self.columns = nn.Embedding(s.count, width // 2), nn.Embedding(s.count, width // 2)
+        self.rows, self.columns = (with_role(nn.Embedding(s.count, width // 2), Role.POSITION) for _ in range(2))
 
     def forward(self, rows: int, columns: int) -> Tensor:
         if max(rows, columns) > self.rows.num_embeddings:
@@ -74,6 +75,7 @@ class Buckets(nn.Module):
     def __init__(self, s: S.Buckets, heads: int) -> None:
         super().__init__()
         self.s, self.weight = s, nn.Parameter(torch.empty(s.count, heads))
+        with_role(self, Role.POSITION)
 
     def bucket(self, offset: Tensor) -> Tensor:
         count, side = self.s.count, torch.zeros_like(offset)

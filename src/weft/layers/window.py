@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .attention import Attention, Store, View, add_score
+from .roles import Role, with_role
 
 
 class WindowAttention(Attention):
@@ -19,7 +20,7 @@ class WindowAttention(Attention):
         super().__init__(s, width)
         assert isinstance(s.pattern, S.Windows)
         self.size, self.shift = s.pattern.size, s.pattern.shift
-        self.offsets = nn.Embedding((2 * self.size - 1) ** 2, s.heads) if s.pattern.bias else None
+        self.offsets = with_role(nn.Embedding((2 * self.size - 1) ** 2, s.heads), Role.POSITION) if s.pattern.bias else None
 
     def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
         assert view.grid is not None, "windows need the image grid"

@@ -9,6 +9,7 @@ from .. import spec as S
 from ..count import out_width, table_width, vocabulary
 from ..layers.dropout import build_dropout
 from ..layers.norm import ACTIVATIONS, build_norm
+from ..layers.roles import Role, with_role
 from ..layers.sequence import Sequence
 from .stack import Stack
 
@@ -132,7 +133,8 @@ class Pixels(nn.Module):
         self.cells, self.extras = (m.source.image // m.source.patch) ** 2, len(m.source.tokens)
         self.narrow = nn.Linear(m.width, s.width)
         self.mask = nn.Parameter(torch.empty(s.width))
-        self.positions = nn.Embedding(self.cells + self.extras, s.width)
+        with_role(self, Role.TABLE)        # the mask token
+        self.positions = with_role(nn.Embedding(self.cells + self.extras, s.width), Role.POSITION)
         self.positions.weight.requires_grad_(False)
         self.stack = Stack(s.stack, s.width)
         self.out = nn.Linear(s.width, m.source.channels * m.source.patch ** 2)

@@ -8,6 +8,7 @@ from ..layers.attention import View, add_score
 from ..layers.mask import Pair, see
 from ..layers.norm import build_norm
 from ..layers.position import angles, build_score
+from ..layers.roles import Role, with_role
 from ..layers.sequence import Sequence
 from .block import Block
 from .cache import Cache
@@ -86,7 +87,8 @@ class Merge(nn.Module):
 
     def __init__(self, norm: S.Norm, width: int) -> None:
         super().__init__()
-        self.norm, self.reduce = build_norm(norm, 4 * width), nn.Linear(4 * width, 2 * width, bias=False)
+        self.norm = build_norm(norm, 4 * width)
+        self.reduce = with_role(nn.Linear(4 * width, 2 * width, bias=False), Role.PROJECTION)
 
     def forward(self, sequence: Sequence) -> Sequence:
         assert sequence.grid is not None

@@ -7,17 +7,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .. import recipe as R
+from ..layers.roles import Role, roles_of
 from ..model.block import Block
 
 
-def decays(parameter: Tensor) -> bool:
-    """Matrices and tables decay; biases and norms do not (BERT's code; Loshchilov and Hutter leave it open)."""
-    return parameter.dim() >= 2
+def decays(parameter: Tensor, role: Role) -> bool:
+    """Matrices and tables decay; biases, norms and lone vectors do not (BERT's code; Loshchilov and Hutter leave it open)."""
+    return parameter.dim() >= 2 and role not in (Role.NORM, Role.BIAS)
 
 
-def is_inner_matrix(name: str, parameter: Tensor) -> bool:
-    """A matrix inside a block, which Muon may turn; tables, heads and biases it may not."""
-    return parameter.dim() == 2 and ".blocks." in name and ".score." not in name
+def is_orthogonalised(parameter: Tensor, role: Role) -> bool:
+    """Muon is for the matrices of blocks; torch's takes one matrix per parameter, so experts' stacked ones go to the other optimiser."""
+    return role is Role.MATRIX and parameter.dim() == 2
 
 
 def blocks_of(module: nn.Module) -> list[str]:
@@ -44,7 +45,7 @@ class Optimiser:
     def __init__(self, s: Any, module: nn.Module) -> None:
         self.named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self.names: dict[Tensor, str] = {p: name for name, p in self.named.items()}
-        self.parts: list[Optimizer] = list(build(s, self.named, blocks_of(module)))
+        self.parts: list[Optimizer] = list(build(s, self.named, roles_of(module), blocks_of(module)))
         for part in self.parts:
             for group in part.param_groups:
                 group["peak"] = group["lr"]
@@ -77,14 +78,14 @@ class Optimiser:
             part.state[parameter][field] = value.clone() if stays else value.to(parameter.device, copy=True)
 
 
-def build(s: Any, named: dict[str, nn.Parameter], blocks: list[str]) -> Iterator[Optimizer]:
+def build(s: Any, named: dict[str, nn.Parameter], roles: dict[str, Role], blocks: list[str]) -> Iterator[Optimizer]:
     if isinstance(s, R.Muon):
-        inner = {n: p for n, p in named.items() if is_inner_matrix(n, p)}
+        inner = {n: p for n, p in named.items() if is_orthogonalised(p, roles[n])}
         if inner:
             yield torch.optim.Muon(inner.values(), lr=s.rate, weight_decay=s.decay, momentum=s.momentum, adjust_lr_fn="match_rms_adamw")
-        yield from build(s.other, {n: p for n, p in named.items() if n not in inner}, blocks)
+        yield from build(s.other, {n: p for n, p in named.items() if n not in inner}, roles, blocks)
         return
-    groups = grouped(s, named, blocks)
+    groups = grouped(s, named, roles, blocks)
     if isinstance(s, R.AdamW):
         yield torch.optim.AdamW(groups, lr=s.rate, betas=s.betas, eps=s.eps, fused=True)
     elif isinstance(s, R.Adam):
@@ -95,11 +96,11 @@ def build(s: Any, named: dict[str, nn.Parameter], blocks: list[str]) -> Iterator
         yield torch.optim.SGD(groups, lr=s.rate, momentum=s.momentum)
 
 
-def grouped(s: Any, named: dict[str, nn.Parameter], blocks: list[str]) -> list[dict[str, Any]]:
+def grouped(s: Any, named: dict[str, nn.Parameter], roles: dict[str, Role], blocks: list[str]) -> list[dict[str, Any]]:
     """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555, appendix B), and by decay."""
     layers, decay = getattr(s, "layers", None) or 1.0, 0.0 if isinstance(s, R.Adam) else s.decay
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, p in named.items():
-        groups.setdefault((below(name, blocks) if layers < 1 else 0, not decays(p)), []).append(p)
+        groups.setdefault((below(name, blocks) if layers < 1 else 0, not decays(p, roles[name])), []).append(p)
     return [{"params": own, "weight_decay": 0.0 if plain else decay, "lr": s.rate * layers ** down}
             for (down, plain), own in sorted(groups.items(), key=lambda item: item[0])]
