@@ -9,11 +9,12 @@ SIZES = sizes("depth width heads hidden patch", base=(12, 768, 12, 3072, 16), la
 
 def make(depth: int, width: int, heads: int, hidden: int, image: int = 224, patch: int = 16, channels: int = 3, eps: float = 1e-12,
          activation: Any = "gelu", bias: bool = True, dropout: float = 0.0, attention_dropout: float = 0.0, tokens: Any = ("class",),
-         classes: int = 1000, positions: Any = None, head: Any = None) -> Model:
+         classes: int = 1000, positions: Any = "learned", head: Any = None) -> Model:
+    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions, else a value of `Patches.positions`."""
     norm = LayerNorm(eps=eps)
     block = Block(attention=pre(norm, Attention(heads=heads, bias=bias, dropout=attention_dropout), dropout=dropout),
                   feedforward=pre(norm, Dense(hidden=hidden, activation=activation), dropout=dropout))
-    places = positions or Learned(count=(image // patch) ** 2 + len(tokens))
+    places = Learned(count=(image // patch) ** 2 + len(tokens)) if positions == "learned" else positions
     return Model(width=width, encoder=Stack(blocks=(block,) * depth, norm=norm), head=head or Classes(outputs=classes),
                  source=Patches(image=image, patch=patch, channels=channels, tokens=tokens, positions=places, dropout=dropout))
 

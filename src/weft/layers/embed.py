@@ -7,7 +7,7 @@ from .. import spec as S
 from .backbone import ResNet
 from .dropout import build_dropout
 from .norm import build_norm
-from .position import Learned2D, sine_unit, sinusoid
+from .position import Learned2D, sine_unit, sinusoid, stretch
 from .roles import Role, with_role
 from .sequence import Sequence, count_positions
 
@@ -93,12 +93,12 @@ class Patches(nn.Module):
             return None if self.positions is None else self.positions(*grid)
         table_PD = self.positions.weight
         assert isinstance(table_PD, Tensor)
-        if grid == (self.side, self.side):
-            return table_PD
+        return table_PD if grid == (self.side, self.side) else self.resize(table_PD, grid)
+
+    def resize(self, table_PD: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
+        """A position table of another image size, for this grid (default: the model's own); the rows of the extra tokens stay."""
         n = len(self.s.tokens)
-        square_1DRS = table_PD[n:].unflatten(0, (self.side, self.side)).permute(2, 0, 1)[None]
-        stretched = F.interpolate(square_1DRS, size=grid, mode="bicubic", align_corners=False)
-        return torch.cat((table_PD[:n], stretched[0].flatten(1).T))
+        return torch.cat((table_PD[:n], stretch(table_PD[n:], grid or (self.side, self.side))))
 
 
 class Backbone(ResNet):

@@ -35,6 +35,15 @@ def sine_unit(visible_BRC: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     return torch.cat([sinusoid(s.flatten(1), width // 2, "interleaved", dtype) for s in shares], -1)
 
 
+def stretch(table_PD: Tensor, grid: tuple[int, int]) -> Tensor:
+    """One row per cell of a square grid, interpolated (bicubic) for another grid (ViT, section 3.2); the same grid gives the same table."""
+    side = math.isqrt(len(table_PD))
+    if grid == (side, side):
+        return table_PD
+    square_1DRS = table_PD.unflatten(0, (side, side)).permute(2, 0, 1)[None]
+    return F.interpolate(square_1DRS, size=grid, mode="bicubic", align_corners=False)[0].flatten(1).T
+
+
 class Learned2D(nn.Module):
     """Half a vector a row, half a column."""
 

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .attention import Attention, Store, View, add_score
+from .position import stretch
 from .roles import Role, with_role
 
 
@@ -63,6 +64,10 @@ class WindowAttention(Attention):
         row, column = row[:, None] - row + self.size - 1, column[:, None] - column + self.size - 1
         bias: Tensor = self.offsets(row * (2 * self.size - 1) + column)
         return bias.permute(2, 0, 1)[None]
+
+    def resize(self, table: Tensor) -> Tensor:
+        """A bias table of another window size, for this one (section 4.1: fine-tuning with a larger window)."""
+        return stretch(table, (2 * self.size - 1, 2 * self.size - 1))
 
     def regions(self, padded: tuple[int, int], shift: int, device: torch.device) -> Tensor:
         """Number the parts that were neighbours before the shift, then cut into windows."""

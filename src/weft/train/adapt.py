@@ -2,22 +2,25 @@
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
 from ..interop.folder import load
 from ..layers.attention import Attention
+from ..layers.embed import Patches
 from ..layers.lowrank import insert
+from ..layers.window import WindowAttention
 from ..model.model import Model
 from ..model.start import number
 from ..objectives.base import Objective
 
 
 def begin_from(model: Model, folder: str) -> None:
-    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for a pooler that was trained."""
+    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for a pooler that was trained.
+    Position tables of another image size are interpolated."""
     before = load(folder)
-    old, own, heads = before.state_dict(), model.state_dict(), (before.spec.head, model.spec.head)
+    old, own, heads = resized(before, model), model.state_dict(), (before.spec.head, model.spec.head)
     names = {getattr(head, "labels", None) for head in heads} - {None}
     alike = ("head.",) if type(heads[0]) is type(heads[1]) and len(names) < 2 else \
         ("head.transform.",) if type(heads[1]) is S.Classes and type(heads[0]) in (S.Features, S.Classes) else ()
@@ -28,6 +31,21 @@ def begin_from(model: Model, folder: str) -> None:
         raise ValueError(f"start = {folder!r}: it has no {missing[0]} of shape {tuple(own[missing[0]].shape)}; "
                          "give the recipe the model that was trained")
     model.load_state_dict(own | fit)
+
+
+def resized(before: Model, model: Model) -> dict[str, Tensor]:
+    """The weights of `before`, its position tables at the image size (ViT, section 3.2) and the window size (Swin) of `model`."""
+    state = before.state_dict()
+    for path, part in model.named_modules():
+        if isinstance(part, Patches) and isinstance(part.positions, nn.Embedding):
+            name, fits = f"{path}.positions.weight", part.s.tokens == getattr(before.spec.source, "tokens", None)
+        elif isinstance(part, WindowAttention):
+            name, fits = f"{path}.offsets.weight", True
+        else:
+            continue
+        if fits and name in state:
+            state[name] = part.resize(state[name])
+    return state
 
 
 def trunk(model: Model) -> Iterator[nn.Module]:
