@@ -81,6 +81,15 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]]
     "vit": ("ViTForImageClassification", "ViTConfig", {"num_labels": 1000}, IMAGE),
     "deit": ("DeiTForImageClassificationWithTeacher", "DeiTConfig", {"num_labels": 1000}, rows(
         TEXT, base=(12, 768, 12, 3072), tiny=(12, 192, 3, 768), small=(12, 384, 6, 1536))),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}, rows(
+        TEXT + " tie_word_embeddings", _0__6b=(28, 1024, 16, 3072, True), _1__7b=(28, 2048, 16, 6144, True),
+        _4b=(36, 2560, 32, 9728, True), _8b=(36, 4096, 32, 12288, False), _14b=(40, 5120, 40, 17408, False),
+        _32b=(64, 5120, 64, 25600, False))),
+    "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", {"vocab_size": 100352}, rows(
+        TEXT + " num_key_value_heads", _1b=(16, 2048, 16, 8192, 16), _7b=(32, 4096, 32, 11008, 32), _13b=(40, 5120, 40, 13824, 40),
+        _32b=(64, 5120, 40, 27648, 8))),
+    "dinov2": ("Dinov2Model", "Dinov2Config", {"image_size": 518, "use_mask_token": False}, rows(     # which pre-training alone reads
+        "num_hidden_layers hidden_size num_attention_heads", base=(12, 768, 12), small=(12, 384, 6), large=(24, 1024, 16))),
     "mae": ("ViTMAEForPreTraining", "ViTMAEConfig", {}, IMAGE),
     "swin": ("SwinForImageClassification", "SwinConfig", {"num_labels": 1000}, rows(
         "embed_dim depths num_heads", tiny=(96, [2, 2, 6, 2], [3, 6, 12, 24]), small=(96, [2, 2, 18, 2], [3, 6, 12, 24]),
@@ -135,6 +144,8 @@ PAPERS: dict[str, dict[str, float]] = {
     "t5": {"small": 60, "base": 220, "large": 770, "3b": 3000, "11b": 11_000},
     "bart": {"base": 140, "large": 400}, "vit": {"base": 86, "large": 307, "huge": 632},
     "swin": {"tiny": 28, "small": 50, "base": 88}, "detr": {"resnet-50": 41},
+    "qwen3": {"0.6b": 596, "8b": 8200, "32b": 32_800}, "olmo2": {"1b": 1480, "7b": 7300, "13b": 13_700, "32b": 32_200},
+    "dinov2": {"small": 22, "base": 86.6, "large": 304},
 }
 APART = {                                  # further from the paper than 3 %, how far, and why
     ("electra", "small"): (0.04, "13.5 M, printed as 14"),

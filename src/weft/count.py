@@ -141,6 +141,8 @@ def block(b: S.Block | S.Parallel, d: int) -> Shapes:
         if branch is not None:
             for place in ("before", "out", "after"):
                 yield from norm(f"{name}.{place}", getattr(branch, place), d)
+            if branch.layer_scale is not None:
+                yield f"{name}.layer_scale.weight", (d,)
             yield from under(f"{name}.inner", inner(branch.inner, d))
 
 
@@ -152,6 +154,10 @@ def inner(x: S.Inner, d: int) -> Shapes:
         yield from linear("value", d, g * v, x.bias)
         yield from linear("out", x.heads * v, d, x.out_bias)
         yield from under("score", score(x.score, x))
+        if x.qk_norm is not None:
+            heads = (1, 1) if x.qk_norm.over == "head" else (x.heads, g)
+            yield from norm("query_norm", x.qk_norm.norm, heads[0] * k)
+            yield from norm("key_norm", x.qk_norm.norm, heads[1] * k)
         if isinstance(x.pattern, S.Linformer):
             yield from ((f"{name}.weight", (x.pattern.length, x.pattern.rank)) for name in ("keys", "values"))
         if isinstance(x.pattern, S.Windows) and x.pattern.bias:

@@ -58,6 +58,9 @@ def attention(a: S.Attention, width: int) -> str:
                     + (f" stretched × {a.rotary.stretch.factor:g}" if a.rotary.stretch else ""))
     said += [score(a.score)] if a.score else []
     said += ["unscaled" if a.scale == 1 else f"scaled by {a.scale:.4g}"] if a.scale else []
+    said += [f"scores capped at {a.softcap:g}"] if a.softcap else []
+    if a.qk_norm is not None:
+        said.append(f"{named(a.qk_norm.norm)} on the queries and keys of {'each head' if a.qk_norm.over == 'head' else 'all heads'}")
     return ", ".join(said)
 
 
@@ -101,7 +104,8 @@ def reads(x: S.Tokens | S.Shared | S.Patches | S.Backbone | S.Queries) -> str:
 
 def writes(h: object) -> str:
     if isinstance(h, S.Vocabulary):
-        return f"vocabulary, {'tied to the token table' if h.tied else 'a table of its own'}"
+        return f"vocabulary, {'tied to the token table' if h.tied else 'a table of its own'}" + (
+            f", logits capped at {h.softcap:g}" if h.softcap else "")
     if isinstance(h, S.Classes):
         where = {"tokens": "each extra token", "mean": "the mean"}.get(h.pool, f"the {h.pool} token")
         return f"{h.outputs:,} class{'es' * (h.outputs > 1)} from {where}"
@@ -119,7 +123,8 @@ def around(norm: S.Norm | None, text: str) -> str:
 
 
 def term(b: S.Branch, memory: bool = False) -> str:
-    return around(b.out, f"{named(b.inner)}({around(b.before, 'x')}{', encoder' * memory})")
+    out = around(b.out, f"{named(b.inner)}({around(b.before, 'x')}{', encoder' * memory})")
+    return f"LayerScale({out})" if b.layer_scale else out
 
 
 def equation(block: S.Block | S.Parallel) -> tuple[str, ...]:
@@ -180,8 +185,10 @@ def whole(name: str, words: str, *parts: Part) -> Part:
 
 def branch(name: str, b: S.Branch, d: int) -> Part:
     said = inner(b.inner, d) + (f", starts × {b.gain:.4g}" if b.gain != 1 else "")
+    said += f", layer scale from {b.layer_scale.initial:g}" if b.layer_scale else ""
+    scale = iter([("layer_scale.weight", (d,))] if b.layer_scale else [])
     return whole(name, said, *tensors(count.norm("norm before", b.before, d)), *tensors(count.inner(b.inner, d)),
-                 *tensors(count.norm("norm out", b.out, d)), *tensors(count.norm("norm after", b.after, d)))
+                 *tensors(count.norm("norm out", b.out, d)), *tensors(scale), *tensors(count.norm("norm after", b.after, d)))
 
 
 def blocks(items: Sequence[S.Block | S.Parallel], d: int) -> Iterator[Part]:

@@ -10,8 +10,8 @@ from pydantic import Field
 from .values import at, from_json, from_plain, leaves, put, to_json, to_plain, value
 
 __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Branch", "Buckets", "Causal", "Classes",
-           "Dense", "Experts", "Features", "Full", "Gated", "Inner", "LayerNorm", "Learned", "Learned2D", "Linformer",
-           "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "Queries", "RMSNorm", "Rotary", "Shared",
+           "Dense", "Experts", "Features", "Full", "Gated", "Inner", "LayerNorm", "LayerScale", "Learned", "Learned2D", "Linformer",
+           "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "QKNorm", "Queries", "RMSNorm", "Rotary", "Shared",
            "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
            "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain", "with_dropout"]
@@ -136,8 +136,19 @@ class Linformer:
 
 
 @value
+class QKNorm:
+    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023, arXiv:2302.05442, section 2).
+
+    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the whole projection (OLMo 2)."""
+    norm: LayerNorm | RMSNorm = RMSNorm()
+    over: Literal["head", "projection"] = "head"
+
+
+@value
 class Attention:
-    """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2)."""
+    """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
+
+    With a `softcap` c, s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118, section 2)."""
     heads: Count
     groups: Count | None = None              # key/value heads; None: one a query head; 1: multi-query
     key_width: Count | None = None           # d_k; None: width / heads
@@ -146,6 +157,8 @@ class Attention:
     rotary: Rotary | None = None
     score: Buckets | Alibi | None = None   # this block's own; `Stack.score` is shared by its blocks
     scale: Number | None = None             # None: d_k ** -0.5
+    softcap: Positive | None = None
+    qk_norm: QKNorm | None = None
     bias: bool = True                      # on q, k and v
     out_bias: bool = True
     dropout: Rate = 0.0                   # on the weights
@@ -189,11 +202,18 @@ Inner = Attention | Dense | Gated | Experts
 
 
 @value
+class LayerScale:
+    """A learned gain per channel on a branch's output, small at first (Touvron et al. 2021, arXiv:2103.17239, section 2)."""
+    initial: Positive = 1e-5
+
+
+@value
 class Branch:
-    """One residual branch: x <- after(x * alpha + drop(out(inner(before(x)))))."""
+    """One residual branch: x <- after(x * alpha + drop(layer_scale(out(inner(before(x))))))."""
     inner: Attention | Dense | Gated | Experts
     before: LayerNorm | RMSNorm | None = None
     out: LayerNorm | RMSNorm | None = None
+    layer_scale: LayerScale | None = None
     after: LayerNorm | RMSNorm | None = None
     alpha: Positive = 1.0
     gain: Positive = 1.0                      # on the initial weights of value, out and feed-forward (DeepNorm's beta)
@@ -324,11 +344,12 @@ class Transform:
 
 @value
 class Vocabulary:
-    """A score per token of the vocabulary; tied: the rows of the input table."""
+    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c · tanh(score / c)."""
     tied: bool = True
     bias: Literal["none", "trained", "stored"] = "none"
     transform: Transform | None = None
     scale: Number = 1.0
+    softcap: Positive | None = None
 
 
 @value

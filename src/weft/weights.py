@@ -86,6 +86,7 @@ class Field:
     default: Any = None                    # what the other side means where the key is absent
     way: Way = SAME
     legacy: tuple[str, ...] = ()           # older keys, read only
+    nullable: bool = False                 # a null in the file is a value of its own, not an absent key
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -128,7 +129,6 @@ class Family:
     heads: Mapping[str, HeadMaker] = field(default_factory=dict)   # foreign class name -> head
     prefix: str = ""                       # of the base model's keys, absent in files of the bare model
     only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # keys of which we know these values; the first is written
-    present: tuple[str, ...] = ()          # keys whose absence means a value that we do not know
     start: S.Start = S.Normal()
     context: str = ""                      # the key that holds the length it was trained for
     extra: Callable[[Any], Mapping[str, Any]] = lambda m: {}   # keys that follow from the others
@@ -150,10 +150,6 @@ class Family:
             if dig(config, key) not in (*allowed, None):
                 raise ValueError(f"config.json: {key} = {dig(config, key)!r} is not supported for {self.name}; "
                                  f"Weft knows {' or '.join(map(repr, allowed))}")
-        for key in self.present:
-            if key not in config:
-                raise ValueError(f"config.json: {key} is missing, which means a default that Weft does not know for {self.name}; "
-                                 f"it knows {self.only[key][0]!r}")
         given = {f.argument: self.field(f, config) for f in self.fields}
         std = given.pop("std", None)
         spec = self(next(iter(self.sizes)), **given)
@@ -171,6 +167,8 @@ class Family:
         return spec
 
     def field(self, f: Field, config: Mapping[str, Any]) -> Any:
+        if f.nullable and any(key in config and config[key] is None for key in f.keys):
+            return None
         for key in (*f.keys, *f.legacy):
             if (found := dig(config, key)) is not None:
                 try:

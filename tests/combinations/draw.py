@@ -35,7 +35,9 @@ def attentions(draw: st.DrawFn, width: int, pattern: object, plain: bool = False
         score = draw(scores)
     return S.Attention(heads=heads, groups=draw(st.sampled_from([None, *(g for g in (1, 2) if heads % g == 0)])), key_width=key,
                        value_width=draw(st.sampled_from((None, 3, 8))), pattern=pattern, rotary=rotary, score=score,
-                       scale=draw(st.sampled_from((None, 1.0, 0.3))), bias=draw(st.booleans()), out_bias=draw(st.booleans()),
+                       scale=draw(st.sampled_from((None, 1.0, 0.3))), softcap=draw(st.sampled_from((None, None, 0.5))),
+                       qk_norm=draw(st.one_of(st.none(), st.builds(S.QKNorm, norm=norms, over=st.sampled_from(("head", "projection"))))),
+                       bias=draw(st.booleans()), out_bias=draw(st.booleans()),
                        dropout=draw(rates))
 
 
@@ -46,7 +48,8 @@ scores = st.one_of(st.none(), st.none(), st.builds(S.Alibi), st.builds(S.Buckets
 @st.composite
 def branches(draw: st.DrawFn, inner: object, parallel: bool = False) -> S.Branch:
     maybe = st.one_of(st.none(), norms)
-    return S.Branch(inner=inner, before=draw(maybe), out=draw(maybe), after=None if parallel else draw(maybe),
+    scale = draw(st.one_of(st.none(), st.builds(S.LayerScale, initial=st.sampled_from((0.1, 1.0)))))
+    return S.Branch(inner=inner, before=draw(maybe), out=draw(maybe), layer_scale=scale, after=None if parallel else draw(maybe),
                     alpha=1.0 if parallel else draw(st.sampled_from((1.0, 1.7))), gain=draw(st.sampled_from((1.0, 0.5))),
                     dropout=draw(rates), skip=draw(st.sampled_from((0.0, 0.3))))
 
@@ -101,7 +104,7 @@ def vocabularies(draw: st.DrawFn, table: S.Tokens, width: int) -> S.Vocabulary:
     if tied and table.width not in (None, width) and transform is None:
         transform = S.Transform()
     return S.Vocabulary(tied=tied, bias=draw(st.sampled_from(("none", "trained", "stored"))), transform=transform,
-                        scale=draw(st.sampled_from((1.0, 0.5))))
+                        scale=draw(st.sampled_from((1.0, 0.5))), softcap=draw(st.sampled_from((None, 2.0))))
 
 
 @st.composite

@@ -12,13 +12,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "bloom": dict(depth=2, width=16, heads=2),
     "llama": dict(depth=2, width=16, heads=4, groups=2, hidden=24),
     "mistral": dict(depth=2, width=16, heads=2, groups=1, hidden=24, window=3),
-    "gemma2": dict(depth=2, width=16, heads=2, groups=1, head_width=8, hidden=24, window=3),
+    "gemma2": dict(depth=2, width=16, heads=2, groups=1, head_width=8, hidden=24, window=3, softcap=1.0, logit_softcap=4.0),
+    "qwen3": dict(depth=2, width=16, heads=2, groups=1, head_width=6, hidden=24),
+    "olmo2": dict(depth=2, width=16, heads=2, groups=1, hidden=24),
     "t5": dict(depth=2, width=16, heads=2, head_width=8, hidden=24),
     "bart": dict(depth=2, width=16, heads=2, hidden=24, positions=96),
     "marian": dict(depth=2, width=16, heads=2, hidden=24),
     "transformer": dict(depth=2, width=16, heads=2, hidden=24),
 }
-DECODERS = ("gpt2", "bloom", "llama", "mistral", "gemma2")
+DECODERS = ("gpt2", "bloom", "llama", "mistral", "gemma2", "qwen3", "olmo2")
 PAIRS = ("t5", "bart", "marian", "transformer")
 
 

@@ -26,7 +26,8 @@ SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "vocabulary": 50}
 SPECS: dict[str, S.Model] = {
     "bert": weft.bert(**SMALL, hidden=32, positions=24), "gpt2": weft.gpt2(**SMALL, positions=24),
     "llama": weft.llama(**SMALL, groups=1, hidden=24, tied=True), "t5": weft.t5(**SMALL, hidden=24, head_width=8),
-    "bloom": weft.bloom(**SMALL), "gemma2": weft.gemma2(**SMALL, groups=1, head_width=8, hidden=24, window=4)}
+    "bloom": weft.bloom(**SMALL), "gemma2": weft.gemma2(**SMALL, groups=1, head_width=8, hidden=24, window=4),
+    "qwen3": weft.qwen3(**SMALL, groups=1, head_width=8, hidden=24), "dinov2": weft.dinov2(depth=2, width=16, heads=2, image=28)}
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 MASKED, TABLE = "cls.predictions.transform.dense.weight", "bert.embeddings.word_embeddings.weight"
 
@@ -253,8 +254,8 @@ def test_tied_weights_stay_tied_through_save_load_to_and_meta(tmp_path: Path, na
     ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, ("yarn", "llama3")),
     ("llama", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, ("linear", "rope_scaling")),
     ("llama", {"rope_parameters": {"rope_type": "llama3"}}, ("factor",)),
-    ("gemma2", {"attn_logit_softcapping": 50.0}, ("attn_logit_softcapping", "50.0")),
-    ("gemma2", {"final_logit_softcapping": 30.0}, ("final_logit_softcapping", "30.0")),
+    ("gemma2", {"attn_logit_softcapping": -50.0}, ("softcap", "-50.0")), ("gemma2", {"final_logit_softcapping": 0}, ("softcap", "0")),
+    ("qwen3", {"use_sliding_window": True}, ("use_sliding_window", "True")), ("dinov2", {"use_swiglu_ffn": True}, ("use_swiglu_ffn",)),
     ("t5", {"feed_forward_proj": "gated-mish"}, ("gated-mish", "gated-gelu"))])
 def test_a_config_outside_the_design_space_is_refused_in_one_line_that_names_it(tmp_path: Path, name: str, keys: dict[str, Any],
                                                                                words: tuple[str, ...]) -> None:
@@ -463,14 +464,18 @@ def test_a_fresh_head_does_not_ask_whether_the_old_one_was_tied(tmp_path: Path) 
     assert weft.load(tmp_path, head=weft.Classes(outputs=2), fresh={"head"}).spec.head == weft.Classes(outputs=2)
 
 
-def test_soft_caps_that_a_config_leaves_to_the_default_are_refused(tmp_path: Path) -> None:
-    spec = weft.gemma2(depth=2, width=16, heads=2, groups=1, head_width=8, hidden=16, vocabulary=32)
-    weft.save(weft.build(spec), tmp_path)
+@pytest.mark.parametrize(("caps", "read"), [
+    ({}, (50.0, 30.0)), ({"attn_logit_softcapping": None}, (None, 30.0)), ({"final_logit_softcapping": None}, (50.0, None)),
+    ({"attn_logit_softcapping": 20}, (20.0, 30.0))])
+def test_a_soft_cap_that_a_config_leaves_out_is_the_published_one_and_null_is_none(tmp_path: Path, caps: dict[str, Any],
+                                                                                  read: tuple[float | None, float | None]) -> None:
+    weft.save(made("gemma2"), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    del config["attn_logit_softcapping"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="attn_logit_softcapping is missing"):
-        weft.load(tmp_path)
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        del config[key]
+    (tmp_path / "config.json").write_text(json.dumps(config | caps))
+    spec = weft.load(tmp_path).spec
+    assert (spec.decoder.blocks[1].attention.inner.softcap, spec.head.softcap) == read
 
 
 def test_a_model_too_large_for_memory_says_so(tmp_path: Path) -> None:

@@ -129,9 +129,22 @@ case("gpt_neox", "GPTNeoXForCausalLM", "in-turn", **NEOX, use_parallel_residual=
 case("gpt_neox", "GPTNeoXForCausalLM", "half-rotary-no-bias", **NEOX, attention_bias=False,
      rope_parameters=ROTARY | {"partial_rotary_factor": 0.5})
 GEMMA = TEXT | {"config": "Gemma2Config", "num_key_value_heads": 2, "head_dim": 12, "sliding_window": 4, "query_pre_attn_scalar": 7,
-                "rms_norm_eps": 1e-3, "attn_logit_softcapping": None, "final_logit_softcapping": None}
-case("gemma2", "Gemma2ForCausalLM", main=True, norm=0.0, **GEMMA, rope_parameters=ROTARY)
-case("gemma2", "Gemma2ForCausalLM", "whole-first", norm=0.0, **GEMMA, layer_types=["full_attention", "sliding_attention"])
+                "rms_norm_eps": 1e-3, "norm": 0.0}
+CAPS = {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.5}         # low, so that both show
+case("gemma2", "Gemma2ForCausalLM", main=True, **GEMMA, **CAPS, rope_parameters=ROTARY)
+case("gemma2", "Gemma2ForCausalLM", "published-caps", **GEMMA)
+case("gemma2", "Gemma2ForCausalLM", "no-caps", **GEMMA, **dict.fromkeys(CAPS))
+case("gemma2", "Gemma2ForCausalLM", "whole-first", **GEMMA, **CAPS, layer_types=["full_attention", "sliding_attention"])
+case("gemma2", "Gemma2ForSequenceClassification", **GEMMA, **CAPS, num_labels=3, pad_token_id=0)
+QWEN3 = LLAMA | {"config": "Qwen3Config", "head_dim": 10}
+case("qwen3", "Qwen3ForCausalLM", main=True, **QWEN3, rope_parameters=ROTARY)
+case("qwen3", "Qwen3ForCausalLM", "tied-biased", **QWEN3, tie_word_embeddings=True, attention_bias=True)
+case("qwen3", "Qwen3Model", **QWEN3)
+case("qwen3", "Qwen3ForSequenceClassification", **QWEN3, num_labels=3)
+OLMO2 = {name: field for name, field in LLAMA.items() if name != "head_dim"} | {"config": "Olmo2Config", "eos_token_id": 1}
+case("olmo2", "Olmo2ForCausalLM", main=True, **OLMO2, rope_parameters=ROTARY)
+case("olmo2", "Olmo2ForCausalLM", "one-group", **OLMO2 | {"num_key_value_heads": 1})
+case("olmo2", "Olmo2Model", **OLMO2)
 
 # Encoder-decoders
 
@@ -179,6 +192,9 @@ case("deit", "DeiTModel", **DEIT)
 MAE = VIT | {"config": "ViTMAEConfig", "decoder_hidden_size": 16, "decoder_num_hidden_layers": 2, "decoder_num_attention_heads": 2,
              "decoder_intermediate_size": 24}
 case("mae", "ViTMAEForPreTraining", main=True, **MAE)
+DINOV2 = {name: field for name, field in VIT.items() if name != "intermediate_size"} | {"config": "Dinov2Config", "mlp_ratio": 2}
+case("dinov2", "Dinov2Model", main=True, **DINOV2)
+case("dinov2", "Dinov2Model", "no-bias-one-channel", **DINOV2, qkv_bias=False, num_channels=1)
 SWIN = {"config": "SwinConfig", "patch_size": 2, "embed_dim": 8, "depths": [2, 2, 2], "num_heads": [2, 4, 4], "window_size": 4,
         "num_labels": 5, "layer_norm_eps": 1e-3, "scale": {r"embeddings|o_proj|fc2|reduction": 0.05}}
 case("swin", "SwinForImageClassification", "uneven", main=True, **SWIN, image_size=36)       # grids of 18, 9 and 5 cells

@@ -20,7 +20,7 @@ from .cases import Case, differences, fill, ours
 LIMIT = 1e-4
 EXEMPT = {                                 # what an evaluated forward cannot show: a pattern in "family path old -> new", and why
     r"\.(dropout|skip) ": "acts in training only",
-    r" start\b|\.gain ": "acts on the initial weights only",
+    r" start\b|\.gain |layer_scale\.initial ": "acts on the initial weights only",
     r" special\b": "names token ids for data and decoding; a forward is given ids and a mask",
     r" context ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
@@ -84,7 +84,7 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {                   # others: one mor
     "eps": lambda e: 10 * e, "theta": lambda t: 2 * t, "fraction": lambda f: 0.5 if f != 0.5 else 1.0, "chosen": lambda n: n - 1 or 2,
     "low": lambda x: x / 2, "distance": lambda n: 2 * n, "image": lambda n: 2 * n, "patch": lambda n: n // 2,
 }
-ABSENT: dict[str, float] = {"groups": 1, "key_width": 6, "value_width": 5, "width": 16, "segments": 2, "scale": 0.7}
+ABSENT: dict[str, float] = {"groups": 1, "key_width": 6, "value_width": 5, "width": 16, "segments": 2, "scale": 0.7, "softcap": 0.5}
 
 
 def kind_like(kind: type, old: Any) -> Any:
@@ -104,6 +104,7 @@ def kind_like(kind: type, old: Any) -> Any:
         S.Branch: lambda: S.Branch(inner=S.Attention(heads=4)), S.Queries: S.Queries,
         S.Stack: lambda: S.Stack(blocks=(S.Block(attention=S.Branch(inner=S.Attention(heads=4)),
                                                  feedforward=S.Branch(inner=S.Dense(hidden=8))),)),
+        S.QKNorm: S.QKNorm, S.LayerScale: S.LayerScale,
         S.Shared: lambda: S.Shared(scale=old.scale), S.Tokens: lambda: S.Tokens(vocabulary=67, scale=old.scale),
     }
     try:

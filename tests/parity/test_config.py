@@ -28,16 +28,18 @@ INERT = {                                  # what transformers writes and Weft n
     r"dense_act_fn|is_gated_act|hidden_size|num_layers|out_features|out_indices|stage_names": "follows from keys that are read",
     r"encoder_stride|pooler_output_size|num_channels": "of a head that Weft does not read, or shown by the tensors' shapes",
     r"tie_word_embeddings": "where the tensors decide, or a second table is refused unless it is the same",
+    r"max_window_layers|layer_types|sliding_window": "of the windows that `use_sliding_window` turns off",
+    r"apply_layernorm|reshape_hidden_states": "of a backbone, which Weft does not read",
     r"is_decoder": "a stack's, read by no class of these families",
 }
 STATED = {                                 # what a file must state: absent means a number to transformers, null means none
     "mistral": ("num_key_value_heads", "sliding_window"), "mixtral": ("num_key_value_heads",),
-    "gemma2": ("attn_logit_softcapping", "final_logit_softcapping"),
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.5, "high_freq_factor": 5.0, "original_max_position_embeddings": 32}
 OLDER = [                                  # the names that published files hold, from before transformers 5
     ("llama", {"rope_theta": 700.0}), ("llama", {"rope_theta": 700.0, "rope_scaling": None}), ("llama", {"rope_scaling": LLAMA3}),
     ("mistral", {"rope_theta": 700.0}), ("mixtral", {"rope_theta": 700.0}), ("gemma2", {"rope_theta": 700.0}),
+    ("qwen3", {"rope_theta": 700.0}), ("olmo2", {"rope_theta": 700.0}), ("qwen3", {"rope_scaling": LLAMA3}),
     ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 700}), ("modernbert", {"global_rope_theta": 700.0, "local_rope_theta": 60.0}),
     ("modernbert", {"global_attn_every_n_layers": 2}), ("bloom", {"n_embed": 32, "num_attention_heads": 4}),
     ("t5", {"tie_word_embeddings": False}), ("gpt2", {"n_ctx": 16}), ("bart", {"normalize_before": False, "add_final_layer_norm": False}),

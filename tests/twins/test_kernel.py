@@ -1,5 +1,6 @@
 """The fused kernel and the open one; the maps that the open one shows."""
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +16,53 @@ MASKS = {
     "added and barred": torch.zeros(2, 4, 5, 7).masked_fill(torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(2)) > 0.5,
         float("-inf")),
 }
+
+
+def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, softcap: float) -> torch.Tensor:
+    """One head at a time: c · tanh(s / c), then bias and mask, then the softmax of what may be seen."""
+    heads = []
+    for h in range(q.shape[1]):
+        g = h * k.shape[1] // q.shape[1]
+        score = softcap * (q[:, h] @ k[:, g].mT * q.shape[-1] ** -0.5 / softcap).tanh()
+        if mask is not None:
+            seen = (mask if mask.dtype == torch.bool else mask > float("-inf")).expand(2, 4, 5, 7)[:, h]
+            added = torch.zeros(()) if mask.dtype == torch.bool else mask.clamp(min=-1e9).expand(2, 4, 5, 7)[:, h]
+            score = (score + added).exp() * seen
+        else:
+            score = score.exp()
+        heads.append(score / score.sum(-1, keepdim=True).clamp(min=1e-30) @ v[:, g])
+    return torch.stack(heads, 1)
+
+
+@pytest.mark.parametrize(("mask", "groups"), list(itertools.product(MASKS, (1, 2, 4))))
+def test_a_soft_cap_bounds_the_score_before_bias_and_mask_forward_and_backward(mask: str, groups: int) -> None:
+    g = torch.Generator().manual_seed(3)
+    q, k, v = (2 * torch.randn(2, h, n, w, generator=g).double() for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6)))
+    added = MASKS[mask].double() if mask.startswith("added") else MASKS[mask]
+    results = []
+    for kernel in (partial(fused, causal=False, scale=None, dropout=0.0, softcap=1.5), partial(written_out, softcap=1.5),
+                   partial(fused, causal=False, scale=None, dropout=0.0)):
+        parts = [t.clone().requires_grad_() for t in (q, k, v)]
+        y = kernel(*parts, added)
+        results.append([y.detach(), *torch.autograd.grad(y.square().sum(), parts)])
+    for found, true in zip(*results[:2], strict=True):
+        assert torch.isfinite(found).all()
+        assert (found - true).abs().max() <= 1e-12 * true.abs().max().clamp(min=1)
+    assert (results[0][0] - results[2][0]).abs().max() > 0.01, "the cap does not show"
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_soft_cap_in_bf16_stays_within_one_bf16_ulp_of_fp64_and_its_gradients_within_two(causal: bool) -> None:
+    g = torch.Generator().manual_seed(4)
+    parts = [2 * torch.randn(2, 4, 64, 32, generator=g).bfloat16() for _ in range(3)]
+    results = []
+    for dtype in (torch.float64, torch.bfloat16):
+        given = [t.to(dtype).requires_grad_() for t in parts]
+        y = fused(*given, None, causal=causal, scale=None, dropout=0.0, softcap=5.0)
+        assert y.dtype == dtype
+        results.append([t.detach().double() for t in (y, *torch.autograd.grad(y.square().sum(), given))])
+    for i, (true, found) in enumerate(zip(*results, strict=True)):
+        assert float((found - true).norm() / true.norm()) <= 2 ** (-6 if i else -7)
 
 
 @pytest.mark.parametrize(("mask", "groups", "scale"), list(itertools.product(MASKS, (1, 2, 4), (None, 1.0))))

@@ -22,7 +22,9 @@ SMALL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("gpt", "gpt2", "gpt3"), PLAIN | {"positions": 12}), "bloom": PLAIN,
     **dict.fromkeys(("t5", "t5_v1_1", "mt5", "byt5"), TEXT | {"head_width": 8}), "llama": TEXT | {"groups": 1},
     "mistral": TEXT | {"groups": 1, "window": 3}, "mixtral": TEXT | {"groups": 1, "experts": 3},
-    "gemma2": TEXT | {"groups": 1, "head_width": 8, "window": 3}, "vit": IMAGE, "deit": IMAGE,
+    "gemma2": TEXT | {"groups": 1, "head_width": 8, "window": 3}, "qwen3": TEXT | {"groups": 1, "head_width": 8},
+    "olmo2": TEXT | {"groups": 1}, "vit": IMAGE, "deit": IMAGE,
+    "dinov2": {name: number for name, number in IMAGE.items() if name != "hidden"} | {"scale": 1e-5},
     "mae": IMAGE | {"guess_depth": 1, "guess_width": 8, "guess_heads": 2, "guess_hidden": 12},
     "swin": {"width": 8, "depths": (1, 2), "heads": (1, 2), "window": 2, "image": 16, "patch": 2},
     "detr": {"depth": 1, "width": 16, "heads": 2, "hidden": 24, "depths": (1, 1), "widths": (8, 16), "stem": 4, "queries": 3}}
@@ -98,6 +100,8 @@ def test_norms_start_at_one_biases_at_zero_and_nothing_else_is_flat(name: str) -
             assert (tensor == 1).all(), found
         elif found.rsplit(".", 1)[-1] in ("bias", "mean"):
             assert (tensor == 0).all(), found
+        elif found.endswith(".layer_scale.weight"):
+            assert (tensor == 1e-5).all(), found
         else:
             assert tensor.std() > 0, found
 

@@ -1,4 +1,4 @@
-"""Gemma 2 without soft caps: sandwich norms, every other layer through a window (Gemma Team 2024, arXiv:2408.00118)."""
+"""Gemma 2: sandwich norms, every other layer through a window, soft caps on scores and logits (Gemma Team 2024, arXiv:2408.00118)."""
 from typing import Any
 
 from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stack, Tokens, Vocabulary, Window, sandwich
@@ -11,8 +11,8 @@ SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304,
 
 def make(depth: int, width: int, heads: int, groups: int, head_width: int, hidden: int, query: float = 256, vocabulary: int = 256000,
          window: int = 4096, theta: float = 10_000.0, eps: float = 1e-6, activation: Any = "gelu_tanh", head: Any = None,
-         kinds: tuple[str, ...] | None = None) -> Model:
-    """`kinds`: which layers see all; None: every other, from the second."""
+         kinds: tuple[str, ...] | None = None, softcap: float | None = 50.0, logit_softcap: float | None = 30.0) -> Model:
+    """`kinds`: which layers see all; None: every other, from the second. `softcap`: on the attention scores."""
     if kinds is not None and len(kinds) != depth:
         raise ValueError(f"{len(kinds)} kinds for {depth} layers; give one each")
     norm = RMSNorm(eps=eps)
@@ -20,10 +20,10 @@ def make(depth: int, width: int, heads: int, groups: int, head_width: int, hidde
     def block(i: int) -> Block:
         whole = i % 2 if kinds is None else kinds[i] == "full_attention"
         look = Attention(heads=heads, groups=groups, key_width=head_width, bias=False, out_bias=False, scale=query ** -0.5,
-                         rotary=Rotary(theta=theta), pattern=Causal() if whole else Window(before=window - 1, after=0))
+                         softcap=softcap, rotary=Rotary(theta=theta), pattern=Causal() if whole else Window(before=window - 1, after=0))
         return Block(attention=sandwich(norm, look), feedforward=sandwich(norm, Gated(hidden=hidden, activation=activation, bias=False)))
 
-    return Model(width=width, source=Tokens(vocabulary=vocabulary, scale=width ** 0.5), head=head or Vocabulary(),
+    return Model(width=width, source=Tokens(vocabulary=vocabulary, scale=width ** 0.5), head=head or Vocabulary(softcap=logit_softcap),
                  decoder=Stack(blocks=tuple(block(i) for i in range(depth)), norm=norm))
 
 
@@ -47,6 +47,8 @@ FIELDS = (
     Field("eps", "rms_norm_eps", "decoder.norm.eps", 1e-6),
     Field("activation", ("hidden_activation", "hidden_act"), f"{HIDDEN}.activation", "gelu_tanh",
           Way(ACTIVATION.read, lambda n: "gelu_pytorch_tanh" if n == "gelu_tanh" else ACTIVATION.write(n))),
+    Field("softcap", "attn_logit_softcapping", f"{LOOK}.softcap", 50.0, nullable=True),
+    Field("logit_softcap", "final_logit_softcapping", lambda m: getattr(m.head, "softcap", 30.0), 30.0, nullable=True),
     Field("std", "initializer_range", "start.std", 0.02))
 
 NORMS = {"attention.before": "input_layernorm", "attention.out": "post_attention_layernorm",
@@ -60,7 +62,5 @@ TABLE: Table = (
     Row("head.out.weight", "lm_head.weight", when="Vocabulary"), Row("head.out.weight", "score.weight", when="Classes"))
 
 gemma2 = Family("gemma2", "arXiv:2408.00118", make, SIZES, "gemma2", FIELDS, TABLE, prefix="model.", context="max_position_embeddings",
-                present=("attn_logit_softcapping", "final_logit_softcapping"),
-                heads=llama_heads("Gemma2") | {"Gemma2ForCausalLM": lambda m, l: Vocabulary()},
-                only={"attn_logit_softcapping": (None,), "final_logit_softcapping": (None,), "attention_bias": (False,),
-                      "use_bidirectional_attention": (None, False), "rope_parameters.rope_type": ("default",)})
+                heads=llama_heads("Gemma2") | {"Gemma2ForCausalLM": lambda m, l: Vocabulary(softcap=getattr(m.head, "softcap", 30.0))},
+                only={"attention_bias": (False,), "use_bidirectional_attention": (None, False), "rope_parameters.rope_type": ("default",)})

@@ -1,7 +1,8 @@
 """Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped queries (Touvron et al. 2023, arXiv:2302.13971)."""
 from typing import Any
 
-from ..spec import Attention, Block, Causal, Features, Gated, Model, RMSNorm, Rotary, Stack, Stretch, Tokens, Vocabulary, Window, pre
+from ..spec import (
+    Attention, Block, Causal, Features, Gated, Model, QKNorm, RMSNorm, Rotary, Stack, Stretch, Tokens, Vocabulary, Window, pre)
 from ..weights import ACTIVATION, Family, Field, Row, Skip, Table, Way, layer, sizes
 from .gpt2 import free_classes
 
@@ -19,11 +20,11 @@ SIZES = {
 def make(depth: int, width: int, heads: int, hidden: int, groups: int | None = None, head_width: int | None = None, vocabulary: int = 32000,
          theta: float = 10_000.0, stretch: Stretch | None = None, eps: float = 1e-6, activation: Any = "swish", window: int | None = None,
          bias: bool = False, hidden_bias: bool = False, tied: bool = False, attention_dropout: float = 0.0, head: Any = None,
-         feedforward: Any = None) -> Model:
+         feedforward: Any = None, qk_norm: QKNorm | None = None) -> Model:
     norm = RMSNorm(eps=eps)
     look = Attention(heads=heads, groups=groups or heads, key_width=head_width or width // heads, bias=bias, out_bias=bias,
                      pattern=Window(before=window - 1, after=0) if window else Causal(), rotary=Rotary(theta=theta, stretch=stretch),
-                     dropout=attention_dropout)
+                     dropout=attention_dropout, qk_norm=qk_norm)
     gated = feedforward or Gated(hidden=hidden, activation=activation, bias=hidden_bias)
     block = Block(attention=pre(norm, look), feedforward=pre(norm, gated))
     return Model(width=width, source=Tokens(vocabulary=vocabulary), decoder=Stack(blocks=(block,) * depth, norm=norm),
@@ -75,4 +76,4 @@ def heads(name: str) -> dict[str, Any]:
 
 
 llama = Family("llama", "arXiv:2302.13971", make, SIZES, "llama", FIELDS, TABLE, prefix="model.",
-               context="max_position_embeddings", heads=heads("Llama"),               only={"pretraining_tp": (1,)})
+               context="max_position_embeddings", heads=heads("Llama"), only={"pretraining_tp": (1,)})

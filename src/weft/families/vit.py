@@ -1,4 +1,5 @@
 """ViT: patches through a pre-norm encoder, read at the class token (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
+from collections.abc import Mapping
 from typing import Any
 
 from ..spec import Attention, Block, Classes, Dense, Features, LayerNorm, Learned, Model, Normal, Patches, Stack, Transform, pre
@@ -36,13 +37,13 @@ LAYER = {"attention.before": "layernorm_before", "attention.inner.query": "atten
          "feedforward.inner.up": "intermediate.dense", "feedforward.inner.down": "output.dense"}
 
 
-def body(prefix: str, extra: tuple[str, ...] = ("cls_token",)) -> Table:
+def body(prefix: str, extra: tuple[str, ...] = ("cls_token",), names: Mapping[str, str] = LAYER) -> Table:
     """Patches and encoder, as ViT, DeiT and MAE name them."""
     return (
         Row("source.extra", tuple(f"{prefix}.embeddings.{name}" for name in extra), "two_leading"),
         Row("source.positions.weight", f"{prefix}.embeddings.position_embeddings", "one_leading"),
         *both("source.patch", f"{prefix}.embeddings.patch_embeddings.projection"),
-        *layer("encoder.blocks.{}", prefix + ".encoder.layer.{}", LAYER), *both("encoder.norm", f"{prefix}.layernorm"),
+        *layer("encoder.blocks.{}", prefix + ".encoder.layer.{}", names), *both("encoder.norm", f"{prefix}.layernorm"),
         Skip(f"{prefix}.embeddings.mask_token", "masked image modelling: its objective owns one"),
         *both("head.transform.dense", f"{prefix}.pooler.dense", when="Features"))
 

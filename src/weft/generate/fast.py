@@ -10,6 +10,7 @@ from torch.jit._fuser import optimized_execution
 from .. import spec as S
 from ..layers.attention import Attention
 from ..layers.feedforward import FeedForward
+from ..layers.norm import cap
 from ..layers.sequence import Sequence
 from ..model.block import Block
 from ..model.cache import Cache
@@ -75,10 +76,10 @@ class PackedStack(nn.Module):
 class PackedHead(nn.Module):
     def __init__(self, head: Vocabulary, table_VD: Tensor, precision: Precision) -> None:
         super().__init__()
-        self.transform, self.scale = head.transform, head.scale
+        self.transform, self.scale, self.softcap = head.transform, head.scale, head.softcap
         self.out = lay(precision, table_VD if head.out is None else head.out.weight, head.bias)
 
     def forward(self, sequence: Sequence, table_VD: Tensor) -> Tensor:
         x_BLD = self.transform(sequence.x_BLD)
         logits_BLV: Tensor = self.out(x_BLD if self.scale == 1 else x_BLD * self.scale)
-        return logits_BLV
+        return logits_BLV if self.softcap is None else cap(logits_BLV, self.softcap)

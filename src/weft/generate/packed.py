@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..layers.attention import Attention
+from ..layers.attention import Attention, weights
 from ..layers.feedforward import FeedForward
 from ..model.block import Block, Branch
 
@@ -105,6 +105,30 @@ def turn(x_BHLK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), -1)
 
 
+def attend(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float, softcap: float,
+           grouped: bool) -> Tensor:
+    """softmax(cap(q kᵀ · scale) + mask) v; a soft cap of 0 is none."""
+    if softcap == 0.0:
+        return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
+    v_BHMK = v_BGMK.repeat_interleave(q_BHLK.shape[1] // v_BGMK.shape[1], 1)
+    return weights(q_BHLK, k_BGMK, mask, causal, scale, softcap) @ v_BHMK
+
+
+class Heads(nn.Module):
+    """Heads apart, each or all together normalised, as `Attention.split` does."""
+    each: Final[bool]
+
+    def __init__(self, heads: int, norm: nn.Module, each: bool) -> None:
+        super().__init__()
+        self.heads, self.norm, self.each = heads, PackedNorm(norm), each
+
+    def forward(self, t: Tensor) -> Tensor:
+        B, L = t.shape[0], t.shape[1]
+        if self.each:
+            return self.norm(t.view(B, L, self.heads, -1)).transpose(1, 2)     # type: ignore[no-any-return]
+        return self.norm(t).view(B, L, self.heads, -1).transpose(1, 2)         # type: ignore[no-any-return]
+
+
 class Look(nn.Module):
     """Attention to what was read; query, key and value in one map."""
 
@@ -113,25 +137,25 @@ class Look(nn.Module):
         a = branch.inner
         assert isinstance(a, Attention)
         self.before, self.out, self.after = PackedNorm(branch.before), PackedNorm(branch.out), PackedNorm(branch.after)
-        self.alpha = branch.alpha
+        self.alpha, self.layer_scale = branch.alpha, branch.layer_scale
         self.maps, self.last = join(precision, a.query, a.key, a.value), join(precision, a.out)
         self.heads, self.groups, self.grouped = a.heads, a.groups, a.heads != a.groups
-        self.scale = a.key_width ** -0.5 if a.s.scale is None else a.s.scale
+        self.scale, self.softcap = a.key_width ** -0.5 if a.s.scale is None else a.s.scale, a.s.softcap or 0.0
+        self.queries, self.keys = Heads(a.heads, a.query_norm, a.norms_heads), Heads(a.groups, a.key_norm, a.norms_heads)
         self.parts = [a.heads * a.key_width, a.groups * a.key_width, a.groups * a.value_width]
 
     def forward(self, x_BLD: Tensor, keys: Tensor | None, values: Tensor | None, start: int, mask: Tensor | None, causal: bool,
                 cos: Tensor | None, sin: Tensor | None) -> Tensor:
         B, L = x_BLD.shape[0], x_BLD.shape[1]
         q, k, v = self.maps(self.before(x_BLD)).split(self.parts, -1)
-        q_BHLK = q.view(B, L, self.heads, -1).transpose(1, 2)
-        k_BGMK, v_BGMK = k.view(B, L, self.groups, -1).transpose(1, 2), v.view(B, L, self.groups, -1).transpose(1, 2)
+        q_BHLK, k_BGMK, v_BGMK = self.queries(q), self.keys(k), v.view(B, L, self.groups, -1).transpose(1, 2)
         if cos is not None and sin is not None:
             q_BHLK, k_BGMK = turn(q_BHLK, cos, sin), turn(k_BGMK, cos, sin)
         if keys is not None and values is not None:
             keys[:, :, start:start + L], values[:, :, start:start + L] = k_BGMK, v_BGMK
             k_BGMK, v_BGMK = keys[:, :, :start + L], values[:, :, :start + L]
-        y_BHLK = F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, mask, 0.0, causal, scale=self.scale, enable_gqa=self.grouped)
-        return self.out(self.last(y_BHLK.transpose(1, 2).reshape(B, L, -1)))   # type: ignore[no-any-return]
+        y_BHLK = attend(q_BHLK, k_BGMK, v_BGMK, mask, causal, self.scale, self.softcap, self.grouped)
+        return self.layer_scale(self.out(self.last(y_BHLK.transpose(1, 2).reshape(B, L, -1))))   # type: ignore[no-any-return]
 
 
 class LookBack(nn.Module):
@@ -142,23 +166,24 @@ class LookBack(nn.Module):
         a = branch.inner
         assert isinstance(a, Attention)
         self.before, self.out, self.after = PackedNorm(branch.before), PackedNorm(branch.out), PackedNorm(branch.after)
-        self.alpha = branch.alpha
+        self.alpha, self.layer_scale = branch.alpha, branch.layer_scale
         self.maps, self.first, self.last = join(precision, a.key, a.value), join(precision, a.query), join(precision, a.out)
         self.heads, self.groups, self.grouped = a.heads, a.groups, a.heads != a.groups
-        self.scale = a.key_width ** -0.5 if a.s.scale is None else a.s.scale
+        self.scale, self.softcap = a.key_width ** -0.5 if a.s.scale is None else a.s.scale, a.s.softcap or 0.0
+        self.queries, self.keys = Heads(a.heads, a.query_norm, a.norms_heads), Heads(a.groups, a.key_norm, a.norms_heads)
         self.parts = [a.groups * a.key_width, a.groups * a.value_width]
 
     @torch.jit.export
     def remember(self, memory_BMD: Tensor) -> list[Tensor]:
         k, v = self.maps(memory_BMD).split(self.parts, -1)
         B, M = memory_BMD.shape[0], memory_BMD.shape[1]
-        return [k.view(B, M, self.groups, -1).transpose(1, 2).contiguous(), v.view(B, M, self.groups, -1).transpose(1, 2).contiguous()]
+        return [self.keys(k).contiguous(), v.view(B, M, self.groups, -1).transpose(1, 2).contiguous()]
 
     def forward(self, x_BLD: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None) -> Tensor:
         B, L, many = x_BLD.shape[0], x_BLD.shape[1], k_BGMK.shape[0]
-        q_BHLK = self.first(self.before(x_BLD)).view(many, B // many * L, self.heads, -1).transpose(1, 2)
-        y_BHLK = F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, mask, scale=self.scale, enable_gqa=self.grouped)
-        return self.out(self.last(y_BHLK.transpose(1, 2).reshape(B, L, -1)))   # type: ignore[no-any-return]
+        q_BHLK = self.queries(self.first(self.before(x_BLD)).view(many, B // many * L, -1))
+        y_BHLK = attend(q_BHLK, k_BGMK, v_BGMK, mask, False, self.scale, self.softcap, self.grouped)
+        return self.layer_scale(self.out(self.last(y_BHLK.transpose(1, 2).reshape(B, L, -1))))   # type: ignore[no-any-return]
 
 
 class Feed(nn.Module):
@@ -170,7 +195,7 @@ class Feed(nn.Module):
         f = branch.inner
         assert isinstance(f, FeedForward)
         self.before, self.out, self.after = PackedNorm(branch.before), PackedNorm(branch.out), PackedNorm(branch.after)
-        self.alpha = branch.alpha
+        self.alpha, self.layer_scale = branch.alpha, branch.layer_scale
         self.gated, self.activation = f.gate is not None, activation
         self.maps, self.last = join(precision, *([f.up] if f.gate is None else [f.gate, f.up])), join(precision, f.down)
 
@@ -181,7 +206,7 @@ class Feed(nn.Module):
             h_BLF = activate(gate_BLF, self.activation) * up_BLF
         else:
             h_BLF = activate(h_BLF, self.activation)
-        return self.out(self.last(h_BLF))      # type: ignore[no-any-return]
+        return self.layer_scale(self.out(self.last(h_BLF)))      # type: ignore[no-any-return]
 
 
 class PackedBlock(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..count import widths
 from .mask import Pair
+from .norm import build_norm, cap
 from .position import build_score, rotate
 from .precision import cast_once, plain_cpu
 from .products import products
@@ -17,15 +18,17 @@ from .roles import matrix
 
 
 class Kernel(Protocol):
-    """softmax(q kᵀ · scale + mask) v. A mask is boolean (True: may look) or added; a row that sees nothing gives 0."""
+    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: may look) or added; a row that sees nothing gives 0."""
 
     def __call__(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-                 causal: bool, scale: float | None, dropout: float) -> Tensor: ...
+                 causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor: ...
 
 
 def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-          causal: bool, scale: float | None, dropout: float) -> Tensor:
-    """torch's own kernel; where its backward is slow, two matrix products."""
+          causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor:
+    """torch's own kernel, which has no soft cap; where its backward is slow, two matrix products."""
+    if softcap is not None:
+        return opened(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout, softcap=softcap)
     if backward_is_slow(q_BHLK, k_BGMK):
         return products(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout)
     return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, attn_mask=mask, is_causal=causal, scale=scale,
@@ -38,10 +41,15 @@ def backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor) -> bool:
             and q_BHLK.shape[:3].numel() * k_BGMK.shape[2] <= 1 << 25)
 
 
-def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:
+def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None, softcap: float | None = None) -> Tensor:
     """The attention weights themselves, (B, H, L, M)."""
     k_BHMK = k_BGMK.repeat_interleave(q_BHLK.shape[1] // k_BGMK.shape[1], 1)
-    score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2) * (q_BHLK.shape[-1] ** -0.5 if scale is None else scale)
+    score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
+    if softcap is not None and score_BHLM.dtype != torch.float64:
+        score_BHLM = score_BHLM.float()    # each step in bf16 would round anew
+    score_BHLM = score_BHLM * (q_BHLK.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        score_BHLM = cap(score_BHLM, softcap)
     if causal:
         mask = torch.ones(score_BHLM.shape[-2:], dtype=torch.bool, device=score_BHLM.device).tril()
     if mask is not None and mask.dtype == torch.bool:
@@ -49,13 +57,13 @@ def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, s
     elif mask is not None:
         score_BHLM = score_BHLM + mask
     seen = (score_BHLM > float("-inf")).any(-1, keepdim=True)
-    return score_BHLM.masked_fill(~seen, 0.0).softmax(-1) * seen
+    return (score_BHLM.masked_fill(~seen, 0.0).softmax(-1) * seen).to(q_BHLK.dtype)
 
 
 def opened(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-           causal: bool, scale: float | None, dropout: float) -> Tensor:
+           causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor:
     """The slow twin of `fused`, in the open: its oracle, and the way to see the weights."""
-    weight_BHLM = F.dropout(weights(q_BHLK, k_BGMK, mask, causal, scale), dropout)
+    weight_BHLM = F.dropout(weights(q_BHLK, k_BGMK, mask, causal, scale, softcap), dropout)
     return weight_BHLM @ v_BGMK.repeat_interleave(q_BHLK.shape[1] // v_BGMK.shape[1], 1)
 
 
@@ -89,14 +97,19 @@ class Attention(nn.Module):
         self.value = matrix(width, self.groups * self.value_width, s.bias)
         self.out = matrix(s.heads * self.value_width, width, s.out_bias)
         self.score = build_score(s.score, s.heads)
+        norm = s.qk_norm.norm if s.qk_norm else None
+        self.norms_heads = s.qk_norm is not None and s.qk_norm.over == "head"
+        self.query_norm = build_norm(norm, self.key_width * (1 if self.norms_heads else s.heads))
+        self.key_norm = build_norm(norm, self.key_width * (1 if self.norms_heads else self.groups))
         self.kernel: Kernel = fused
 
     def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
         x_BLD = cast_once(x_BLD)
         placed_BLD = x_BLD if view.place_BLD is None else cast_once(x_BLD + view.place_BLD)
-        q_BHLK = self.split(self.query(placed_BLD), self.key_width)
+        q_BHLK = self.split(self.query(placed_BLD), self.key_width, self.query_norm)
         if memory_BMD is None:
-            k_BGMK, v_BGMK = self.split(self.key(placed_BLD), self.key_width), self.split(self.value(x_BLD), self.value_width)
+            k_BGMK = self.split(self.key(placed_BLD), self.key_width, self.key_norm)
+            v_BGMK = self.split(self.value(x_BLD), self.value_width)
             if view.angles is not None:
                 q_BHLK, k_BGMK = rotate(q_BHLK, *view.angles), rotate(k_BGMK, *view.angles)
             if store is not None:
@@ -116,7 +129,7 @@ class Attention(nn.Module):
             return store.memory
         memory_BMD = cast_once(memory_BMD)
         placed_BMD = memory_BMD if view.memory_place_BMD is None else memory_BMD + view.memory_place_BMD
-        k_BGMK = self.split(self.key(placed_BMD), self.key_width)
+        k_BGMK = self.split(self.key(placed_BMD), self.key_width, self.key_norm)
         v_BGMK = self.split(self.value(memory_BMD), self.value_width)
         if store is not None:
             store.remember(k_BGMK, v_BGMK)
@@ -127,11 +140,17 @@ class Attention(nn.Module):
         if self.score is not None:
             mask = add_score(self.score(view.pair), mask)
         return self.kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
-                           causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0)
+                           causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0,
+                           softcap=self.s.softcap)
 
-    def split(self, t: Tensor, width: int) -> Tensor:
-        heads: Tensor = t.unflatten(-1, (-1, width)).transpose(1, 2)
-        return heads
+    def split(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
+        """Heads apart, each or all together normalised; in autocast a norm widens its numbers, which the values do not share."""
+        if norm is not None and not self.norms_heads:
+            t = norm(t).to(t.dtype)
+        heads: Tensor = t.unflatten(-1, (-1, width))
+        if norm is not None and self.norms_heads:
+            heads = norm(heads).to(t.dtype)
+        return heads.transpose(1, 2)
 
     def join(self, y_BHLK: Tensor) -> Tensor:
         out: Tensor = self.out(y_BHLK.transpose(1, 2).flatten(2))

@@ -30,4 +30,4 @@ class LinformerAttention(Attention):
         if keep_BM is not None and keep_BM.dtype != torch.bool:
             raise ValueError("Linformer mixes all keys, so it cannot part packed documents; give one document a row")
         return self.kernel(q_BHLK, narrow(self.keys, k_BGMK), narrow(self.values, v_BGMK), None, causal=False,
-                           scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0)
+                           scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0, softcap=self.s.softcap)

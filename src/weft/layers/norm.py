@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from .. import spec as S
 from .gelu import gelu_tanh
 from .precision import plain_cpu
+from .roles import Role, with_role
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu, "swish": F.silu, "tanh": Tensor.tanh, "gelu": F.gelu,
@@ -24,6 +25,23 @@ def build_norm(s: S.Norm | None, width: int) -> nn.Module:
     if isinstance(s, S.RMSNorm):
         return RMSNorm(width, eps=s.eps)
     return nn.LayerNorm(width, eps=s.eps, bias=s.bias)
+
+
+def cap(x: Tensor, softcap: float) -> Tensor:
+    """Bounded by ± softcap, and the same near 0 (Gemma 2, arXiv:2408.00118, section 2)."""
+    return torch.tanh(x / softcap) * softcap
+
+
+class LayerScale(nn.Module):
+    """A gain per channel (Touvron et al. 2021, arXiv:2103.17239)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        with_role(self, Role.NORM)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return x_BLD * self.weight
 
 
 class RMSNorm(nn.RMSNorm):

@@ -7,7 +7,7 @@ from ..layers.dropout import SkipBranch, build_dropout
 from ..layers.experts import Experts
 from ..layers.feedforward import FeedForward
 from ..layers.linformer import LinformerAttention
-from ..layers.norm import build_norm
+from ..layers.norm import LayerScale, build_norm
 from ..layers.window import WindowAttention
 from .cache import BlockCache
 
@@ -20,16 +20,17 @@ def build_inner(s: S.Inner, width: int) -> nn.Module:
 
 
 class Branch(nn.Module):
-    """x <- after(x * alpha + drop(out(inner(before(x))))): the only place that knows where a norm sits."""
+    """x <- after(x * alpha + drop(layer_scale(out(inner(before(x)))))): the only place that knows where a norm sits."""
 
     def __init__(self, s: S.Branch, width: int) -> None:
         super().__init__()
         self.before, self.out, self.after = (build_norm(n, width) for n in (s.before, s.out, s.after))
         self.inner, self.alpha, self.drop = build_inner(s.inner, width), s.alpha, build_dropout(s.dropout)
+        self.layer_scale = LayerScale(width) if s.layer_scale else nn.Identity()
         self.skip = SkipBranch(s.skip) if s.skip else nn.Identity()
 
     def update(self, x_BLD: Tensor, *looks: object) -> Tensor:
-        update_BLD: Tensor = self.skip(self.drop(self.out(self.inner(self.before(x_BLD), *looks))))
+        update_BLD: Tensor = self.skip(self.drop(self.layer_scale(self.out(self.inner(self.before(x_BLD), *looks)))))
         return update_BLD
 
     def forward(self, x_BLD: Tensor, *looks: object) -> Tensor:

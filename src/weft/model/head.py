@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..count import out_width, table_width, vocabulary
 from ..layers.dropout import build_dropout
-from ..layers.norm import ACTIVATIONS, build_norm
+from ..layers.norm import ACTIVATIONS, build_norm, cap
 from ..layers.roles import Role, with_role
 from ..layers.sequence import Sequence
 from .stack import Stack
@@ -47,7 +47,7 @@ class Vocabulary(Head):
     def __init__(self, s: S.Vocabulary, m: S.Model) -> None:
         inner = table_width(m) if s.transform is not None else out_width(m)
         super().__init__(s.transform, out_width(m), inner)
-        self.scale, size = s.scale, vocabulary(m)
+        self.scale, self.softcap, size = s.scale, s.softcap, vocabulary(m)
         self.out = None if s.tied else nn.Linear(inner, size, bias=False)
         self.bias = nn.Parameter(torch.empty(size)) if s.bias == "trained" else None
         if s.bias == "stored":
@@ -58,7 +58,8 @@ class Vocabulary(Head):
         x_BLD = self.transform(sequence.x_BLD)
         if self.scale != 1:
             x_BLD = x_BLD * self.scale
-        return F.linear(x_BLD, table_VD if self.out is None else self.out.weight, self.bias)
+        logits_BLV = F.linear(x_BLD, table_VD if self.out is None else self.out.weight, self.bias)
+        return logits_BLV if self.softcap is None else cap(logits_BLV, self.softcap)
 
 
 class Classes(Head):

@@ -9,6 +9,7 @@ from .. import spec as S
 from ..layers.position import sine_grid
 
 ROLES = ("query", "key", "value", "out", "up", "gate", "down", "router", "dense", "project", "reduce", "narrow")
+NORMS = ("norm", "before", "out", "after", "query_norm", "key_norm")
 GAINED = ("value", "out", "up", "gate", "down")                # DeepNorm, arXiv:2203.00555, figure 2
 
 
@@ -25,8 +26,10 @@ def number(seed: int, name: str) -> int:
 
 def begin(name: str, t: Tensor, s: S.Model, generator: torch.Generator) -> None:
     *path, role, kind = f".{name}".split(".")
-    if (role in ("norm", "before", "out", "after") and t.dim() == 1 and kind == "weight") or kind == "variance":
+    if (role in NORMS and t.dim() == 1 and kind == "weight") or kind == "variance":
         t.fill_(1)
+    elif role == "layer_scale":
+        t.fill_(S.at(s, name.removesuffix(".weight") + ".initial"))
     elif kind in ("bias", "mean"):
         t.zero_()
     elif t.dim() == 4:

@@ -16,9 +16,9 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     def remember(name: str, m: Attention) -> None:
         def kernel(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *, causal: bool, scale: float | None,
-                   dropout: float) -> Tensor:
-            maps[name] = weights(q_BHLK, k_BGMK, mask, causal, scale).detach()
-            return opened(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout)
+                   dropout: float, softcap: float | None = None) -> Tensor:
+            maps[name] = weights(q_BHLK, k_BGMK, mask, causal, scale, softcap).detach()
+            return opened(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout, softcap=softcap)
         m.kernel = kernel
 
     try:
