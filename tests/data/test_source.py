@@ -14,6 +14,7 @@ from PIL import Image
 
 from weft import recipe as R
 from weft.data import files, lines, source
+from weft.data.delimited import QUOTES
 from weft.data.lines import Bad, Found
 from weft.data.sentences import last_gap, split, starts
 
@@ -192,7 +193,7 @@ def test_a_row_of_the_wrong_width_is_bad_at_its_place(tmp_path: Path) -> None:
     for name, cut in (("a.csv", ","), ("a.tsv", "\t")):
         (tmp_path / name).write_text(f"a{cut}b\n1{cut}2\n3\n4{cut}5{cut}6\n")
         found = rows(R.Source(paths=(str(tmp_path / name),)))
-        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, "3 columns instead of 2")]
+        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, f"3 columns instead of 2; {QUOTES}")]
 
 
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0)])
@@ -349,9 +350,10 @@ def test_large_files_are_read_once_to_be_cut_until_they_change(tmp_path: Path, m
     assert source.pieces(given)[0].spans[0][1] > first[0].spans[0][1]       # type: ignore[operator]
 
 
-def test_a_format_that_cannot_be_told_names_both_ways_to_give_it() -> None:
-    with pytest.raises(ValueError, match=r"a\.txt: .*rename it or give it \(prepare --format, Source\(format=…\)\)"):
-        source.settled(R.Source(paths=("a.txt",)), R.Examples())
+def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
+    with pytest.raises(ValueError, match=r"a\.txt: neither a table .* say what it is \(prepare --format, Source\(format=…\)\)"):
+        source.settled(R.Source(paths=(str(tmp_path / "a.txt"),)), R.Examples())
 
 
 # Sentences

@@ -160,7 +160,7 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
     plain = tabbed(tmp_path / "plain.tsv", [[t, TEXTS[-i - 1]] for i, t in enumerate(TEXTS)], ["a", "b"])
     with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
         guess([plain])
-    with pytest.raises(ValueError, match="no column 'texts'; did you mean 'text'"):
+    with pytest.raises(ValueError, match="no column 'texts' among 'label', 'text'; did you mean 'text'"):
         guess([many], columns=["texts", "label"])
     with pytest.raises(ValueError, match="did you mean 'classify'"):
         guess([many], task="clasify")
