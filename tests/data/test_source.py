@@ -189,6 +189,30 @@ def test_csv_has_quotes_that_may_hold_lines(tmp_path: Path) -> None:
     assert halves == [found[:2], found[2:]]
 
 
+def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(source, "PIECE", 100)
+    text = "".join(f"{i} ü😀\n\n" for i in range(60))
+    for encoding in ("utf-8", "utf-16"):
+        (tmp_path / encoding).write_text(text, encoding=encoding)
+    for part in ((0.0, 1.0), (0.0, 0.4), (0.4, 1.0)):
+        assert texts(tmp_path / "utf-16", part=part) == texts(tmp_path / "utf-8", part=part)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode("utf-16")))
+    with pytest.raises(ValueError, match=r"a\.txt\.gz is UTF-16; convert it: iconv -f utf-16 -t utf-8"):
+        texts(tmp_path / "a.txt.gz")
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\xd8\x00\x00")
+    with pytest.raises(ValueError, match=r"b\.txt begins as UTF-16 does, but is not"):
+        texts(tmp_path / "b.txt")
+
+
+@pytest.mark.parametrize("cut", [",", ";", "\t"])
+def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path, cut: str) -> None:
+    (tmp_path / "a.csv").write_text(f"text{cut}label{cut}text\n" + f"a{cut}b{cut}c\n" * 3)
+    with pytest.raises(ValueError, match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give names"):
+        rows(R.Source(paths=(str(tmp_path / "a.csv"),)), R.Examples())
+    assert rows(R.Source(paths=(str(tmp_path / "a.csv"),), names=("x", "y", "z")), R.Examples()) == [{"x": "a", "y": "b", "z": "c"}] * 3
+
+
 def test_a_row_of_the_wrong_width_is_bad_at_its_place(tmp_path: Path) -> None:
     for name, cut in (("a.csv", ","), ("a.tsv", "\t")):
         (tmp_path / name).write_text(f"a{cut}b\n1{cut}2\n3\n4{cut}5{cut}6\n")

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from tests.tune.made import recipe as tuned
 from weft import recipe as R
+from weft import run
 from weft.data import source
 from weft.data.lines import LIMIT
 from weft.data.prepare import prepare
@@ -207,3 +209,25 @@ def test_memory_stays_small_beside_an_endless_line(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert found == [(0, None), (60_000_001, b"next")]
     assert peak < 4 * LIMIT
+
+
+def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path) -> None:
+    made_ = tuned(tmp_path, steps=2)
+    train = tmp_path / "train.jsonl"
+    train.write_text('{"text": "half\n' + train.read_text())
+    told: list[str] = []
+    for _ in range(2):
+        assert list(run.train(made_, tmp_path / "run", say=told.append)) or told
+    said = [line for line in told if "set aside" in line]
+    assert len(said) == 2
+    assert said[0].startswith(f"1 of 61 train rows set aside ({train}, line 1: bad JSON")
+    assert said[0].endswith("quarantine.jsonl")
+    train.write_text('{"text": "half\n' * 10 + "".join(train.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(ValueError, match=r"10 of 70 rows cannot be read .*--set data\.max_bad_rows=0\.143"):
+        list(run.train(made_, tmp_path / "other"))
+    assert [*run.train(replace(made_, data=replace(made_.data, max_bad_rows=0.143)), tmp_path / "other")]
+
+
+def test_the_share_is_refused_where_it_is_none() -> None:
+    with pytest.raises(ValueError, match="max_bad_rows"):
+        R.Data(row=R.Documents(), train=R.Source(paths=("a",)), max_bad_rows=1.5)

@@ -209,6 +209,7 @@ def notes(folder: Path) -> list[str]:
     """A line for each split of prepared data of which rows were set aside."""
     found = []
     for path in sorted(folder.glob("*/quarantine.jsonl")):
-        index = json.loads((path.parent / "index.json").read_text())
-        found.append(set_aside(index["rows"], [json.loads(line) for line in path.open()], path.parent.name) + f"; all are listed in {path}")
+        rows = json.loads((path.parent / "index.json").read_text())["rows"]
+        bad = [json.loads(line) for line in path.read_text().splitlines()]
+        found.append(f"{set_aside(rows, bad, path.parent.name)}; all are listed in {path}")
     return found
