@@ -138,21 +138,24 @@ class Source:
 
     A relative path is looked up here, then under $WEFT_DATA. `names` are the columns where the files do not name them."""
     paths: tuple[str, ...]
-    format: Literal["text", "parallel", "jsonl", "csv", "tsv", "parquet", "hub", "conll", "squad", "folder", "coco"] | None = None
+    format: Literal["text", "parallel", "jsonl", "json", "csv", "tsv", "parquet", "hub", "conll", "squad", "folder", "coco"] | None = None
     document: Literal["file", "line", "blank", "heading"] = "blank"   # where a document of plain text ends
     names: tuple[str, ...] = ()
     header: bool = True                    # csv and tsv: the first line names the columns
+    delimiter: Literal[",", ";", "|", "\t"] | None = None               # of a csv; None: told from its first lines
     part: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (0.0, 1.0)   # only this stretch of each file
 
 
 @value
 class Data:
-    """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`."""
+    """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`. Rows that cannot be read
+    are set aside; where they are more than `max_bad_rows`, a share of all rows, preparing stops (see `data.quarantine.allowed`)."""
     row: Documents | Pairs | Examples | Choices | Tagged | Questions | Images | Boxed
     train: Source
     valid: Source | None = None
     tokenizer: ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | TokenizerFile | None = None
     folder: str | None = None              # None: prepared/<fingerprint of all this>
+    max_bad_rows: Annotated[float, Field(ge=0, le=1)] = 0.001
 
 
 # Batches: what one step reads, over all ranks and micro-batches

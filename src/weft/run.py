@@ -12,6 +12,7 @@ from . import spec as S
 from .data.loader import Loader
 from .data.plan import planner
 from .data.prepare import Progress, fingerprint, prepare
+from .data.quarantine import notes
 from .data.store import Folder, Store, open_store
 from .evaluate.measured import Measured
 from .interop.folder import load, save
@@ -33,7 +34,7 @@ from .values import paths
 
 Say = Callable[[str], None]
 # What may change between two starts
-FREE = {"micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
+FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
 
 
 class Made(NamedTuple):
@@ -160,6 +161,8 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             stack.enter_context(Lock(folder))
             remember(folder, recipe)
         made = make(recipe, ranks, progress, fresh=not any((folder / "checkpoints").glob("step-*")))
+        for line in notes(Path(made.data)):
+            say(line)
         trainer = made.trainer
         stack.callback(trainer.let_go)
         restore(made, folder, say)

@@ -95,3 +95,31 @@ def test_scores_are_shown_before_their_receipt_is_written(model: str, tmp_path: 
     told = capsys.readouterr()
     assert "accuracy" in told.out
     assert "no space left" in told.err
+
+
+def test_a_row_that_cannot_be_read_stops_the_verbs_unless_some_may_be_set_aside(model: str, tmp_path: Path,
+                                                                             capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.dumps({"text": text, "label": "good"}) for text in TEXTS]
+    (tmp_path / "in.jsonl").write_text("\n".join([lines[0], lines[1][:-3], *lines[2:]]) + "\n")
+    words = ["classify", model, "--in", str(tmp_path / "in.jsonl"), "--json"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert f"1 of {len(TEXTS)} rows cannot be read ({tmp_path}/in.jsonl, line 2: bad JSON" in error
+    assert "--max-bad-rows 0.125" in error
+    assert main([*words, "--max-bad-rows", "0.125"]) == 0
+    told = capsys.readouterr()
+    assert [row["text"] for row in json.loads(told.out)] == [TEXTS[0], *TEXTS[2:]]
+    assert f"1 of {len(TEXTS)} rows set aside (" in told.err
+
+
+def test_scores_say_which_rows_they_leave_out_and_stop_above_the_share(model: str, tmp_path: Path,
+                                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"text": text, "label": "good"}) for text in TEXTS * 5]
+    on = ["evaluate", model, "--task", "classify", "--on", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.json"), "--json"]
+    for bad, label, code in ((2, "no class", 0), (3, "no class", 2)):
+        wrong = [json.dumps({"text": "a", "label": label})] * bad
+        (tmp_path / "in.jsonl").write_text("\n".join([*wrong, *rows[bad:]]) + "\n")
+        assert main(on) == code
+        assert f"{bad} of 40 rows {'cannot be read' if code else 'set aside'} ({tmp_path}/in.jsonl, lines 1, 2" in capsys.readouterr().err
+    assert main([*on, "--max-bad-rows", "0.1"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 37

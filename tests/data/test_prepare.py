@@ -55,7 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def rows(folder: Path, row: R.Row, given: R.Source, tokenizer: R.Tokenizer | None = R.Bytes()) -> tuple[list[dict[str, Any]], Any]:
-    made = prepare(R.Data(row=row, train=given, tokenizer=tokenizer), folder / "out", workers=1, tolerance=0.0)
+    made = prepare(R.Data(row=row, train=given, tokenizer=tokenizer, max_bad_rows=0.0), folder / "out", workers=1)
     return list(read(made)), json.loads((made / "data.json").read_text())
 
 

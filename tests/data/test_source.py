@@ -14,6 +14,7 @@ from PIL import Image
 
 from weft import recipe as R
 from weft.data import files, lines, source
+from weft.data.delimited import QUOTES
 from weft.data.lines import Bad, Found
 from weft.data.sentences import last_gap, split, starts
 
@@ -188,11 +189,35 @@ def test_csv_has_quotes_that_may_hold_lines(tmp_path: Path) -> None:
     assert halves == [found[:2], found[2:]]
 
 
+def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(source, "PIECE", 100)
+    text = "".join(f"{i} ü😀\n\n" for i in range(60))
+    for encoding in ("utf-8", "utf-16"):
+        (tmp_path / encoding).write_text(text, encoding=encoding)
+    for part in ((0.0, 1.0), (0.0, 0.4), (0.4, 1.0)):
+        assert texts(tmp_path / "utf-16", part=part) == texts(tmp_path / "utf-8", part=part)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode("utf-16")))
+    with pytest.raises(ValueError, match=r"a\.txt\.gz is UTF-16; convert it: iconv -f utf-16 -t utf-8"):
+        texts(tmp_path / "a.txt.gz")
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\xd8\x00\x00")
+    with pytest.raises(ValueError, match=r"b\.txt begins as UTF-16 does, but is not"):
+        texts(tmp_path / "b.txt")
+
+
+@pytest.mark.parametrize("cut", [",", ";", "\t"])
+def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path, cut: str) -> None:
+    (tmp_path / "a.csv").write_text(f"text{cut}label{cut}text\n" + f"a{cut}b{cut}c\n" * 3)
+    with pytest.raises(ValueError, match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give names"):
+        rows(R.Source(paths=(str(tmp_path / "a.csv"),)), R.Examples())
+    assert rows(R.Source(paths=(str(tmp_path / "a.csv"),), names=("x", "y", "z")), R.Examples()) == [{"x": "a", "y": "b", "z": "c"}] * 3
+
+
 def test_a_row_of_the_wrong_width_is_bad_at_its_place(tmp_path: Path) -> None:
     for name, cut in (("a.csv", ","), ("a.tsv", "\t")):
         (tmp_path / name).write_text(f"a{cut}b\n1{cut}2\n3\n4{cut}5{cut}6\n")
         found = rows(R.Source(paths=(str(tmp_path / name),)))
-        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, "3 columns instead of 2")]
+        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, f"3 columns instead of 2; {QUOTES}")]
 
 
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0)])
@@ -349,9 +374,10 @@ def test_large_files_are_read_once_to_be_cut_until_they_change(tmp_path: Path, m
     assert source.pieces(given)[0].spans[0][1] > first[0].spans[0][1]       # type: ignore[operator]
 
 
-def test_a_format_that_cannot_be_told_names_both_ways_to_give_it() -> None:
-    with pytest.raises(ValueError, match=r"a\.txt: .*rename it or give it \(prepare --format, Source\(format=…\)\)"):
-        source.settled(R.Source(paths=("a.txt",)), R.Examples())
+def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
+    with pytest.raises(ValueError, match=r"a\.txt: neither a table .* say what it is \(prepare --format, Source\(format=…\)\)"):
+        source.settled(R.Source(paths=(str(tmp_path / "a.txt"),)), R.Examples())
 
 
 # Sentences

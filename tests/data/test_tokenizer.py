@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+import torch
 
 from weft import recipe as R
 from weft.data import sentences
@@ -223,3 +224,12 @@ def test_a_file_with_its_own_padding_and_marks_adds_neither(tmp_path: Path) -> N
     inner.save(str(tmp_path / "tokenizer.json"))
     made = train(R.TokenizerFile(path=str(tmp_path / "tokenizer.json")), list)
     assert made.encode(TEXT[0]).tolist() == MADE["wordpiece"].encode(TEXT[0]).tolist()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_encoded_goes_into_a_model_as_it_is(name: str) -> None:
+    made = MADE[name]
+    ids, spans = made.encode_spans(TEXT[3])
+    for found in (made.encode(TEXT[3]), ids):
+        assert torch.nn.Embedding(made.size, 2)(torch.from_numpy(found)).shape == (len(spans), 2)
+    assert made.encode_many([TEXT[3]])[0].dtype == np.uint16, "the store is small"

@@ -13,7 +13,7 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.evaluate import tables
+from weft.data.columns import row_for
 from weft.interop.folder import save
 from weft.run import train
 
@@ -249,9 +249,9 @@ def test_a_run_is_scored_on_its_own_data_or_on_files_and_keeps_a_receipt_of_each
     ("translate", {"en": "a", "de": "b"}, R.Pairs(source="en", target="de")),
     ("choose", {"ctx": "a", "endings": ["b", "c"], "label": 0}, R.Choices(context="ctx", endings=("endings",)))])
 def test_columns_are_told_from_their_names(task: str, fields: dict[str, Any], row: R.Row) -> None:
-    assert tables.row_value(task, fields) == row
+    assert row_for(task, [fields]) == row
 
 
 def test_a_column_that_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="which column is the label\\? There are 'a', 'b'"):
-        tables.row_value("classify", {"a": "x", "b": "y"})
+    with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
+        row_for("classify", [{"a": "x", "b": "y"}])

@@ -1,6 +1,7 @@
 """F11: corrupt samples are put aside with their file and place, the others keep their order, and too many stop the work."""
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from tests.tune.made import recipe as tuned
 from weft import recipe as R
+from weft import run
 from weft.data import source
 from weft.data.lines import LIMIT
 from weft.data.prepare import prepare
-from weft.data.quarantine import TOLERANCE, judge
+from weft.data.quarantine import MAX_BAD_ROWS, judge
 from weft.data.tokenizer import load_tokenizer
 
 ROWS = 1200                                # ten bad rows are borne, eleven are too many
@@ -74,33 +77,34 @@ def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(tm
     lines = [row(i) for i in range(ROWS)]
     lines[10:10] = [CORRUPT[kind][0]] * 2
     data = made(tmp_path / "a.jsonl", lines)
-    with pytest.raises(ValueError, match=r"2 of 1202 rows .* 0\.1% may be bad") as error:
+    with pytest.raises(ValueError, match=r"2 of 1,202 rows .* at most 1 may be set aside") as error:
         prepare(data, tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
-    assert f"a.jsonl at {10 * 18}: " in str(error.value)
-    assert "tolerance" not in str(error.value)                              # nothing offers one
+    assert "a.jsonl, lines 11, 12: " in str(error.value)
+    assert "or allow more with --max-bad-rows 0.002" in str(error.value)
     assert len(quarantine(tmp_path / "out")) == 2
     assert not (tmp_path / "out" / "train" / "index.json").exists()
-    prepare(data, tmp_path / "out", workers=1, tolerance=0.01)
+    prepare(replace(data, max_bad_rows=0.01), tmp_path / "out", workers=1)
     assert len(texts(tmp_path / "out")) == ROWS
 
 
-@pytest.mark.parametrize(("rows", "bad", "stops"), [(1, 1, False), (0, 1, True), (90, 10, False), (90, 11, True), (10_988, 11, True),
-                                                    (10_989, 11, False), (99_900, 100, False), (99_899, 101, True)])
-def test_ten_bad_rows_are_borne_however_few_there_are_and_a_thousandth_of_many(tmp_path: Path, rows: int, bad: int, stops: bool) -> None:
+@pytest.mark.parametrize(("rows", "bad", "stops"), [
+    (1, 1, False), (0, 1, True), (18, 2, True), (38, 2, False), (60, 15, True), (90, 10, True), (190, 10, False), (209, 11, True),
+    (10_988, 11, True), (10_989, 11, False), (99_900, 100, False), (99_899, 101, True)])
+def test_one_bad_row_in_twenty_at_most_ten_or_a_thousandth_is_borne(tmp_path: Path, rows: int, bad: int, stops: bool) -> None:
     entries = [{"file": "a.txt", "offset": i, "reason": "bad"} for i in range(bad)]
     if not stops:
-        judge(tmp_path, rows, entries, TOLERANCE)
+        judge(tmp_path, rows, entries, MAX_BAD_ROWS)
         return
-    with pytest.raises(ValueError, match=rf"{bad} of {rows + bad} rows .* the first in a\.txt at 0: bad"):
-        judge(tmp_path, rows, entries, TOLERANCE)
+    with pytest.raises(ValueError, match=rf"{bad} of {rows + bad:,} rows .*\(a\.txt, lines? .*: bad\)"):
+        judge(tmp_path, rows, entries, MAX_BAD_ROWS)
 
 
 def test_an_empty_file_is_no_row_and_no_corruption(tmp_path: Path) -> None:
     for name, text in (("a", ""), ("b", "fine"), ("c", " \n\n")):
         (tmp_path / f"{name}.txt").write_text(text)
     data = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.txt"),), document="file"), tokenizer=R.Bytes())
-    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.0)
+    folder = prepare(replace(data, max_bad_rows=0.0), tmp_path / "out", workers=1)
     assert texts(folder) == ["fine"]
     assert not (folder / "train" / "quarantine.jsonl").exists()
 
@@ -109,7 +113,7 @@ def test_a_bad_row_among_small_files_names_its_own(tmp_path: Path) -> None:
     for i in range(5):
         (tmp_path / f"{i}.jsonl").write_bytes(row(0) + b"\n" + (b"[]" if i == 3 else row(1)) + (b"\n{}" if i == 4 else b"") + b"\n")
     data = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.jsonl"),)), tokenizer=R.Bytes())
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(replace(data, max_bad_rows=0.2), tmp_path / "out", workers=1)
     assert [(Path(entry["file"]).name, entry["offset"]) for entry in quarantine(folder)] == [("3.jsonl", 18), ("4.jsonl", 36)]
 
 
@@ -127,7 +131,7 @@ def test_a_spoilt_image_is_put_aside_with_its_file(tmp_path: Path, spoil: Callab
         (tmp_path / "set" / "a" / f"{i:02d}.jpg").write_bytes(spoil(jpeg()) if i == 7 else jpeg())
     data = R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),)))
     with pytest.raises(ValueError, match="1 of 30 rows"):
-        prepare(data, tmp_path / "out", workers=1, tolerance=0.0)
+        prepare(replace(data, max_bad_rows=0.0), tmp_path / "out", workers=1)
     folder = prepare(data, tmp_path / "out", workers=1)
     assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 29
     (entry,) = quarantine(folder)
@@ -151,7 +155,7 @@ def test_blank_lines_of_text_are_not_corruption_but_bad_bytes_are(tmp_path: Path
     folder = prepare(good, tmp_path / "good", workers=1)
     assert not (folder / "train" / "quarantine.jsonl").exists()
     both = R.Data(row=R.Documents(), train=R.Source(paths=(str(tmp_path / "*.txt"),), document=document), tokenizer=R.Bytes())
-    folder = prepare(both, tmp_path / "both", workers=1, tolerance=0.9)
+    folder = prepare(replace(both, max_bad_rows=0.9), tmp_path / "both", workers=1)
     (entry,) = quarantine(folder)
     assert entry["file"].endswith("b.txt")
     assert "0xc3" in entry["reason"]
@@ -163,7 +167,7 @@ def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(tmp_path: Pa
     (tmp_path / "a").write_bytes(first)
     (tmp_path / "b").write_bytes(second)
     data = R.Data(row=R.Pairs(), train=R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))), tokenizer=R.Bytes())
-    folder = prepare(data, tmp_path / "out", workers=1, tolerance=0.5)
+    folder = prepare(replace(data, max_bad_rows=0.5), tmp_path / "out", workers=1)
     tokenizer = load_tokenizer(folder)
     table = pa.ipc.open_file(str(folder / "train" / "00000.arrow")).read_all().to_pylist()
     assert [(tokenizer.decode(r["source"]), tokenizer.decode(r["target"])) for r in table] == [("one", "eins"), ("three", "drei")]
@@ -174,7 +178,7 @@ def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(tmp_path: Pa
 @pytest.mark.parametrize(("value", "line", "reason"), [
     (R.Examples(labels=("0", "1")), '{"text": "a", "label": 2}', "label '2' is not one of 0, 1"),
     (R.Examples(number=True), '{"text": "a", "label": "nan"}', "not a number"),
-    (R.Examples(number=True), '{"text": "a", "label": "many"}', "could not convert"),
+    (R.Examples(number=True), '{"text": "a", "label": "many"}', "label is 'many', not a number"),
     (R.Examples(number=True), '{"text": "a", "label": null}', "empty label"),
     (R.Choices(endings=("a", "b")), '{"context": "c", "a": "x", "b": "y", "label": 2}', "label 2 of 2 endings"),
     (R.Tagged(labels=("O",)), '{"words": ["a", "b"], "tags": ["O"]}', "2 words but 1 tags"),
@@ -190,7 +194,7 @@ def test_a_file_that_is_not_what_it_should_be_stops_early(tmp_path: Path, monkey
     monkeypatch.setattr("weft.data.work.MANY", 100)
     monkeypatch.setattr("weft.data.work.BATCH", 1000)
     data = made(tmp_path / "a.jsonl", [b"\xff"] * 5000)
-    with pytest.raises(ValueError, match=r"a\.jsonl: 1\d\d of 1\d\d rows cannot be read, the first at 0"):
+    with pytest.raises(ValueError, match=r"1\d\d of 1\d\d rows cannot be read \(.*a\.jsonl, lines 1, 2, 3, 4, 5, …: not UTF-8"):
         prepare(data, tmp_path / "out", workers=1)
 
 
@@ -205,3 +209,25 @@ def test_memory_stays_small_beside_an_endless_line(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert found == [(0, None), (60_000_001, b"next")]
     assert peak < 4 * LIMIT
+
+
+def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path) -> None:
+    made_ = tuned(tmp_path, steps=2)
+    train = tmp_path / "train.jsonl"
+    train.write_text('{"text": "half\n' + train.read_text())
+    told: list[str] = []
+    for _ in range(2):
+        assert list(run.train(made_, tmp_path / "run", say=told.append)) or told
+    said = [line for line in told if "set aside" in line]
+    assert len(said) == 2
+    assert said[0].startswith(f"1 of 61 train rows set aside ({train}, line 1: bad JSON")
+    assert said[0].endswith("quarantine.jsonl")
+    train.write_text('{"text": "half\n' * 10 + "".join(train.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(ValueError, match=r"10 of 70 rows cannot be read .*--set data\.max_bad_rows=0\.143"):
+        list(run.train(made_, tmp_path / "other"))
+    assert [*run.train(replace(made_, data=replace(made_.data, max_bad_rows=0.143)), tmp_path / "other")]
+
+
+def test_the_share_is_refused_where_it_is_none() -> None:
+    with pytest.raises(ValueError, match="max_bad_rows"):
+        R.Data(row=R.Documents(), train=R.Source(paths=("a",)), max_bad_rows=1.5)

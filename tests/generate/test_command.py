@@ -143,7 +143,7 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
     for out, said in ((tmp_path / "none" / "out.txt", "there is no folder"), (tmp_path, "is a folder"), (tmp_path / "o.gz", ".gz is not")):
         assert main(["generate", "no model", "a", "--out", str(out)]) == 2
         assert said in capsys.readouterr().err
-    monkeypatch.setattr("weft.evaluate.tables.write_rows", lambda path, rows: Path(path, "full").write_text(""))
+    monkeypatch.setattr("weft.data.save.write_rows", lambda path, rows: Path(path, "full").write_text(""))
     assert main(["generate", speaker, "a", "--out", str(tmp_path / "out.jsonl")]) == 2
     assert json.loads(capsys.readouterr().out)["text"] == "a"
 
@@ -156,7 +156,7 @@ def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.Ca
 @pytest.mark.parametrize(("words", "said"), [
     (["generate", "{speaker}", ""], "the prompt is empty"), (["generate", "{speaker}", "a", "--most", "90"], "64 positions; after it"),
     (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"), (["translate", "{speaker}", "a"], "no encoder"),
-    (["generate", "{speaker}", "a", "--in", "x"], "not both"), (["generate", "{speaker}", "--in", "nothere.txt"], "nothere.txt is no file"),
+    (["generate", "{speaker}", "a", "--in", "x"], "not both"), (["generate", "{speaker}", "--in", "no.txt"], "no file no.txt here"),
     (["generate", "{speaker}", "a", "--chat"], "no chat template"),
     (["generate", "{speaker}", "a", "--beams", "2", "--seed", "1"], "--beams searches"),
     (["generate", "{speaker}", "a", "--beams", "2", "--repetition", "1.5"], "not with sampling, --repetition"),

@@ -160,7 +160,7 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
     plain = tabbed(tmp_path / "plain.tsv", [[t, TEXTS[-i - 1]] for i, t in enumerate(TEXTS)], ["a", "b"])
     with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
         guess([plain])
-    with pytest.raises(ValueError, match="no column 'texts'; did you mean 'text'"):
+    with pytest.raises(ValueError, match="no column 'texts' among 'label', 'text'; did you mean 'text'"):
         guess([many], columns=["texts", "label"])
     with pytest.raises(ValueError, match="did you mean 'classify'"):
         guess([many], task="clasify")
@@ -176,3 +176,90 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
         guess([str(tmp_path / "prose.txt")])
     with pytest.raises(ValueError, match="which is what the task answer reads"):
         guess([many], task="answer")
+
+
+# Files that are not quite right
+
+def commas(path: Path, rows: list[list[Any]], header: list[str]) -> str:
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in [header, *rows]))
+    return str(path)
+
+
+def test_broken_json_lines_stop_it_or_are_set_aside_aloud(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": t, "label": i % 2}) for i, t in enumerate(sentences(75, 3))]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join((line[:-4] if i % 5 == 0 else line) + "\n" for i, line in enumerate(lines)))
+    stop = r"15 of 75 rows cannot be read \(.*a\.jsonl, lines 1, 6, 11, 16, 21, …: bad JSON.*--max-bad-rows 0\.2"
+    with pytest.raises(ValueError, match=stop):
+        guess([str(path)])
+    found = guess([str(path)], max_bad_rows=0.2)
+    assert len(found.rows) == 60
+    assert found.notes[0].startswith(f"15 of 75 rows set aside ({path}, lines 1, 6, 11, 16, 21, …: bad JSON")
+    path.write_text("".join((line[:-4] if i == 7 else line) + "\n" for i, line in enumerate(lines)))
+    found = guess([str(path)], [str(path)])
+    assert [note.split(":")[0] for note in found.notes] == [f"1 of 75 {what}rows set aside ({path}, line 8" for what in ("", "dev ")]
+
+
+def test_commas_without_quotes_make_no_classes(tmp_path: Path) -> None:
+    rows = [[t, "ab"[i % 2]] for i, t in enumerate(sentences(60, 3))]
+    path = commas(tmp_path / "a.csv", [*rows[:20], ["one, and two", "a"], *rows[20:]], ["text", "label"])
+    found = guess([path])
+    assert found.labels == ("a", "b")
+    assert [row["text"] for row in found.rows] == [text for text, _ in rows]
+    assert "line 22: 3 columns instead of 2; a text that holds the delimiter needs quotes" in found.notes[0]
+    with pytest.raises(ValueError, match=r"12 of 60 rows cannot be read .* 3 columns instead of 2"):
+        guess([commas(tmp_path / "b.csv", [[f"so, {t}" if i % 5 == 0 else t, y] for i, (t, y) in enumerate(rows)], ["text", "label"])])
+
+
+@pytest.mark.parametrize("broken", ["abc", "nan", "inf", "-inf", ""])
+@pytest.mark.parametrize("header", [["text", "score"], ["what", "how much"]])
+def test_one_broken_number_leaves_a_measure_a_measure(broken: str, header: list[str], tmp_path: Path) -> None:
+    rows = [[t, broken if i == 17 else f"{i % 9 / 2 + 0.25}"] for i, t in enumerate(sentences(60, 3))]
+    found = guess([commas(tmp_path / "a.csv", rows, header)])
+    assert found.row == R.Examples(first=header[0], label=header[1], number=True)
+    assert (found.task, len(found.rows)) == ("regress", 59)
+    assert ("line 19: empty" if not broken else f"line 19: {header[1]} is {broken!r}, not a number") in found.notes[0]
+
+
+def test_one_broken_whole_number_makes_no_class_unless_classes_are_asked_for(tmp_path: Path) -> None:
+    path = commas(tmp_path / "a.csv", [[t, "abc" if i == 17 else i % 2] for i, t in enumerate(sentences(60, 3))], ["text", "label"])
+    found = guess([path])
+    assert (found.labels, len(found.rows)) == (("0", "1"), 59)
+    assert "line 19: label 'abc' is not one of 0, 1" in found.notes[0]
+    assert guess([path], task="classify").labels == ("0", "1", "abc")
+
+
+def test_columns_of_the_same_name_are_refused_by_name(tmp_path: Path) -> None:
+    rows = [[t, TEXTS[-i - 1], i % 2] for i, t in enumerate(TEXTS)]
+    for header in (["text", "text", "label"], ["a", "a", "b"]):
+        path = commas(tmp_path / "a.csv", rows, header)
+        with pytest.raises(ValueError, match=rf"a\.csv: more than one column is named '{header[0]}'; rename them .* --names"):
+            guess([path])
+    named = guess([path], names=["first", "second", "label"])
+    assert (named.row, len(named.rows)) == (R.Examples(first="first", second="second", labels=("0", "1")), 40)
+
+
+@pytest.mark.parametrize("texts", [TEXTS[:5], ["good", "bad", "text"], ["label", "text"]])
+def test_text_and_label_are_a_header_however_often_texts_repeat(texts: list[str], tmp_path: Path) -> None:
+    found = guess([commas(tmp_path / "a.csv", [[texts[i % len(texts)], i % 2] for i in range(60)], ["text", "label"])])
+    assert (found.train.header, len(found.rows), found.row) == (True, 60, R.Examples(labels=("0", "1")))
+
+
+def test_latin_1_is_told_by_its_name_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"text,label\n" + b"".join(f"{t} é,{i % 2}\n".encode("latin-1") for i, t in enumerate(TEXTS)))
+    with pytest.raises(ValueError, match=r"lines 2, 3, 4, 5, 6, …: not UTF-8: byte 0xe9 .*iconv -f latin1 -t utf-8"):
+        guess([str(tmp_path / "a.csv")])
+
+
+def test_classes_that_mostly_occur_once_are_asked_about(tmp_path: Path) -> None:
+    path = commas(tmp_path / "a.csv", [[t, f"name{i if i % 2 else 0}"] for i, t in enumerate(TEXTS)], ["text", "label"])
+    with pytest.raises(ValueError, match=r"label has 21 classes, of which 20 occur once \(name1, .*say --task classify"):
+        guess([path])
+    assert len(guess([path], task="classify").labels or ()) == 21
+
+
+def test_an_open_quote_loses_its_own_line_alone(tmp_path: Path) -> None:
+    rows = [[('"' if i == 7 else "") + t, "ab"[i % 2]] for i, t in enumerate(sentences(60, 3))]
+    found = guess([commas(tmp_path / "a.csv", rows, ["text", "label"])])
+    assert len(found.rows) == 59
+    assert "line 9: bad CSV: unexpected end of data" in found.notes[0]

@@ -288,3 +288,17 @@ def test_the_best_so_far_is_told_and_the_log_is_read_at_looks_alone(start: Path,
     again = search.search(made, print)
     assert next(again).best is not None, "of a try that goes on"
     again.close()
+
+
+def test_rows_that_are_set_aside_are_said_and_more_than_a_few_stop_it(
+        start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = write_examples(tmp_path / "train.jsonl", 75).read_text().splitlines()
+    short = ("--rates", "1e-3", "--restarts", "1", "--epochs", "0.1")
+    for broken, more, code, told in ((1, (), 0, "1 of 75 rows set aside"), (15, (), 2, "15 of 75 rows cannot be read"),
+                                     (15, ("--max-bad-rows", "0.2"), 0, "15 of 75 rows set aside")):
+        cut = [line[:-4] if i % 5 == 0 and i < 5 * broken else line for i, line in enumerate(lines)]
+        (tmp_path / "a.jsonl").write_text("\n".join(cut) + "\n")
+        assert tune(start, tmp_path / "a.jsonl", tmp_path / f"run{broken}{code}", *short, *more) == code
+        error = capsys.readouterr().err
+        assert told in error
+        assert code == 0 or error.count("\n") == 1

@@ -2,10 +2,14 @@
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..recipe import Source
 
 STOPPED = 75                               # asked to stop, saved, not finished: run it again (EX_TEMPFAIL)
 OURS = "weft_"
@@ -33,6 +37,23 @@ def number(text: str) -> float:
     return found
 
 
+def share(text: str) -> float:
+    found = float(text)
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share between 0 and 1")
+    return found
+
+
+def bad_rows_option(made: argparse.ArgumentParser, default: float = 0.001) -> None:
+    few = "10 rows of a small file, or " if default else ""
+    made.add_argument("--max-bad-rows", type=share, default=default, metavar="SHARE",
+                      help=f"largest share of rows that may be set aside because they cannot be read (default: {few}{default:g})")
+
+
+def say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)
+
+
 def put(rows: Sequence[Fields], found: Sequence[Fields]) -> None:
     """What was found goes into the rows; a column of theirs stays as it is, and in every row its namesake gets another name."""
     taken = {name.partition(".")[0] for row in rows for name in row}       # a table writes an object as NAME.PART
@@ -57,10 +78,41 @@ def writable(path: str | None, never: tuple[str, ...] = ()) -> None:
 
 def write(path: str, rows: list[Fields]) -> None:
     """Rows that cannot be written are not lost: they are printed."""
-    from ..evaluate.tables import write_rows
+    from ..data.save import write_rows
     try:
         write_rows(path, rows)
     except (OSError, ValueError):
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
         raise
+
+
+def rows_in(args: argparse.Namespace, texts: Sequence[str], never: tuple[str, ...] = (".npy",)) -> list[Fields]:
+    """Texts on the command line, a file, or standard input."""
+    from ..data.load import rows_of
+    writable(args.out, never)
+    if texts and args.file:
+        raise ValueError("give a text or --in, not both")
+    if texts:
+        return [{"text": text} for text in texts]
+    if not args.file and sys.stdin.isatty():
+        raise ValueError("there is nothing to read; give a text, --in FILE, or standard input")
+    rows = rows_of(args.file or "-", getattr(args, "names", ()), learned(args.name), args.max_bad_rows, say,
+                   whole=args.verb == "generate" and not args.file)
+    if not rows:
+        raise ValueError(f"{args.file or 'standard input'} holds no row; give at least one text")
+    return rows
+
+
+def learned(run: str) -> "Source | None":
+    """The table that a run learned from, where the model is a run."""
+    if not (Path(run) / "recipe.json").exists():
+        return None
+    from ..data.load import learned_from
+    from ..recipe import of_run
+    return learned_from(of_run(Path(run)).data)
+
+
+def written(count: int, path: str) -> int:
+    say(f"{count:,} row{'s' * (count != 1)} in {path}")
+    return 0

@@ -3,11 +3,10 @@ import argparse
 import sys
 from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import tell, waiting
-from . import TAKEN, Fields, Verb, count, number, put, writable, write
+from . import TAKEN, Fields, Verb, bad_rows_option, count, number, put, rows_in, writable, write, written
 
 if TYPE_CHECKING:
     from ..evaluate.predict import How
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def classify(args: argparse.Namespace) -> int:
-    rows = rows_in(args)
+    rows = asked(args)
     ready, how = opened(args)
     pairs = text_pairs(args, rows, ready)
     from ..evaluate import ask
@@ -36,7 +35,7 @@ def classify(args: argparse.Namespace) -> int:
 
 
 def tag(args: argparse.Namespace) -> int:
-    rows = rows_in(args)
+    rows = asked(args)
     ready, how = opened(args)
     sentences = words_of(args, rows, ready)
     from ..evaluate import ask
@@ -91,7 +90,7 @@ def finite(score: float) -> float | None:
 
 
 def embed(args: argparse.Namespace) -> int:
-    rows = rows_in(args, ())
+    rows = asked(args, ())
     ready, how = opened(args)
     texts = [first for first, _ in text_pairs(args, rows, ready)]
     from ..evaluate import ask
@@ -108,7 +107,7 @@ def embed(args: argparse.Namespace) -> int:
 
 
 def fill(args: argparse.Namespace) -> int:
-    rows = rows_in(args)
+    rows = asked(args)
     ready, how = opened(args)
     texts = [first for first, _ in text_pairs(args, rows, ready)]
     from ..evaluate import ask
@@ -123,41 +122,19 @@ def fill(args: argparse.Namespace) -> int:
 
 # What comes in
 
-def rows_in(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> list[Fields]:
-    """Texts on the command line, a file, or standard input."""
-    from ..evaluate.tables import rows_of
-    writable(args.out, never)
-    if args.texts and args.file:
-        raise ValueError("give texts or --in, not both")
-    if args.texts:
-        if not getattr(args, "pair", False):
-            return [{"text": text} for text in args.texts]
-        if len(args.texts) % 2:
-            raise ValueError(f"--pair takes texts two by two; there are {len(args.texts)}")
-        return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
-    if not args.file and sys.stdin.isatty():
-        raise ValueError("nothing is asked; give a text, --in FILE, or standard input")
-    rows = rows_of(args.file or "-", args.names)
-    if args.file and not args.names and (names := unnamed(args.name, args.file, rows)):
-        rows = rows_of(args.file, names)
-    if not rows:
-        raise ValueError(f"{args.file or 'standard input'} holds no row")
-    return rows
-
-
-def unnamed(run: str, path: str, rows: list[Fields]) -> list[str]:
-    """The columns of a table whose first line is a row, as that of the run's own was."""
-    from ..data.files import bare
-    if not rows or not bare(path).endswith((".csv", ".tsv")) or not (Path(run) / "recipe.json").exists():
-        return []
-    from ..evaluate.tables import columns_without_header
-    from ..recipe import of_run
-    return columns_without_header(of_run(Path(run)).data, rows)
+def asked(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> list[Fields]:
+    """Texts one by one, or two by two."""
+    rows = rows_in(args, args.texts, never)
+    if not args.texts or not getattr(args, "pair", False):
+        return rows
+    if len(args.texts) % 2:
+        raise ValueError(f"--pair takes texts two by two; there are {len(args.texts)}")
+    return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
 
 
 def text_pairs(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> list[tuple[str, str | None]]:
-    from ..evaluate.tables import text_columns
-    first, second = text_columns(rows[0], args.columns or trained_on(args, rows[0], ready))
+    from ..data.columns import text_columns
+    first, second = text_columns(rows, args.columns or trained_on(args, rows[0], ready))
     if not hasattr(args, "pair"):
         second = None
     elif args.pair and second is None:
@@ -182,8 +159,9 @@ def trained_on(args: argparse.Namespace, fields: Fields, ready: "Ready") -> list
 
 def words_of(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> list[list[str]]:
     """Words as they are given, or a text cut into words and punctuation."""
+    from ..data.columns import pick
+    from ..data.sniff import WORDS
     from ..evaluate.moses import tokenize
-    from ..evaluate.tables import WORDS, pick
     column = args.columns[0] if args.columns else pick(rows[0], WORDS)
     if column is not None and isinstance(rows[0].get(column), list):
         wrong = next((i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), list)), None)
@@ -202,15 +180,12 @@ def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
     if args.file and is_squad(args.file):
         from ..evaluate.answers import squad_rows
         return [{"id": row.id, "question": row.question, "context": row.context} for row in squad_rows(args.file)], True
-    args.texts = []
-    return rows_in(args), False
+    return rows_in(args, []), False
 
 
 def is_squad(path: str) -> bool:
-    """A .json that is not a list of rows."""
-    from ..data.files import bare, find
-    from ..data.records import load_json
-    return bare(path).endswith(".json") and isinstance(load_json(find(path)[0]), dict)
+    from ..data.sniff import format_of, suffix_of
+    return suffix_of(path) == ".json" and format_of(path) == "squad"
 
 
 def columns_of(args: argparse.Namespace) -> tuple[str, str]:
@@ -238,11 +213,6 @@ def out(args: argparse.Namespace, rows: list[Fields], found: list[Fields], page:
     return 0
 
 
-def written(count: int, path: str) -> int:
-    print(f"weft: {count:,} row{'s' * (count != 1)} in {path}", file=sys.stderr)
-    return 0
-
-
 def add(verb: Verb) -> None:
     name = "a run's folder, a model's folder, or a name on the hub"
 
@@ -254,6 +224,7 @@ def add(verb: Verb) -> None:
         made.add_argument("--out", metavar="FILE", help=f".jsonl, .json, .csv, .tsv or .parquet; the rows with what was answered; {TAKEN}")
         made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read; guessed from their names unless given")
         made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
+        bad_rows_option(made, 0.0)
         made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
         made.add_argument("--bf16", action="store_true", help="in half the precision, faster where the machine has it")
         return made

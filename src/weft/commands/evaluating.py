@@ -1,13 +1,12 @@
 """Scores."""
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell, waiting
-from . import Fields, Verb, count, number, writable
+from . import Fields, Verb, bad_rows_option, count, number, say, writable
 
 if TYPE_CHECKING:
     from ..evaluate.data import On
@@ -50,7 +49,7 @@ def data(args: argparse.Namespace, model: "Ready", objective: "Objective", ranks
     from ..data.store import open_store
     from ..evaluate.data import On, files
     if args.on:
-        return files(model, objective, args.on, names=args.names, columns=args.columns, say=aloud(ranks))
+        return files(model, objective, args.on, names=args.names, columns=args.columns, max_bad_rows=args.max_bad_rows, say=aloud(ranks))
     if model.recipe is None:
         raise ValueError(f"{args.name} has no data of its own; give some with --on")
     from ..run import prepared
@@ -61,7 +60,7 @@ def data(args: argparse.Namespace, model: "Ready", objective: "Objective", ranks
 
 
 def aloud(ranks: "World") -> Any:
-    return (lambda line: print(f"weft: {line}", file=sys.stderr)) if ranks.rank == 0 else (lambda line: None)
+    return say if ranks.rank == 0 else (lambda line: None)
 
 
 def kept(path: Path | None) -> Fields:
@@ -104,6 +103,7 @@ def add(verb: Verb) -> None:
     made.add_argument("--task", choices=TASKS, help="what a model without a recipe does")
     made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last; guessed unless given")
     made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
+    bad_rows_option(made)
     made.add_argument("--length", type=count, metavar="TOKENS", help="of rows; the recipe's unless given")
     made.add_argument("--stride", type=count, metavar="TOKENS", help="between windows of running text; half the length unless given")
     made.add_argument("--beams", type=count, default=4, help="of a translation; 4 unless given")

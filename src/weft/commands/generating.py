@@ -1,13 +1,12 @@
 """Text from models: one token after another."""
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import PATIENCE, tell, waiting
-from . import TAKEN, Fields, Verb, count, number, put, writable, write
+from . import TAKEN, Fields, Verb, bad_rows_option, count, number, put, rows_in, write, written
 
 if TYPE_CHECKING:
     from ..generate.choose import Sampling
@@ -100,43 +99,8 @@ def prompt_of(writer: "Writer", row: Fields, column: str | None, chat: bool) -> 
 
 # What comes in
 
-def rows_in(args: argparse.Namespace, texts: list[str]) -> list[Fields]:
-    """Texts on the command line, a file, or standard input."""
-    from ..data.lines import decoded
-    from ..evaluate.tables import readable, rows_of
-    writable(args.out, (".npy",))
-    if texts and args.file:
-        raise ValueError("give a text or --in, not both")
-    if texts:
-        return [{"text": text} for text in texts]
-    if args.file and args.file != "-":
-        if not Path(args.file).is_file():
-            raise ValueError(f"{args.file} is no file; give one with a text a line, or a table")
-        table = Path(args.file.removesuffix(".gz").removesuffix(".zst")).suffix.lower() in TABLES
-        rows = rows_of(args.file) if table else [{"text": readable(args.file, line)} for _, line in decoded(args.file, (0, None))]
-    elif sys.stdin.isatty():
-        raise ValueError("there is nothing to read; give a text, --in FILE, or standard input")
-    else:
-        rows = rows_piped(sys.stdin.read().removeprefix("\ufeff"), args.verb == "generate" and args.file is None)
-    if not rows:
-        raise ValueError(f"{args.file or 'standard input'} is empty; give at least one text")
-    return rows
-
-
-def rows_piped(whole: str, one: bool) -> list[Fields]:
-    """JSON, if the first line is an object; else one text, or one a line."""
-    from ..evaluate import tables
-    lines = tables.lines_of(whole)
-    try:
-        if isinstance(json.loads(next((line for line in lines if line.strip()), "")), dict):
-            return tables.rows_of_lines(lines)
-    except ValueError:
-        pass
-    return [{"text": whole.removesuffix("\n")}] if one and lines else [{"text": line} for line in lines]
-
-
 def text_column(args: argparse.Namespace, rows: list[Fields]) -> str:
-    from ..evaluate.tables import given, need, pick
+    from ..data.columns import given, need, pick
     given(rows[0], [args.column] if args.column else [])
     column = need(rows[0], args.column or (next(iter(rows[0])) if len(rows[0]) == 1 else pick(rows[0], TEXT)), "text", "--column")
     wrong = next((i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), str)), None)
@@ -169,8 +133,7 @@ def out(args: argparse.Namespace, rows: list[Fields], lines: list[str]) -> int:
         write(args.out, rows)
     else:
         Path(args.out).write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    print(f"weft: {len(rows):,} row{'s' * (len(rows) != 1)} in {args.out}", file=sys.stderr)
-    return 0
+    return written(len(rows), args.out)
 
 
 class Left:
@@ -199,6 +162,7 @@ def common(made: argparse.ArgumentParser) -> argparse.ArgumentParser:
     made.add_argument("--in", dest="file", metavar="FILE", help=".jsonl, .csv, .tsv, .parquet, or text, one a line; - is standard input")
     made.add_argument("--out", metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet: the rows with what was said "
                       f"({TAKEN}); else text, one a line")
+    bad_rows_option(made, 0.0)
     made.add_argument("--column", metavar="NAME", help="the column with the text; guessed from its name unless given")
     made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time, those of about one length; 32 unless given")
     made.add_argument("--precision", choices=("float32", "bf16", "int8"), help="float32 unless given; the others are faster and say nearly "

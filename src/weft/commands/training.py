@@ -2,11 +2,12 @@
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import console, tell, waiting
-from . import STOPPED, Verb
+from . import STOPPED, Verb, bad_rows_option
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -22,6 +23,7 @@ def prepare(args: argparse.Namespace) -> int:
     else:
         words = ("kind", "format", "document", "tokenizer", "vocabulary", "lowercase", "sentences", "valid", "names", "columns", "number")
         data = command_data(args.paths, **{word: getattr(args, word) for word in words})
+    data = replace(data, max_bad_rows=max(data.max_bad_rows, args.max_bad_rows))
     with watch.Preparing("looking at the sources") as preparing:
         folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show)
     found = watch.prepared(folder, preparing)
@@ -112,6 +114,7 @@ def add_prepare(verb: Verb) -> None:
     made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of files that do not name their columns")
     made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last")
     made.add_argument("--number", action="store_true", help="the label is a number")
+    bad_rows_option(made)
 
 
 def add_training(verb: Verb) -> None:

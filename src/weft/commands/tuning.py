@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell
-from . import STOPPED, Verb
+from . import STOPPED, Verb, bad_rows_option, say
 
 if TYPE_CHECKING:
     from ..tune.plan import Plan, Wish
@@ -33,10 +33,6 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
-def say(text: str) -> None:
-    print(f"weft: {text}", file=sys.stderr, flush=True)
-
-
 def wish(args: argparse.Namespace) -> "Wish":
     from ..recipe import HeadOnly, LoRA
     from ..tune.plan import Wish
@@ -51,7 +47,8 @@ def wish(args: argparse.Namespace) -> "Wish":
     return Wish(checkpoint=args.checkpoint, data=tuple(args.data), dev=tuple(args.dev), out=args.out, task=args.task,
                 names=tuple(args.names), columns=tuple(args.columns), label=args.label, metric=args.metric, rates=tuple(args.rates),
                 restarts=args.restarts, epochs=args.epochs, batch=args.batch, length=args.length, dropout=args.dropout,
-                layers=args.layer_decay, trained=trained, precision=args.precision, seed=args.seed)
+                layers=args.layer_decay, trained=trained, precision=args.precision, seed=args.seed,
+                max_bad_rows=args.max_bad_rows)
 
 
 class Line:
@@ -102,7 +99,8 @@ def add(verb: Verb) -> None:
                 "RUN/model is the best on the dev data. Example: weft tune bert-base-uncased --data reviews.csv --dev held.csv")
     made.add_argument("checkpoint", metavar="CHECKPOINT", help="a run, a model's folder (Weft's or Hugging Face's), or a name on the hub")
     made.add_argument("--data", nargs="+", required=True, metavar="FILE",
-                      help="CSV, TSV, JSON lines, Parquet, CoNLL or SQuAD's JSON; .gz too")
+                      help="CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD's JSON; .gz too")
+    bad_rows_option(made)
     made.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="to choose by; a tenth of the data unless given")
     made.add_argument("--task", metavar="TASK", help="classify, pair, regress, choose, tag or answer; guessed if in no doubt")
     made.add_argument("--out", metavar="RUN", help="runs/<checkpoint>-<data> unless given")

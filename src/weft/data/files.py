@@ -1,4 +1,5 @@
 """Files: found, opened, told apart by their content, and written whole or not at all."""
+import codecs
 import gzip
 import hashlib
 import json
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 BLOCK = 1 << 20
+LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 DAY = 86_400                               # seconds; an older temporary file belongs to nobody who lives
 
 
@@ -53,7 +56,16 @@ def expand(paths: tuple[str, ...]) -> list[str]:
 
 
 def packed(path: str) -> bool:
-    return path.endswith((".gz", ".zst"))
+    """Do the bytes that are read differ from those on the disk: compressed, or UTF-16 that is read as UTF-8?"""
+    return path.endswith((".gz", ".zst")) or is_utf16(path)
+
+
+def is_utf16(path: str) -> bool:
+    """By its byte order mark. Of local files only: a pipe can be read once, and a request costs time."""
+    if remote(path) or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as stream:
+        return stream.read(2) in UTF16
 
 
 def bare(path: str) -> str:
@@ -72,6 +84,8 @@ def open_file(path: str) -> BinaryIO:
     if path.endswith(".zst"):
         import pyarrow as pa
         return cast(BinaryIO, pa.input_stream(raw, compression="zstd"))
+    if is_utf16(path):
+        return cast(BinaryIO, codecs.EncodedFile(open(path, "rb"), "utf-8", "utf-16"))
     return cast(BinaryIO, raw if remote(path) else open(path, "rb"))
 
 
@@ -79,13 +93,19 @@ def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
     """The unpacked bytes from `skip` on, about a megabyte at a time; a file that breaks off is named."""
     with open_file(path) as stream:
         try:
+            start = True
             if skip and not packed(path):
                 stream.seek(skip)
-                skip = 0
+                skip, start = 0, False
             while block := stream.read(BLOCK):
+                if start and block.startswith(UTF16):
+                    raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
+                start = False
                 if skip < len(block):
                     yield block[skip:]
                 skip = max(0, skip - len(block))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}") from None
         except (EOFError, OSError, gzip.BadGzipFile) as error:
             raise ValueError(f"{path} cannot be unpacked: {error}; fetch it again") from None
 

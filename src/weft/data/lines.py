@@ -1,16 +1,15 @@
-"""Formats that are lines: running text, aligned files, JSON lines, tables, tagged words."""
+"""Formats that are lines: running text, aligned files, JSON lines, tagged words."""
 import codecs
-import csv
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
-from .files import BLOCK, blocks
+from .files import BLOCK, LIMIT, blocks
 from .sentences import last_gap, starts
 
-LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
 BOM = codecs.BOM_UTF8
+CONVERT = "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
 
 
 class Found(NamedTuple):
@@ -62,7 +61,7 @@ def decode(offset: int, line: bytes | None) -> str | Bad:
     try:
         return (line.removeprefix(BOM) if offset == 0 else line).removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
-        return Bad(offset, f"not UTF-8: byte 0x{error.object[error.start]:02x} at {offset + error.start}")
+        return Bad(offset, f"not UTF-8: byte 0x{error.object[error.start]:02x} at {offset + error.start}; {CONVERT}")
 
 
 # Running text
@@ -122,7 +121,7 @@ def whole(path: str, part: tuple[float, float]) -> Iterator[Item]:
     try:
         count = sum(map(len, characters(path)))
     except UnicodeDecodeError as error:
-        yield Bad(0, f"not UTF-8: byte 0x{error.object[error.start]:02x}")
+        yield Bad(0, f"not UTF-8: byte 0x{error.object[error.start]:02x}; {CONVERT}")
         return
     begin, end = int(count * part[0]), int(count * part[1])
     held, position = "", 0
@@ -159,7 +158,12 @@ def parallel(paths: tuple[str, ...], spans: tuple[Span, ...], names: tuple[str, 
 
 
 def jsonl(path: str, span: Span) -> Iterator[Item]:
-    for offset, line in decoded(path, span):
+    return json_rows(decoded(path, span))
+
+
+def json_rows(lines: Iterable[tuple[int, str | Bad]]) -> Iterator[Item]:
+    """An object a line."""
+    for offset, line in lines:
         if isinstance(line, Bad):
             yield line
         elif line.strip():
@@ -168,74 +172,6 @@ def jsonl(path: str, span: Span) -> Iterator[Item]:
                 yield Found(offset, fields) if isinstance(fields, dict) else Bad(offset, "bad JSON: not an object")
             except (ValueError, RecursionError) as error:
                 yield Bad(offset, f"bad JSON: {error}")
-
-
-def header(path: str, cut: str) -> list[str]:
-    first = decode(*next(lines(path), (0, b"")))
-    if isinstance(first, Bad):
-        raise ValueError(f"{path}: its first line should name the columns, but is {first.reason}")
-    return first.split("\t") if cut == "\t" else next(csv.reader([first]), [])
-
-
-def tsv(path: str, span: Span, names: tuple[str, ...], named: bool) -> Iterator[Item]:
-    """Tabs between columns, no quotes. `named`: the first line names them, unless `names` does."""
-    columns = names or (tuple(header(path, "\t")) if named else ())
-    for offset, line in islice(decoded(path, span), int(named and span[0] == 0), None):
-        if isinstance(line, Bad):
-            yield line
-        elif line.strip():
-            yield row_of(offset, line.split("\t"), columns, exact=not names)
-
-
-def table(path: str, part: tuple[float, float], names: tuple[str, ...], named: bool) -> Iterator[Item]:
-    """Commas and quotes; a quoted field may hold line ends, so a file is one piece and its parts are counted in rows."""
-    csv.field_size_limit(LIMIT)
-    columns = names or (tuple(header(path, ",")) if named else ())
-    skip = int(named)
-    begin, end = 0, None
-    if part != (0.0, 1.0):
-        count = sum(1 for _ in records(path)) - skip
-        begin, end = int(count * part[0]), int(count * part[1]) + skip
-    for offset, row in islice(records(path), begin + skip, end):
-        if isinstance(row, Bad):
-            yield row
-        elif any(cell.strip() for cell in row):
-            yield row_of(offset, row, columns, exact=not names)
-
-
-def records(path: str) -> Iterator[tuple[int, list[str] | Bad]]:
-    """Rows of a table with the place of their first line; bad lines come in their turn."""
-    bad: list[Bad] = []
-    place = [0]
-
-    def feed() -> Iterator[str]:
-        for offset, line in decoded(path, (0, None)):
-            if isinstance(line, Bad):
-                bad.append(line)
-            else:
-                place.append(offset)
-                yield line + "\n"
-
-    reader = csv.reader(feed(), strict=True)
-    while True:
-        place.clear()
-        try:
-            row: list[str] | Bad | None = next(reader, None)
-        except csv.Error as error:
-            row = Bad(place[0] if place else 0, f"bad CSV: {error}")
-        yield from ((b.offset, b) for b in bad)
-        bad.clear()
-        if row is None:
-            return
-        yield place[0], row
-
-
-def row_of(offset: int, cells: list[str], columns: tuple[str, ...], exact: bool) -> Item:
-    """`names` may name only the first columns; a header names all. Without both, columns are called 0, 1, …"""
-    columns = columns or tuple(map(str, range(len(cells))))
-    if len(cells) < len(columns) or (exact and len(cells) > len(columns)):
-        return Bad(offset, f"{len(cells)} columns instead of {len(columns)}")
-    return Found(offset, dict(zip(columns, cells, strict=False)))
 
 
 def conll(path: str, span: Span, names: tuple[str, ...]) -> Iterator[Item]:

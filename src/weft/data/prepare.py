@@ -16,7 +16,7 @@ from ..values import from_plain, suggest, to_plain
 from . import records
 from .files import Missing, digest, find, identity, old, stamp, update, write
 from .lines import Found
-from .quarantine import TOLERANCE, judge, label_column, text_columns
+from .quarantine import judge, label_column, text_columns
 from .source import Piece, pieces, read, reading, settled
 from .tokenizer import Tokenizer
 from .vocabulary import sample, train
@@ -55,7 +55,7 @@ Say = Callable[[Progress], None]
 
 
 def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, int] | None = None, workers: int | None = None,
-            tolerance: float = TOLERANCE, say: Say | None = None) -> Path:
+            say: Say | None = None) -> Path:
     """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index.
     The recipe's own folder serves without its sources, if it is finished."""
     index, count = part or (0, 1)
@@ -82,11 +82,11 @@ def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, 
             if stale:
                 (split / "index.json").unlink(missing_ok=True)
             file = str(root / "tokenizer.json") if tokenizer else None
-            job = Job(str(split), to_plain(source), to_plain(data.row), labels, file, tolerance)
+            job = Job(str(split), to_plain(source), to_plain(data.row), labels, file, data.max_bad_rows)
             clock = Clock(name, todo, min(workers, len(todo)), say)
             run(job, todo, workers, clock.tick)
             clock.tell(1.0)
-        finish(split, tasks, common, tolerance)
+        finish(split, tasks, common, data.max_bad_rows)
     return root
 
 
@@ -221,7 +221,7 @@ def classes(row: R.Row, source: R.Source, work: list[Piece], say: Say | None) ->
 
 # The index, when all is there
 
-def finish(split: Path, tasks: list[Task], common: list[Any], tolerance: float) -> None:
+def finish(split: Path, tasks: list[Task], common: list[Any], max_bad_rows: float) -> None:
     """The index, if every shard is there; the same bytes whoever writes it."""
     held = [facts(split, task) for task in tasks]
     shards = [fact for fact in held if fact]
@@ -232,7 +232,7 @@ def finish(split: Path, tasks: list[Task], common: list[Any], tolerance: float) 
     for stray in strays + [path for path in split.glob(".*.tmp") if old(path)]:                                     # of a killed run
         stray.unlink(missing_ok=True)
     rows = sum(shard["rows"] for shard in shards)
-    judge(split, rows, [entry for shard in shards for entry in shard["quarantine"]], tolerance)
+    judge(split, rows, [entry for shard in shards for entry in shard["quarantine"]], max_bad_rows)
     named = [{name: shard[name] for name in ("file", "rows", "tokens", "sentences", "sha256") if name in shard} for shard in shards]
     index = {"fingerprint": digest(common[1], common[3:], [shard["sha256"] for shard in shards]), "rows": rows, "shards": named}
     update(split / "index.json", json.dumps(index, indent=1).encode())

@@ -1,17 +1,21 @@
-"""Rows that are kept out: which, why, and how many are too many."""
+"""Rows that are set aside: which, why, and how many are too many."""
 import json
 from io import BytesIO
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import recipe as R
-from .files import update
-from .lines import Bad, Found
+from .files import Missing, blocks, update
+from .lines import Bad, Found, Item
+from .sniff import is_number
 
-TOLERANCE = 0.001                          # of the rows; above it the files are wrong, not a row
-HANDFUL = 10                               # of bad rows is borne however few the rows are
+MAX_BAD_ROWS = 0.001                       # of the rows; above it the files are wrong, not a row
+HANDFUL, ONE_IN = 10, 20                   # bad rows of a small file: at most ten, at most one in twenty, always one
+SHOWN = 5                                  # places that are named
+UNITS = {"folder": "file", **dict.fromkeys(("parquet", "hub", "squad", "coco", "json"), "row")}      # of an offset; else bytes
 PIXELS = 1 << 27                           # an image larger than this is a bomb
 
 
@@ -96,8 +100,8 @@ def checks(row: R.Row, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
             need(fields, name)
     if isinstance(row, R.Examples):
         label = need(fields, row.label, object)
-        if row.number and not np.isfinite(float(label)):
-            raise ValueError(f"label {label!r} is not a number")
+        if row.number and not is_number(label):
+            raise ValueError(f"{row.label} is {label!r}, not a number")
         if not row.number:
             known(labels, label)
     elif isinstance(row, R.Choices):
@@ -132,20 +136,80 @@ def picture(held: bytes) -> None:
         image.load()
 
 
-def allowed(rows: int, tolerance: float) -> float:
-    return max(HANDFUL, tolerance * rows) if tolerance else 0
+# The rule
+
+def allowed(rows: int, share: float) -> float:
+    """How many bad rows may be set aside: a share of them all, of a small file a few more; with a share of 0 none."""
+    return max(share * rows, min(HANDFUL, rows / ONE_IN), 1) if share else 0
 
 
-def judge(folder: Path, rows: int, bad: list[dict[str, Any]], tolerance: float) -> None:
-    """Writes what was kept out, and stops where it is too much."""
+def entry(wrong: Bad, item: Item, path: str, format: str | None) -> dict[str, Any]:
+    """A bad row as `quarantine.jsonl` has it."""
+    fields = item.fields if isinstance(item, Found) else {}         # images say which file they are; a text's column may be called so too
+    file = fields["file"] if "image" in fields else item.path or path
+    return {"file": file, "offset": wrong.offset, "unit": UNITS.get(format or "", "byte"), "reason": wrong.reason}
+
+
+def places(bad: list[dict[str, Any]]) -> str:
+    """The file of the first bad row, the first few lines or rows, and the first reason."""
+    first = bad[0]
+    offsets = [entry["offset"] for entry in bad if entry["file"] == first["file"]][:SHOWN]
+    unit = first.get("unit", "byte")
+    if unit == "file":
+        return f"{first['file']}{' and others' * (len(bad) > 1)}: {first['reason']}"
+    counted = unit == "row"
+    numbers = [n + 1 for n in offsets] if counted else line_numbers(first["file"], offsets)
+    named = ", ".join(f"{n:,}" for n in numbers) + ", …" * (len(bad) > len(numbers))
+    return f"{first['file']}, {'row' if counted else 'line'}{'s' * (len(numbers) > 1)} {named}: {first['reason']}"
+
+
+def line_numbers(path: str, offsets: list[int]) -> list[int]:
+    """The lines, counted from 1, that hold these bytes of the unpacked file, in order."""
+    found, passed, lines, offsets = list[int](), 0, 1, sorted(offsets)
+    try:
+        for block in blocks(path):
+            while len(found) < len(offsets) and offsets[len(found)] < passed + len(block):
+                found.append(lines + block.count(b"\n", 0, offsets[len(found)] - passed))
+            passed, lines = passed + len(block), lines + block.count(b"\n")
+    except (OSError, Missing):
+        pass                               # the source has gone since
+    return found or offsets
+
+
+def set_aside(rows: int, bad: list[dict[str, Any]], what: str = "") -> str:
+    """One line about the rows that are left out."""
+    return f"{len(bad):,} of {rows + len(bad):,} {what}{' ' * bool(what)}rows set aside ({places(bad)})"
+
+
+def enforce(rows: int, bad: list[dict[str, Any]], share: float, kept_in: Path | None = None) -> None:
+    """Stops where more rows are bad than may be."""
+    total = rows + len(bad)
+    if not bad or (rows and len(bad) <= allowed(total, share)):
+        return
+    enough = ceil(1000 * len(bad) / total) / 1000
+    listed = f"; all are listed in {kept_in}" if kept_in else ""
+    more = f", or allow more with --max-bad-rows {enough:g} (weft train: --set data.max_bad_rows={enough:g})" if rows else ""
+    raise ValueError(f"{len(bad):,} of {total:,} rows cannot be read ({places(bad)}){listed}; at most {int(allowed(total, share)):,} may "
+                     f"be set aside: mend the file{more}")
+
+
+def judge(folder: Path, rows: int, bad: list[dict[str, Any]], share: float) -> None:
+    """Writes what was set aside, and stops where it is too much."""
+    kept_in = folder / "quarantine.jsonl"
     if bad:
-        update(folder / "quarantine.jsonl", "".join(json.dumps(entry) + "\n" for entry in bad).encode())
+        update(kept_in, "".join(json.dumps(entry) + "\n" for entry in bad).encode())
     else:
-        (folder / "quarantine.jsonl").unlink(missing_ok=True)
-    if bad and (not rows or len(bad) > allowed(rows + len(bad), tolerance)):
-        first = bad[0]
-        raise ValueError(f"{len(bad)} of {rows + len(bad)} rows for {folder} cannot be read, "
-                         f"the first in {first['file']} at {first['offset']}: {first['reason']}; "
-                         f"{HANDFUL} rows or {tolerance:.1%} may be bad; all are in {folder / 'quarantine.jsonl'}: mend them")
+        kept_in.unlink(missing_ok=True)
+    enforce(rows, bad, share, kept_in)
     if not rows:
         raise ValueError(f"there is not one row for {folder}; look at the source's paths, format and part")
+
+
+def notes(folder: Path) -> list[str]:
+    """A line for each split of prepared data of which rows were set aside."""
+    found = []
+    for path in sorted(folder.glob("*/quarantine.jsonl")):
+        rows = json.loads((path.parent / "index.json").read_text())["rows"]
+        bad = [json.loads(line) for line in path.read_text().splitlines()]
+        found.append(f"{set_aside(rows, bad, path.parent.name)}; all are listed in {path}")
+    return found

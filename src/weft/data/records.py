@@ -1,4 +1,4 @@
-"""Formats that are not lines: Parquet, the hub's data sets, SQuAD, folders of images, COCO."""
+"""Formats that are not lines: Parquet, the hub's data sets, JSON arrays, SQuAD, folders of images, COCO."""
 import json
 import os
 from collections.abc import Iterator
@@ -77,13 +77,24 @@ def hub(path: str, span: Span) -> Iterator[Item]:
             yield Found(first + i, dict(zip(columns, cells, strict=True)))
 
 
-# SQuAD
+# JSON arrays and SQuAD
 
 def load_json(path: str) -> Any:
     try:
         return json.loads(b"".join(blocks(path)))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
+
+
+def array(path: str, part: tuple[float, float]) -> Iterator[Item]:
+    """A JSON array of objects."""
+    held = load_json(path)
+    if not isinstance(held, list):
+        raise ValueError(f"{path} is not an array of objects; write one object per line (.jsonl), or [{{…}}, {{…}}]")
+    begin, end = stretch(len(held), part)
+    for place in range(begin, end):
+        row = held[place]
+        yield Found(place, row) if isinstance(row, dict) else Bad(place, f"element {place} of the array is not an object")
 
 
 WRONG = (KeyError, TypeError, AttributeError)                   # what a value of another shape raises

@@ -1,18 +1,19 @@
 """Sources: what a `Source` names, cut into pieces of work, and the rows of a piece."""
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..values import to_plain
-from . import lines, records
-from .files import BLOCK, bare, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size
+from . import delimited, lines, records
+from .files import BLOCK, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size
 from .lines import Item, Span
+from .sniff import SUFFIXES, delimiter_of, format_of, suffix_of
 
 PIECE = 1 << 24                            # bytes of a piece: a shard is made in seconds
-SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".conll": "conll"}
 
 
 class Piece(NamedTuple):
@@ -24,28 +25,28 @@ class Piece(NamedTuple):
 
 
 def settled(source: R.Source, row: R.Row) -> R.Source:
-    """The source with its format, from the file's name and the kind of row where it is not given."""
-    if source.format:
-        return source
-    suffix = os.path.splitext(bare(source.paths[0] if source.paths else ""))[1]
+    """The source with its format and its delimiter, from the kind of row and the file's name or first lines where they are not given."""
+    kind: Any = source.format or format_for(source, row)
+    cut: Any = source.delimiter or (delimiter_of(source.paths[0]) if kind == "csv" else None)
+    return replace(source, format=kind, delimiter=cut)
+
+
+def format_for(source: R.Source, row: R.Row) -> str:
+    path = source.paths[0] if source.paths else ""
+    suffix = suffix_of(path)
     if isinstance(row, R.Questions):
-        kind = "squad"
-    elif isinstance(row, R.Boxed):
-        kind = "coco"
-    elif suffix in SUFFIXES:
-        kind = SUFFIXES[suffix]
-    elif isinstance(row, R.Images):
-        kind = "folder"
-    elif isinstance(row, R.Tagged):
-        kind = "conll"
-    elif isinstance(row, R.Pairs) and len(source.paths) == 2:
-        kind = "parallel"
-    elif isinstance(row, R.Documents):
-        kind = "text"
-    else:
-        raise ValueError(f"{source.paths[0]}: the name does not tell the format; rename it or give it (prepare --format, Source(format=…))")
-    made: R.Source = R.Source(**{**{f: getattr(source, f) for f in source.__dataclass_fields__}, "format": kind})
-    return made
+        return "squad"
+    if isinstance(row, R.Boxed):
+        return "coco"
+    if suffix not in SUFFIXES and isinstance(row, R.Images):
+        return "folder"
+    if suffix not in SUFFIXES and isinstance(row, R.Tagged):
+        return "conll"
+    if suffix not in SUFFIXES and isinstance(row, R.Pairs) and len(source.paths) == 2:
+        return "parallel"
+    if suffix not in SUFFIXES and isinstance(row, R.Documents):
+        return "text"
+    return format_of(path)
 
 
 def pieces(source: R.Source) -> list[Piece]:
@@ -69,7 +70,7 @@ def pieces(source: R.Source) -> list[Piece]:
         word = identity(path)
         if source.format == "parquet":
             spans = parquet_spans(path, source.part)
-        elif source.format in ("csv", "squad") or (source.format == "text" and source.document == "file"):
+        elif source.format in ("csv", "squad", "json") or (source.format == "text" and source.document == "file"):
             spans = [((0, None), about(path))]
         else:
             spans = byte_spans(path, source, word)
@@ -248,9 +249,11 @@ def rows(source: R.Source, piece: Piece, columns: tuple[str, ...]) -> Iterator[I
         case "jsonl":
             return lines.jsonl(path, span)
         case "tsv":
-            return lines.tsv(path, span, source.names, source.header)
+            return delimited.tsv(path, span, source.names, source.header)
         case "csv":
-            return lines.table(path, source.part, source.names, source.header)
+            return delimited.table(path, source.part, source.names, source.header, source.delimiter or ",")
+        case "json":
+            return records.array(path, source.part)
         case "conll":
             return lines.conll(path, span, source.names)
         case "parquet":

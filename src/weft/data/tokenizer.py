@@ -84,7 +84,7 @@ class Tokenizer:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def encode_many(self, texts: list[str]) -> tuple[Array, Array]:
-        """The tokens of all texts, one after another, and where each text's end; no marks are added."""
+        """The tokens of all texts, one after another, and where each text's end; no marks are added. As small as they are stored."""
         if self.table is not None:
             return self.looked_up(texts)
         began = perf_counter()
@@ -113,7 +113,8 @@ class Tokenizer:
         return ids.astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
 
     def encode(self, text: str) -> Array:
-        return self.encode_many([text])[0]
+        """The ids of one text as int64, which PyTorch's embeddings take; no special tokens are added. `encode_many` is for the store."""
+        return self.encode_many([text])[0].astype(np.int64)
 
     def encode_spans(self, text: str) -> tuple[Array, Array]:
         """Tokens, and the characters [begin, end) that each stands for, without the gap before a word: (tokens, 2)."""
@@ -125,7 +126,7 @@ class Tokenizer:
             for i, (begin, end) in enumerate(spans):
                 piece = text[begin:end]
                 spans[i, 0] += len(piece) - len(piece.lstrip()) if piece.strip() else 0
-            return self.honest(np.array(found.ids, self.dtype)), spans
+            return self.honest(np.array(found.ids, np.int64)), spans
         widths = [len(c.encode()) for c in text] if self.byte_level else 1
         begin = np.repeat(np.arange(len(text)), widths)
         return self.encode(text), np.stack([begin, begin + 1], 1)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..values import from_plain
 from .files import write
 from .lines import Bad, Found, Item
-from .quarantine import allowed, check, columns
+from .quarantine import allowed, check, columns, entry, places
 from .rows import maker
 from .shard import ShardWriter
 from .source import Piece, read
@@ -31,7 +31,7 @@ class Job(NamedTuple):
     row: Any
     labels: list[str] | None
     tokenizer: str | None                  # the file
-    tolerance: float
+    max_bad_rows: float
 
 
 class Task(NamedTuple):
@@ -83,13 +83,12 @@ class Workshop:
                     if isinstance(item, Found) and wrong is None:
                         kept.append(item)
                     elif wrong:
-                        bad.append(entry(wrong, item, piece))
+                        bad.append(entry(wrong, item, piece.paths[0], self.source.format))
                 if kept:
                     shard.extend(build(kept))
                 good += len(kept)
-                if len(bad) > max(MANY, allowed(good + len(bad), self.job.tolerance)):
-                    raise ValueError(f"{bad[0]['file']}: {len(bad)} of {good + len(bad)} rows cannot be read, "
-                                     f"the first at {bad[0]['offset']}: {bad[0]['reason']}")
+                if len(bad) > max(MANY, allowed(good + len(bad), self.job.max_bad_rows)):
+                    raise ValueError(f"{len(bad):,} of {good + len(bad):,} rows cannot be read ({places(bad)})")
                 tick(Tick(size, self.tokenizer.busy - before if self.tokenizer else 0.0))
         facts = {"file": path.name, "rows": shard.rows, "tokens": shard.counts[build.schema.names[0]][0] if self.tokenizer else 0}
         facts |= {"sentences": shard.counts["sentences"][0]} if "sentences" in shard.counts else {}
@@ -106,12 +105,6 @@ def facts(split: Path, task: Task) -> dict[str, Any] | None:
         return held if fits else None
     except (OSError, ValueError, KeyError):
         return None
-
-
-def entry(wrong: Bad, item: Item, piece: Piece) -> dict[str, Any]:
-    fields = item.fields if isinstance(item, Found) else {}         # images say which file they are; a text's column may be called so too
-    file = fields["file"] if "image" in fields else item.path or piece.paths[0]
-    return {"file": file, "offset": wrong.offset, "reason": wrong.reason}
 
 
 def as_piece(plain: Any) -> Piece:

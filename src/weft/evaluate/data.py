@@ -1,19 +1,19 @@
 """What a model is scored on: a split of its own data, or files."""
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.lines import Bad, Found
+from ..data.columns import row_for
+from ..data.lines import Found
+from ..data.load import checked, learned_from, load, settle_bad, with_header
+from ..data.quarantine import MAX_BAD_ROWS, label_column
 from ..data.quarantine import columns as columns_of
-from ..data.quarantine import label_column
-from ..data.source import pieces, read, settled
+from ..data.source import settled
 from ..data.store import Store
 from .ask import Known, class_names, needs, style
-from .memory import Held, sound
-from .tables import SNIFF, SOURCE, TARGET, columns_without_header, row_value, said
+from .memory import Held
 
 Say = Callable[[str], None]
 ROWS: dict[str, R.Row] = {"classify": R.Examples(), "regress": R.Examples(number=True), "choose": R.Choices(), "tag": R.Tagged(),
@@ -48,47 +48,35 @@ def objective_of(ready: Known, task: str | None) -> R.Objective:
 
 
 def files(ready: Known, objective: R.Objective, paths: Sequence[str], *, names: Sequence[str] = (), columns: Sequence[str] = (),
-          say: Say) -> On:
+          max_bad_rows: float = MAX_BAD_ROWS, say: Say) -> On:
     """Files as the run's own data are read, where it has some; columns that are not those are guessed, aloud."""
     task = TASKS.get(type(objective))
     known = ready.recipe.data if ready.recipe is not None and TASKS.get(type(ready.recipe.objective)) == task else None
     row = known.row if known is not None else ROWS[task or "perplexity"]
-    source = settled(R.Source(paths=tuple(paths), names=tuple(names), header=not names), row)
-    alike = settled(known.train, row) if known is not None else None
+    source = settled(R.Source(paths=tuple(paths), names=tuple(names)), row)
+    alike = learned_from(replace(known, train=settled(known.train, row))) if known is not None else None
     if alike is not None and alike.format == source.format and not names:
-        source = replace(source, names=alike.names, header=alike.header, document=alike.document)
-    source = headless(source, known)
-    if task is not None and not isinstance(row, R.Questions | R.Images | R.Boxed):
-        row = fitting(row, task, source, columns, say)
+        keeps = alike.header or alike.format not in ("csv", "tsv")             # without a header, names are for tables without one
+        source = replace(source, document=alike.document, names=alike.names if keeps else ())
+    source = with_header(source, [*columns, *columns_of(row)], alike, otherwise=True)
+    rows, bad = load(source)
+    if task is not None and rows and not isinstance(row, R.Questions | R.Images | R.Boxed):
+        row = fitting(row, task, [item.fields for item in rows], columns, say)
     labels = class_names(ready) if label_column(row) else None
-    rows = found(source, row, say)
     if labels:
         rows = numbered(rows, label_column(row) or "", labels)
-    return On(Held(sound(rows, row, labels, say), row, ready.text, labels), source)
-
-
-def headless(source: R.Source, known: R.Data | None) -> R.Source:
-    """A table of two languages often has no line that names its columns; nor has one such as a run learned from."""
-    if source.format not in ("tsv", "csv") or source.names:
-        return source
-    some = [item.fields for piece in pieces(source)[:1] for item in islice(read(source, piece), SNIFF) if isinstance(item, Found)]
-    if not some:
-        return source
-    if known is not None and (columns := columns_without_header(known, some)):
-        return replace(source, names=tuple(columns), header=False)
-    named = {name.lower() for name in some[0]} & {*SOURCE, *TARGET}
-    bare = len(some[0]) == 2 and all(" " in name.strip() for name in some[0])
-    return replace(source, names=("source", "target"), header=False) if bare and not named else source
-
-
-def fitting(row: R.Row, task: str, source: R.Source, columns: Sequence[str], say: Say) -> R.Row:
-    """The row, if its columns are there; else what these columns are for the task."""
-    first = next((item.fields for piece in pieces(source) for item in read(source, piece) if isinstance(item, Found)), {})
-    if not first:
+    good, wrong = checked(rows, row, labels, source.format)
+    settle_bad(len(good), [*bad, *wrong], max_bad_rows, say)
+    if not good:
         raise ValueError(f"{', '.join(source.paths)}: not one row can be read; give a file with rows")
-    if not columns and all(name in first for name in columns_of(row)):
+    return On(Held(good, row, ready.text, labels), source)
+
+
+def fitting(row: R.Row, task: str, rows: list[dict[str, Any]], columns: Sequence[str], say: Say) -> R.Row:
+    """The row, if its columns are there; else what these columns are for the task."""
+    if not columns and all(name in rows[0] for name in columns_of(row)):
         return row
-    made = row_value(task, first, columns)
+    made = row_for(task, rows, columns)
     if isinstance(made, R.Documents) and isinstance(row, R.Documents):
         made = replace(made, sentences=row.sentences)
     if not columns:
@@ -96,13 +84,11 @@ def fitting(row: R.Row, task: str, source: R.Source, columns: Sequence[str], say
     return made
 
 
-def found(source: R.Source, row: R.Row, say: Say) -> list[Found]:
-    """All rows that can be read."""
-    items = [item for piece in pieces(source) for item in read(source, piece, columns_of(row))]
-    bad = [item for item in items if isinstance(item, Bad)]
-    if bad:
-        say(f"{len(bad)} of {len(items)} rows cannot be read, the first at {bad[0].offset}: {bad[0].reason}")
-    return [item for item in items if isinstance(item, Found)]
+def said(row: R.Row) -> str:
+    """What was guessed, in one line."""
+    parts = {"first": "text", "second": "second text", "label": "label", "words": "words", "tags": "tags", "source": "source",
+             "target": "target", "context": "context", "text": "text"}
+    return "reading " + ", ".join(f"{getattr(row, name)!r} as {what}" for name, what in parts.items() if getattr(row, name, None))
 
 
 def numbered(rows: list[Found], column: str, labels: tuple[str, ...]) -> list[Found]:
@@ -120,8 +106,5 @@ def words(on: On) -> list[dict[str, Any]]:
     if on.source is None:
         raise ValueError("this score needs the words themselves, not only their tokens; give the files with --on")
     row = on.store.meta.row
-    return [item.fields for item in sound(found(settled(on.source, row), row, silent), row, None, silent)]
-
-
-def silent(_: str) -> None:
-    """Says nothing."""
+    source = settled(on.source, row)
+    return [item.fields for item in checked(load(source, columns_of(row))[0], row, on.store.meta.labels, source.format)[0]]

@@ -1,6 +1,6 @@
 """Rows in memory that read like prepared data: tokenised by the same makers, and nothing is written."""
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from .. import recipe as R
 from ..data.lines import Found
-from ..data.quarantine import check
 from ..data.rows import maker
 from ..data.shard import assemble
 from ..data.store import Meta, Shard, Store, holds_tokens
@@ -60,17 +59,6 @@ def known(row: R.Row, tokenizer: Tokenizer | None, labels: tuple[str, ...] | Non
     if tokenizer is None:
         return Meta(row, labels=labels)
     return Meta(row, tokenizer.size, tokenizer.special, tokenizer.sentinels, labels, tokenizer.continues)
-
-
-def sound(rows: Sequence[Found], row: R.Row, labels: tuple[str, ...] | None, say: Callable[[str], None]) -> list[Found]:
-    """The rows that can be read; the others are counted aloud."""
-    bad = [check(row, found, labels or ()) for found in rows]
-    wrong = [(i, b.reason) for i, b in enumerate(bad) if b is not None]
-    if len(wrong) == len(rows):
-        raise ValueError(f"not one of {len(rows)} rows can be read" + (f"; the first: {wrong[0][1]}" if wrong else ""))
-    if wrong:
-        say(f"{len(wrong)} of {len(rows)} rows are left out, the first is row {wrong[0][0] + 1}: {wrong[0][1]}")
-    return [found for found, b in zip(rows, bad, strict=True) if b is None]
 
 
 class Given:

@@ -14,7 +14,7 @@ from .. import spec as S
 from ..data.files import bare, find, update
 from ..data.order import permute
 from ..data.prepare import prepare
-from ..data.quarantine import columns
+from ..data.quarantine import MAX_BAD_ROWS, columns
 from ..data.records import load_json
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
@@ -57,6 +57,7 @@ class Wish:
     trained: R.HeadOnly | R.LoRA | None = None
     precision: str | None = None
     seed: int = 0
+    max_bad_rows: float = MAX_BAD_ROWS
 
 
 class Plan(NamedTuple):
@@ -77,9 +78,9 @@ class Plan(NamedTuple):
 
 def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     """`say` gets what was understood, before the work that takes time; `progress` what preparing says."""
-    found = guess(wish.data, wish.dev, wish.task, wish.names, wish.columns, wish.label)
-    if say:
-        say(found.line)
+    found = guess(wish.data, wish.dev, wish.task, wish.names, wish.columns, wish.label, wish.max_bad_rows)
+    for line in (found.line, *found.notes) if say else ():
+        say(line)
     folder = Path(wish.out or Path("runs") / name_of(wish))
     if (folder / "recipe.json").exists() and not (folder / TABLE).exists():
         raise ValueError(f"{folder} is a run of its own, which this would overwrite; give another --out")
@@ -91,7 +92,8 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     if isinstance(row, R.Questions):
         most = min(most, WINDOW) if wish.length is None else most
         row = R.Questions(length=most if wish.length else window(found, Tokenizer.load(tokenizer), most), stride=min(128, most // 2))
-    data = R.Data(row=row, train=found.train, valid=found.dev, tokenizer=R.TokenizerFile(path=tokenizer), folder=str(folder / "prepared"))
+    data = R.Data(row=row, train=found.train, valid=found.dev, tokenizer=R.TokenizerFile(path=tokenizer), folder=str(folder / "prepared"),
+                  max_bad_rows=wish.max_bad_rows)
     prepare(data, say=progress)
     store, dev = open_store(folder / "prepared", "train"), open_store(folder / "prepared", "valid")
     length = row.length if isinstance(row, R.Questions) else wish.length or quantile(store, row, most)
