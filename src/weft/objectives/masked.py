@@ -92,7 +92,7 @@ class Corrupt(Corruption):
         size = edge[start + lengths] - edge[start]
         return at[spread(edge[start], size)], np.repeat(draw.random(len(start)), size)     # a span becomes one thing
 
-    def counts(self, batch: Any) -> dict[str, int]:
+    def units(self, batch: Any) -> dict[str, int]:
         return {"token": len(batch["labels_at"])} | ({"next": len(batch["labels_next_at"])} if "next" in self.terms else {})
 
 
