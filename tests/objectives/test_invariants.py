@@ -155,6 +155,7 @@ def test_even_routing_has_balance_one_whatever_the_objective_reads(made: Built) 
     corruption, objective, samples = made
     if "balance" not in objective.weights:
         pytest.skip("it has no experts")
+    assert (objective.weights["balance"], objective.weights["router_z"]) == (0.5, 0.1)       # as its spec says
     whole = batch(corruption, rows(corruption, samples))
     routers = [m.router for m in objective.modules() if isinstance(m, Experts)]
     before = [router.weight.detach().clone() for router in routers]
