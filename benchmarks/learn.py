@@ -3,7 +3,8 @@
     python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--out runs] [--receipt FILE]
 
 For each recipe: the validation loss over the whole of the validation data, its terms, the seconds of the training steps, and the
-unigram loss: the cross entropy of the same labels under their frequencies in training. With `--receipt`, each curve lands beside it.
+unigram loss: the cross entropy of the same labels under their frequencies in training; for next sentence, what the lengths of both
+segments alone give. With `--receipt`, each curve lands beside it.
 The last line is JSON.
 """
 import argparse
@@ -20,7 +21,9 @@ import numpy as np
 from weft import recipe as R
 from weft import run
 from weft.data.loader import Loader
+from weft.data.order import draw
 from weft.data.plan import planner
+from weft.data.store import Store
 from weft.train.log import read
 
 from . import receipt
@@ -45,6 +48,24 @@ def unigram(made: run.Made, batches: int = 200) -> float:
     return total / count
 
 
+def lengths_alone(made: run.Made, most: int = 20_000, bins: int = 8) -> float:
+    """The cross entropy of the validation's next-sentence labels under their frequencies in training rows with similar lengths of A and
+    of B, one added to each: what can be known without reading a word."""
+    corruption, length, end = made.corruption, made.recipe.batch.length, made.store.meta.special["end"]
+
+    def counted(store: Store, tail: bool) -> np.ndarray:
+        samples, seen = corruption.samples(store, length, tail), np.zeros((bins, bins, 2))
+        for i in range(min(most, len(samples))):
+            row = corruption(samples, i, draw(made.recipe.seed, 0, i))
+            a = int(np.flatnonzero(row["tokens"] == end)[0])
+            seen[a * bins // length, (len(row["tokens"]) - a - 1) * bins // length, row["labels_next"][0]] += 1
+        return seen
+
+    assert made.valid is not None
+    seen, asked = counted(made.store, False) + 1, counted(made.valid, True)
+    return float(-(asked * np.log(seen / seen.sum(-1, keepdims=True))).sum() / asked.sum())
+
+
 def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     held: list[run.Made] = []
     for event in run.train(recipe, out, begun=lambda made, *_: held.append(made)):
@@ -61,6 +82,8 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     found |= {"averaged": averaged} if averaged else {}
     if "token" in made.corruption.terms and made.store.meta.vocabulary:
         found["unigram"] = unigram(made)
+    if "next" in made.corruption.terms:
+        found["lengths_alone"] = lengths_alone(made)
     if isinstance(recipe.objective, R.ReplacedTokens):
         share = recipe.objective.share     # the surprise of one who knows only how many are hidden
         found["base_rate"] = -share * log(share) - (1 - share) * log(1 - share)
@@ -87,7 +110,8 @@ def main() -> None:
                 shutil.copy(folder / "curve.svg", Path(given.receipt).with_name(f"{recipe.name}.svg"))
         losses = [row["valid"]["loss"] for row in rows]
         found[name] = {"name": recipe.name, "steps": recipe.steps, "runs": rows, "mean": statistics.mean(losses), "worst": max(losses)}
-        print(f"{name}: validation {', '.join(f'{loss:.4f}' for loss in losses)}; unigram {rows[0].get('unigram', float('nan')):.4f}; "
+        alone = ", ".join(f"{kind} {rows[0][kind]:.4f}" for kind in ("unigram", "lengths_alone", "base_rate") if kind in rows[0])
+        print(f"{name}: validation {', '.join(f'{loss:.4f}' for loss in losses)}; counting alone: {alone or 'not known'}; "
               f"{rows[0]['seconds']:.0f} s", flush=True)
     if given.receipt:
         receipt.write(given.receipt, found, time.perf_counter() - began, given.seeds - 1)

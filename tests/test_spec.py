@@ -45,6 +45,16 @@ def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, n
         assert "\n" not in str(error.value)
 
 
+def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
+    first, *_ = gpt().decoder.blocks
+
+    def mixed(z: float) -> S.Block:
+        return S.replace(first, feedforward=S.pre(NORM, S.Experts(count=2, chosen=1, expert=S.Dense(hidden=8), z_loss=z)))
+    assert gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.5))))
+    with pytest.raises(ValueError, match=r"blocks\.2\.feedforward\.inner\.z_loss: is 0\.5 in decoder\.blocks\.0; give all"):
+        gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.1))))
+
+
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
     (lambda: S.Attention(), "Attention needs 'heads'"),
@@ -53,6 +63,7 @@ def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, n
     (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = \[1, 2\]: give a tuple"),
     (lambda: S.Rotary(fraction=1.5), "Rotary.fraction = 1.5: input should be less than or equal to 1"),
     (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),
+    (lambda: S.Experts(count=2, chosen=1, expert=S.Dense(hidden=8), balance=-1.0), "balance = -1.0: input should be greater than or equal"),
     (lambda: S.Special(pad=-5), "Special.pad = -5"),
     (lambda: S.deepnorm("encoder"), "name 'encoder' or 'decoder' and give its depth"),
     (lambda: weft.bert("tiny", hed=1), "bert has no 'hed'; did you mean 'head'"),

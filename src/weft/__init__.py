@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 # Nothing heavy is imported before it is asked for: `import weft` and `weft --help` answer at once.
 _TORCH = {"load": "interop.folder", "save": "interop.folder", "build": "model.model", "Model": "model.model",
-          "balance": "layers.experts", "attention_maps": "observe.attention"}
-__all__ = ["Model", "attention_maps", "balance", "build", "family", "load", "save", "spec"]
+          "attention_maps": "observe.attention"}
+__all__ = ["Model", "attention_maps", "build", "family", "load", "save", "spec"]
 
 
 def __getattr__(name: str) -> Any:

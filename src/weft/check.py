@@ -19,6 +19,7 @@ def problems(m: S.Model) -> Iterator[Problem]:
             branch = getattr(block, name, None)
             if branch is not None and isinstance(branch.inner, S.Attention):
                 yield from attention(f"{path}.{name}.inner", branch.inner, width, m)
+    yield from routers(m)
     yield from sums(m)
     yield from head(m)
 
@@ -101,6 +102,15 @@ def branches(path: str, block: S.Block | S.Parallel, m: S.Model) -> Iterator[Pro
         inner = block.cross.inner
         if not isinstance(inner, S.Attention) or inner.pattern != S.Full() or inner.rotary or inner.score:
             yield f"{path}.cross.inner", "must be an Attention with pattern Full, without rotary or score"
+
+
+def routers(m: S.Model) -> Iterator[Problem]:
+    layers = [(path, b.feedforward.inner) for path, _, b in blocks(m) if isinstance(b.feedforward.inner, S.Experts)]
+    for path, layer in layers:
+        for name in ("balance", "z_loss"):
+            if getattr(layer, name) != (first := getattr(layers[0][1], name)):
+                yield f"{path}.feedforward.inner.{name}", f"is {first} in {layers[0][0]}; give all experts of a model the same"
+                return
 
 
 def attention(path: str, a: S.Attention, width: int, m: S.Model) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from .spec import Count, Model, Natural, Positive, Rate, Share
+from .spec import Count, Fraction, Model, Natural, Positive, Rate, Share
 from .values import KINDS, at, from_json, from_plain, put, suggest, to_json, value
 
 # Tokenizers. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and mask.
@@ -200,8 +200,8 @@ class NextToken:
 class MaskedTokens:
     """Guess hidden tokens (BERT, arXiv:1810.04805, section 3.1), in one of four inputs (RoBERTa, arXiv:1907.11692, section 4.2)."""
     share: Share = 0.15
-    masked: Share = 0.8                    # of the chosen
-    random: Rate = 0.1
+    masked: Fraction = 0.8                 # of the chosen
+    random: Fraction = 0.1                 # of the chosen; the rest is kept (BERT, appendix C.2, compares six such rows)
     choose: Literal["tokens", "words", "spans"] = "tokens"   # spans: SpanBERT, arXiv:1907.10529
     fixed: bool = False                    # the same mask in every epoch: BERT's static masking
     input: Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"] = "full-sentences"

@@ -20,7 +20,9 @@ Count = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -194,6 +196,8 @@ class Experts:
     chosen: Count
     expert: Dense | Gated
     gates: Literal["chosen", "all"] = "chosen"    # softmax over the chosen (Mixtral) or over all (Switch)
+    balance: NonNegative = 0.01                   # weight of the load-balancing loss (Switch, arXiv:2101.03961, section 2.2)
+    z_loss: NonNegative = 1e-3                    # weight of the router z-loss (ST-MoE, arXiv:2202.08906, section 2.2)
 
 
 # Blocks and stacks

@@ -196,6 +196,7 @@ def status(folder: Path) -> dict[str, Any]:
     return {"run": str(folder), "recipe": recipe.name, "step": done, "steps": recipe.steps, "loss": steps[-1]["loss"] if steps else None,
             "valid": valid[-1]["loss"] if valid else None, "tokens": sum(line["tokens"] for line in steps),
             "seconds": round(sum(line["seconds"] for line in steps), 1), "seconds_left": round(pace * (recipe.steps - done), 1),
+            "experts": steps[-1].get("experts") if steps else None,
             "refused": [line["step"] for line in steps if line.get("refused")], "checkpoints": saved,
             "finished": done == recipe.steps and finished(folder)}
 
@@ -208,6 +209,8 @@ def status_page(s: dict[str, Any]) -> Table:
     if s["loss"] is not None:
         page.add_row("loss", f"{s['loss']:.4f}" + (f", validation {s['valid']:.4f}" if s["valid"] is not None else ""))
         page.add_row("so far", f"{short(s['tokens'])} tokens in {clock(s['seconds'])}")
+    if s["experts"]:
+        page.add_row("experts", f"load entropy {s['experts']['entropy']:.3f} of 1, largest share {s['experts']['max_share']:.1%}")
     page.add_row("checkpoints", ", ".join(s["checkpoints"]) or "none yet")
     if s["refused"]:
         page.add_row("refused", f"steps {', '.join(map(str, s['refused'][:8]))}: see log.jsonl")

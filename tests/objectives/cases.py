@@ -49,9 +49,20 @@ def masked(**more: Any) -> Callable[[], Case]:
     return lambda: (R.MaskedTokens(**more), bert(), meta(SENTENCES), texts(14, 38, 41))
 
 
+def routed(s: S.Model, chosen: int = 2) -> S.Model:
+    """The same model with three experts instead of each feed-forward layer."""
+    def mix(block: S.Block) -> S.Block:
+        return S.replace(block, feedforward=S.replace(block.feedforward, inner=S.Experts(
+            count=3, chosen=chosen, expert=block.feedforward.inner, gates="all", balance=0.5, z_loss=0.1)))
+    stacks = {name: S.replace(stack, blocks=tuple(mix(b) for b in stack.blocks))
+              for name in ("encoder", "decoder") if (stack := getattr(s, name)) is not None}
+    return S.replace(s, **stacks)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "causal": lambda: (R.NextToken(), gpt(), meta(TEXT), texts(14, 33, 32)),
     "causal, apart": lambda: (R.NextToken(apart=True), gpt(), meta(TEXT), texts(14, 33, 32)),
+    "causal, experts": lambda: (R.NextToken(apart=True), routed(gpt(), 1), meta(TEXT), texts(14, 33, 32)),
     "masked": masked(),
     "masked, words": masked(choose="words"),
     "masked, spans": masked(choose="spans"),
@@ -67,5 +78,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "choice": lambda: (R.MultipleChoice(), bert(head=S.Classes(outputs=1)), meta(R.Choices(endings=ENDINGS)), choices(14)),
     "tag": lambda: (R.Tagging(), bert(head=S.Tags(outputs=3)), labelled(R.Tagged()), tagged(14)),
     "answer": lambda: (R.Answering(), bert(head=S.Spans()), meta(R.Questions(length=32)), questions(14)),
+    "class, both orders, experts": lambda: (R.Classification(input="gpt", symmetric=True), S.replace(
+        routed(gpt()), head=S.replace(CLASSES, pool="last")), labelled(R.Examples(second="b")), examples(14)),
+    "choice, experts": lambda: (R.MultipleChoice(), routed(bert(head=S.Classes(outputs=1))), meta(R.Choices(endings=ENDINGS)), choices(14)),
+    "translate, experts": lambda: (R.Translation(), routed(transformer()), meta(R.Pairs()), pairs(14, 30, 24)),
+    "translate, experts of the decoder": lambda: (R.Translation(), S.replace(transformer(), decoder=routed(transformer()).decoder),
+                                                  meta(R.Pairs()), pairs(14, 30, 24)),
     "translate": lambda: (R.Translation(), transformer(), meta(R.Pairs()), pairs(14, 30, 24)),
 }

@@ -103,7 +103,7 @@ def even(counts: np.ndarray) -> bool:
 def loss(objective: Objective, corruption: Corruption, batches: list[Batch]) -> torch.Tensor:
     """The loss of a step over all its micro-batches, with its gradients."""
     counts = [corruption.counts(each) for each in batches]
-    total = {term: sum(each[term] for each in counts) for term in corruption.terms}
+    total = {term: sum(each[term] for each in counts) for term in counts[0]}
     objective.zero_grad()
     whole = torch.zeros((), dtype=torch.float64)
     for each in batches:

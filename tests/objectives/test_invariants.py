@@ -8,7 +8,9 @@ import torch
 
 from weft.data.batch import pack
 from weft.data.order import draw
+from weft.layers.experts import Experts
 from weft.objectives import IGNORE, Corruption, Objective, Reader, Row, build
+from weft.objectives.base import ROUTER
 
 from .cases import CASES
 from .made import batch, collate, gradients, loss, rows, to_torch
@@ -61,11 +63,12 @@ def test_rows_have_the_fields_that_are_named_and_fit_the_length(made: Built) -> 
         assert max(max(found) for found in lengths.values()) <= samples.length
 
 
-def test_terms_counts_sums_and_weights_have_the_same_names(made: Built) -> None:
+def test_terms_counts_sums_and_weights_have_the_same_names(made: Built, request: pytest.FixtureRequest) -> None:
     corruption, objective, samples = made
     whole = batch(corruption, rows(corruption, samples))
     sums = objective(whole)
-    assert set(corruption.terms) == corruption.counts(whole).keys() == sums.keys() == objective.weights.keys()
+    routers = set(ROUTER) if "experts" in request.node.callspec.params["made"] else set()
+    assert {*corruption.terms, *routers} == corruption.counts(whole).keys() == sums.keys() == objective.weights.keys()
     assert all(value.dim() == 0 and value.dtype == torch.float64 and value > 0 for value in sums.values())
     assert all(count > 0 for count in corruption.counts(whole).values())
 
@@ -146,3 +149,22 @@ def test_a_seed_decides_every_number_that_is_trained(made: Built, request: pytes
     _, objective, _ = made
     again = built(request.node.callspec.params["made"])[1]
     close(dict(again.named_parameters()), dict(objective.named_parameters()))
+
+
+def test_even_routing_has_balance_one_whatever_the_objective_reads(made: Built) -> None:
+    corruption, objective, samples = made
+    if "balance" not in objective.weights:
+        pytest.skip("it has no experts")
+    assert (objective.weights["balance"], objective.weights["router_z"]) == (0.5, 0.1)       # as its spec says
+    whole = batch(corruption, rows(corruption, samples))
+    routers = [m.router for m in objective.modules() if isinstance(m, Experts)]
+    before = [router.weight.detach().clone() for router in routers]
+    with torch.no_grad():
+        for router in routers:
+            router.weight.zero_()                              # all probabilities alike: their product with any shares is 1
+    sums, count = objective(whole), corruption.counts(whole)
+    with torch.no_grad():
+        for router, weight in zip(routers, before, strict=True):
+            router.weight.copy_(weight)
+    close(float(sums["balance"]) / count["balance"], 1.0)
+    close(float(sums["router_z"]) / count["router_z"], float(np.log(3)) ** 2)

@@ -16,7 +16,7 @@ from weft.objectives.formats import fit
 from weft.objectives.masked import LENGTHS, Answer, Corrupt
 
 from .cases import SENTENCES, SMALL, TEXT, bert, gpt
-from .made import ORDINARY, SPECIAL, VOCABULARY, Given, Stream, batch, even, meta, near, rows, sure, texts
+from .made import ORDINARY, SPECIAL, VOCABULARY, Given, Stream, batch, even, loss, meta, near, rows, sure, texts
 
 PAD, UNKNOWN, BEGIN, END, MASK = SPECIAL.values()
 
@@ -59,6 +59,27 @@ def test_of_the_chosen_eight_tenths_are_masked_one_is_random_and_one_is_kept(mil
     assert near(len(fresh), n, 0.1 - 0.1 / sides)
     assert set(fresh.tolist()) == set(ORDINARY)                # never a special token, never a sentinel
     assert even(np.bincount(fresh, minlength=52)[5:])
+
+
+@pytest.mark.parametrize(("hidden", "random"), [(0.8, 0.1), (1.0, 0.0), (0.8, 0.2), (0.8, 0.0), (0.0, 0.8), (0.0, 1.0)])
+def test_every_row_of_bert_s_masking_table_trains_and_has_its_shares(hidden: float, random: float) -> None:
+    """BERT, appendix C.2; what needs no mask token does without."""
+    special = {name: i for name, i in SPECIAL.items() if hidden or name != "mask"}
+    corruption, objective = build(R.MaskedTokens(masked=hidden, random=random), bert(), meta(SENTENCES, special=special))
+    given = rows(corruption, texts(60, 600, 602))
+    was, became = (np.concatenate([row[name][row["labels"] != IGNORE] for row in given]) for name in ("labels", "tokens"))
+    assert isinstance(corruption, Corrupt)
+    n, same = len(was), random / len(corruption.ordinary)      # a random token may be the same by chance
+    assert n > 5000
+    assert near((became == MASK).sum(), n, hidden or same)     # an ordinary token, where none is for masks
+    assert near((became == was).sum(), n, 1 - hidden - random + same)
+    held, losses = batch(corruption, rows(corruption, texts(30, 38, 40))), []
+    for _ in range(3):
+        losses.append(float(loss(objective, corruption, [held])))
+        with torch.no_grad():
+            for p in objective.parameters():
+                p -= 0.1 * p.grad
+    assert losses[0] > losses[1] > losses[2]
 
 
 def test_special_tokens_are_never_chosen_and_all_others_alike(million: tuple[list[Row], Reader]) -> None:
@@ -273,12 +294,12 @@ def informed(cells: np.ndarray, labels: np.ndarray) -> float:
 @pytest.mark.parametrize("kind", ["segment-pair", "sentence-pair"])
 def test_the_coin_of_next_sentence_is_fair_and_lengths_do_not_tell_how_it_fell(kind: str, length: int) -> None:
     corruption = masked(WIDE, BIG, input=kind, next_sentence=True)
-    samples = Reader(corruption.read(uneven(4000), length, False), length)       # type: ignore[arg-type]
+    samples = Reader(corruption.read(uneven(2000), length, False), length)       # type: ignore[arg-type]
     given = [corruption(samples, i, draw(0, epoch, i)) for epoch in range(length // 21) for i in range(len(samples))]
     label, total = np.array([row["labels_next"][0] for row in given]), np.array([len(row["tokens"]) for row in given])
     a = np.array([np.flatnonzero(original(row) == END)[0] for row in given])
     n = len(label)
-    assert n > 8000
+    assert n > 4000
     assert abs(label.mean() - 0.5) < 3 * 0.5 / n ** 0.5
     for cells in (a, total - a, total, np.stack([a // 8, (total - a) // 8], 1)):
         free = len(np.unique(cells, axis=0)) - 1               # 2 n times the information of nothing is chi-square of as many
@@ -384,6 +405,7 @@ def test_static_masking_is_told_to_the_caller() -> None:
     ("next_sentence needs input = 'segment-pair' or 'sentence-pair', not 'full", {"next_sentence": True}, meta(SENTENCES), bert()),
     (r"needs the mask token, which the tokenizer lacks; .* special=True", {}, meta(SENTENCES, special={"begin": 2, "end": 3}), bert()),
     ("masked = 0.8 and random = 0.3 of the chosen tokens are more than all", {"random": 0.3}, meta(SENTENCES), bert()),
+    ("masked = 0 and random = 0 leave every chosen token as it is", {"masked": 0.0, "random": 0.0}, meta(SENTENCES), bert()),
     ("choose = 'words' needs whole words", {"choose": "words"}, meta(SENTENCES, continues=None), bert())])
 def test_what_does_not_fit_is_refused_in_one_line(message: str, more: Any, known: Any, model: Any) -> None:
     with pytest.raises(ValueError, match=message) as found:

@@ -21,15 +21,16 @@ from weft.train.average import mean_of
 from weft.train.checkpoint import checkpoints
 from weft.train.distribute import World, world
 from weft.train.loop import Event, Trainer
+from weft.train.meter import expert_load
 from weft.train.schedule import scale
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole
-from ..objectives.cases import CASES
+from ..objectives.cases import CASES, routed
 from ..objectives.made import Given, meta
 
 __all__ = ["whole"]
 Built = tuple[Corruption, Objective, Reader]
-FEW = pytest.mark.parametrize("name", ["causal", "masked, segment pairs", "replaced", "spans", "translate", "tag"])
+FEW = pytest.mark.parametrize("name", ["causal", "causal, experts", "masked, segment pairs", "replaced", "spans", "translate", "tag"])
 
 
 def recipe(model: S.Model, **more: Any) -> R.Recipe:
@@ -83,6 +84,7 @@ def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name
         found = steps(split, 2)
         close(weights(split), weights(single))
         close([[e.loss, e.norm, e.tokens] for e in found], [[e.loss, e.norm, e.tokens] for e in expected])
+        close([e.experts for e in found], [e.experts for e in expected])
         assert [e.samples for e in found] == [e.samples for e in expected]
 
 
@@ -100,8 +102,8 @@ class Few:
 
 
 def lopsided(ranks: World | None = None, micro: int | None = None) -> tuple[Trainer, list[Event]]:
-    """A step of two rows with 3 and 300 labels."""
-    spec = S.with_dropout(weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocabulary=60, positions=300), 0.0)
+    """A step of two rows with 3 and 300 labels, of a model with experts."""
+    spec = routed(S.with_dropout(weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocabulary=60, positions=300), 0.0))
     corruption, objective = build(R.NextToken(), spec, meta(R.Documents()), seed=1, dtype=torch.float64)
     made = trainer(recipe(spec, batch=R.Rows(count=2, length=300), micro=micro), (corruption, objective, Few(300).reader()), ranks)
     work = next(made.loader(300).start(0))
@@ -111,7 +113,7 @@ def lopsided(ranks: World | None = None, micro: int | None = None) -> tuple[Trai
 
 
 def told(made: Trainer, found: list[Event]) -> Any:
-    return [{n: w.tolist() for n, w in weights(made).items()}, [[e.loss, e.norm, e.tokens, e.samples] for e in found]]
+    return [{n: w.tolist() for n, w in weights(made).items()}, [[e.loss, e.norm, e.tokens, e.terms, e.experts, e.samples] for e in found]]
 
 
 def test_two_ranks_with_3_and_300_labels_are_one(whole: Whole, tmp_path: Path) -> None:
@@ -126,11 +128,17 @@ def test_two_ranks_with_3_and_300_labels_are_one(whole: Whole, tmp_path: Path) -
     for answer in ranks(partial_recipe(gpt(), R.NextToken()), tmp_path / "run", 2, work):
         for name, value in single[0].items():
             close(torch.tensor(answer[0][name], dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
-        close([a[:3] for a in answer[1]], [b[:3] for b in single[1]])
-        assert [a[3] for a in answer[1]] == [b[3] for b in single[1]]
+        close([a[:5] for a in answer[1]], [b[:5] for b in single[1]])
+        assert [a[5] for a in answer[1]] == [b[5] for b in single[1]]
     halves = json.loads(json.dumps(told(*lopsided(micro=1))))
     for name, value in single[0].items():
         close(torch.tensor(halves[0][name], dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
+
+
+def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:
+    assert expert_load([], []) is None
+    assert expert_load([5.0] * 4, [4]) == pytest.approx({"entropy": 1.0, "max_share": 0.25})
+    assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx({"entropy": 0.5, "max_share": 1.0})
 
 
 # Recompute

@@ -1,4 +1,4 @@
-"""Experts: grouped, one by one, and all on everything give the same; balance tells the truth."""
+"""Experts: grouped, one by one, and all on everything give the same; the routers' losses are what their papers say."""
 import copy
 
 import pytest
@@ -48,28 +48,47 @@ def test_sorted_tokens_give_what_every_expert_on_every_token_gives(expert: objec
             assert (a - b).abs().max() <= 1e-5 * b.abs().max().clamp(min=1)
 
 
-def test_balance_is_one_for_even_work_and_grows_to_the_count_when_one_does_all() -> None:
-    m = layer(S.Dense(hidden=16), chosen=1, gates="all")
-    m.score_BLE = torch.eye(4).repeat(3, 1)[None] * 50
-    assert float(E.balance(m)) == pytest.approx(1.0, abs=1e-5)
-    m.score_BLE = torch.tensor([50.0, 0, 0, 0]).expand(1, 12, 4)
-    assert float(E.balance(m)) == pytest.approx(4.0, abs=1e-5)
+@pytest.mark.parametrize("chosen", [1, 2])
+def test_balance_is_one_for_even_work_and_grows_with_the_share_of_one_expert(chosen: int) -> None:
+    m = layer(S.Dense(hidden=16), chosen=chosen, gates="all")
+    turns = torch.eye(4) + (chosen - 1) * torch.eye(4).roll(1, 1)
+    m.score_BLE = turns.repeat(3, 1)[None] * 50
+    assert float(E.routing(m).balance) / 12 == pytest.approx(1.0, abs=1e-5)
+    assert E.routing(m).load_E.tolist() == [3.0 * chosen] * 4
+    m.score_BLE = torch.tensor([60.0, 1, 0, 0]).expand(1, 12, 4)
+    assert float(E.routing(m).balance) / 12 == pytest.approx(4 / chosen, abs=1e-5)
 
 
-def test_balance_does_not_count_padding_and_teaches_the_router() -> None:
-    m, x = layer(S.Dense(hidden=16)), torch.randn(2, 6, 8)
-    keep = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
+def by_hand(m: E.Experts, document_BL: torch.Tensor) -> tuple[float, float]:
+    """Switch's equations 4 to 6 for each sequence alone, in loops, times its tokens; and ST-MoE's equation 5."""
+    balance = z = 0.0
+    for row, numbers in zip(m.score_BLE.detach(), document_BL.tolist(), strict=True):
+        for number in set(numbers) - {0}:
+            tokens = [row[i] for i, n in enumerate(numbers) if n == number]
+            share, probability = [0.0] * m.s.count, [0.0] * m.s.count
+            for score in tokens:
+                z += float(score.exp().sum().log()) ** 2
+                for e in score.argsort(descending=True)[:m.s.chosen].tolist():
+                    share[e] += 1 / m.s.chosen / len(tokens)
+                for e, p in enumerate(score.softmax(0).tolist()):
+                    probability[e] += p / len(tokens)
+            balance += len(tokens) * m.s.count * sum(f * p for f, p in zip(share, probability, strict=True))
+    return balance, z
+
+
+@pytest.mark.parametrize("keep", [None, [[True] * 6, [True] * 2 + [False] * 4], [[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 0, 0]]], ids=str)
+def test_the_routers_losses_are_those_of_each_sequence_added_up(keep: list[list[int]] | None) -> None:
+    m, x = layer(S.Dense(hidden=16)).double(), torch.randn(2, 6, 8, dtype=torch.float64)
     m(x)
-    kept = E.balance(m, keep)
-    m(torch.cat((x[0], x[1, :2]))[None])
-    assert float(kept.detach()) == pytest.approx(float(E.balance(m).detach()), abs=1e-6)
-    m(x)
-    E.balance(m, keep).backward()
-    assert m.router.weight.grad.abs().max() > 0
-
-
-def test_without_experts_there_is_no_balance() -> None:
-    assert E.balance(torch.nn.Linear(2, 2)) is None
+    found = E.routing(m, None if keep is None else torch.tensor(keep))
+    balance, z = by_hand(m, torch.ones(2, 6) if keep is None else torch.tensor(keep).long())
+    assert float(found.balance.detach()) == pytest.approx(balance, rel=1e-12)
+    assert float(found.z.detach()) == pytest.approx(z, rel=1e-12)
+    assert float(found.load_E.sum()) == 2 * (12 if keep is None else torch.tensor(keep).count_nonzero())
+    for term in (found.balance, found.z):
+        m.zero_grad()
+        term.backward(retain_graph=True)
+        assert m.router.weight.grad.abs().max() > 0
 
 
 def test_a_model_can_be_copied_after_a_training_forward() -> None:

@@ -96,7 +96,7 @@ class Maker(Dataset[Made | Failed]):
         except ValueError as error:
             return Failed(str(error), traceback.format_exc())
         counted = [self.corruption.counts(batch) for batch in batches]
-        counts = {term: sum(count[term] for count in counted) for term in self.corruption.terms}
+        counts = {term: sum(count[term] for count in counted) for term in counted[0]}
         return Made([to_torch(batch) for batch in batches], counts, sum(real_tokens(batch, self.corruption.fields) for batch in batches))
 
 

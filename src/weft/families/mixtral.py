@@ -12,9 +12,11 @@ SIZES = sizes("depth width heads groups hidden experts chosen theta eps", _8x7b=
               _8x22b=(56, 6144, 48, 8, 16384, 8, 2, 1e6, 1e-5))
 
 
-def make(hidden: int, experts: int = 8, chosen: int = 2, activation: Any = "swish", **rest: Any) -> Model:
+def make(hidden: int, experts: int = 8, chosen: int = 2, activation: Any = "swish", balance: float = 0.02, z_loss: float = 0.0,
+         **rest: Any) -> Model:
     expert = Gated(hidden=hidden, activation=activation, bias=False)
-    return llama.make(hidden=hidden, **rest, feedforward=Experts(count=experts, chosen=chosen, expert=expert))
+    return llama.make(hidden=hidden, **rest, feedforward=Experts(
+        count=experts, chosen=chosen, expert=expert, balance=balance, z_loss=z_loss))
 
 
 DEFAULTS = {"theta": 1e6, "eps": 1e-5}
@@ -22,7 +24,9 @@ FIELDS = (
     *(replace(f, default=DEFAULTS.get(f.argument, f.default)) for f in CORE), WINDOW,
     Field("hidden", "intermediate_size", f"{HIDDEN}.expert.hidden", 14336),
     Field("experts", "num_local_experts", f"{HIDDEN}.count", 8), Field("chosen", "num_experts_per_tok", f"{HIDDEN}.chosen", 2),
-    Field("activation", "hidden_act", f"{HIDDEN}.expert.activation", "swish", ACTIVATION))
+    Field("activation", "hidden_act", f"{HIDDEN}.expert.activation", "swish", ACTIVATION),
+    Field("balance", "router_aux_loss_coef", f"{HIDDEN}.balance", 0.001),
+    Field("z_loss", (), f"{HIDDEN}.z_loss", 0.0))              # acts in training only; config.json has no key for it
 
 OURS, THEIRS = "decoder.blocks.{}.feedforward.inner.", "model.layers.{}.block_sparse_moe."
 TABLE: Table = (

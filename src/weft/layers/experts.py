@@ -1,5 +1,5 @@
 """Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017, arXiv:1701.06538)."""
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .dropout import build_dropout
+from .loss import wide
 from .norm import ACTIVATIONS
 from .roles import Role, matrix, with_role
 
@@ -52,7 +53,7 @@ class Experts(nn.Module):
         self.gate = Bank(s.count, width, e.hidden, e.bias) if isinstance(e, S.Gated) else None
         self.up = Bank(s.count, width, e.hidden, e.bias)
         self.down = Bank(s.count, e.hidden, width, e.bias)
-        self.score_BLE: Tensor | None = None       # the newest router scores, for `balance`
+        self.score_BLE: Tensor | None = None       # the newest router scores, for `routing`
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"score_BLE": None}     # part of a graph, which no copy can be
@@ -79,18 +80,33 @@ class Experts(nn.Module):
         return torch.zeros_like(x_BLD).flatten(0, 1).index_add(0, token_T, y_TD.to(x_BLD.dtype)).view_as(x_BLD)
 
 
-def balance(model: nn.Module, keep_BL: Tensor | None = None) -> Tensor | None:
-    """Mean over the layers of E · Σ share chosen · share of probability: 1 when all experts work alike
-    (Switch, arXiv:2101.03961, section 2.2; times the number chosen). Call it after a forward, on a model
-    or on one of its stacks with that stack's `keep`; None without experts."""
-    terms = []
-    for layer in model.modules():
-        if not isinstance(layer, Experts) or layer.score_BLE is None:
-            continue
-        score_TE = layer.score_BLE.flatten(0, 1).float()
-        kept_T = torch.ones_like(score_TE[:, 0]) if keep_BL is None else (keep_BL != 0).flatten().to(score_TE.dtype)
-        chosen_TE = F.one_hot(layer.choose(score_TE)[1], layer.s.count).sum(1)
-        share = (chosen_TE * kept_T[:, None]).sum(0) / (kept_T.sum() * layer.s.chosen)
-        probability = (score_TE.softmax(-1) * kept_T[:, None]).sum(0) / kept_T.sum()
-        terms.append(layer.s.count * (share * probability).sum())
-    return torch.stack(terms).mean() if terms else None
+class Routing(NamedTuple):
+    """What one router did with a batch; padding does not count."""
+    balance: Tensor                        # sums over tokens or images
+    z: Tensor
+    load_E: Tensor                         # tokens sent to each expert
+
+
+def routing(layer: Experts, keep_BL: Tensor | None = None, image: bool = False) -> Routing:
+    """The auxiliary losses of a layer after its forward pass, as sums: over tokens, or over images, whose tokens are as many each.
+
+    Balance is E · Σ_e f_e · P_e: f_e the share of tokens sent to expert e, P_e its mean probability; 1 when all experts work alike
+    (Switch, arXiv:2101.03961, equations 4 to 6). Both means are over one sequence and not over a batch (DeepSeek-V3, arXiv:2412.19437,
+    equations 17 to 20): a product of means over a batch would depend on how micro-batches and ranks cut it. A sequence weighs as
+    its tokens do. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation 5)."""
+    assert layer.score_BLE is not None
+    score_BLE = layer.score_BLE.to(wide(layer.score_BLE))
+    (B, L, E), chosen = score_BLE.shape, layer.s.chosen
+    many = 2 if keep_BL is None or keep_BL.dtype == torch.bool else L + 1      # sequences of a row, the first of them padding
+    sequence_BL = score_BLE.new_ones((B, L), dtype=torch.long) if keep_BL is None else keep_BL.long()
+    at_T = (sequence_BL + many * torch.arange(B, device=score_BLE.device)[:, None]).flatten()
+
+    def summed(x_BLE: Tensor) -> Tensor:
+        x_SE = x_BLE.new_zeros(B * many, x_BLE.shape[-1]).index_add(0, at_T, x_BLE.flatten(0, 1))
+        return x_SE.view(B, many, -1)[:, 1:].flatten(0, 1)
+    sent_SE = summed(torch.zeros_like(score_BLE).scatter(-1, layer.choose(score_BLE)[1], 1.0))
+    tokens_S1 = sent_SE.sum(-1, keepdim=True) / chosen
+    share_SE, probability_SE = (x_SE / tokens_S1.clamp(min=1) for x_SE in (sent_SE / chosen, summed(score_BLE.softmax(-1))))
+    z_S1 = summed(score_BLE.logsumexp(-1, keepdim=True).square())
+    per = L if image else 1
+    return Routing((E * share_SE * probability_SE * tokens_S1).sum() / per, z_S1.sum() / per, sent_SE.detach().sum(0))

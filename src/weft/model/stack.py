@@ -41,8 +41,10 @@ class Stack(nn.Module):
         self.width = width
         self.score = build_score(s.score, self.attentions[0].heads)
         self.norm = build_norm(s.norm, width)
+        self.keep_BL: Tensor | None = None                     # of the newest forward: what the routers' losses leave out
 
     def forward(self, sequence: Sequence, memory: Sequence | None = None, cache: Cache | None = None) -> Sequence:
+        self.keep_BL = sequence.keep_BL
         views = self.views(sequence, cache)
         across = None if memory is None else look_across(sequence, memory)
         x_BLD = sequence.x_BLD

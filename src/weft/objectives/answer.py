@@ -40,7 +40,7 @@ class Corrupt(Corruption):
         row = self.join(sample["question"], sample["context"], samples.length)
         return row | places | {"context": np.array([first, first + len(sample["context"])])}
 
-    def counts(self, batch: Any) -> dict[str, int]:
+    def units(self, batch: Any) -> dict[str, int]:
         return {"span": len(batch["labels_start_at"])}
 
 

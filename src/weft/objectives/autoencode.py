@@ -40,7 +40,7 @@ class Corrupt(Corruption):
         image = see(samples, samples[index]["image"], draw)
         return {"image": image} | hide(draw.random(self.cells), self.shown, len(self.source.tokens))
 
-    def counts(self, batch: Any) -> dict[str, int]:
+    def units(self, batch: Any) -> dict[str, int]:
         return {"patch": batch["hidden"].shape[0] * batch["hidden"].shape[1]}
 
 

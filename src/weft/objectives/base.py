@@ -11,15 +11,18 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from ..count import vocabulary
+from ..data.batch import real_tokens
 from ..data.plan import grain
 from ..data.store import Meta, Store
 from ..data.text import Samples
+from ..layers.experts import Experts, routing
 from ..layers.loss import IGNORE as IGNORE
 from ..layers.loss import cross_entropy as cross_entropy
 from ..layers.sequence import Sequence
 from ..model.model import Model, build
 from ..model.start import begin, number
 
+ROUTER = ("balance", "router_z")           # terms of every objective whose model has experts
 Row = dict[str, np.ndarray]
 Batch = dict[str, Tensor]
 
@@ -58,9 +61,10 @@ class Corruption:
     fields: dict[str, tuple[str, int]]     # ragged field -> its stream and what pads it
     terms: tuple[str, ...] = ("token",)    # names of the losses; `counts` and `score` have these keys
     fixed: bool = False                    # the same draw in every epoch
+    routed: dict[str, S.Experts] = {}      # stacks that have experts
 
     def __init__(self, setting: Setting) -> None:
-        self.room = room(setting.spec)
+        self.room, self.routed = room(setting.spec), experts(setting.spec)
         self.pad = setting.meta.special.get("pad", 0)
 
     def both(self) -> dict[str, tuple[str, int]]:
@@ -79,9 +83,20 @@ class Corruption:
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
         raise NotImplementedError
 
-    def counts(self, batch: Any) -> dict[str, int]:
-        """Units of each term in a batch."""
+    def units(self, batch: Any) -> dict[str, int]:
+        """Units of each of the objective's own terms in a batch."""
         return {self.terms[0]: len(batch["labels_at"])}
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """Units of each term in a batch. Those of the routers are tokens of the stacks that have experts, or images."""
+        if not self.routed:
+            return self.units(batch)
+        streams = {stream for stream, _ in self.fields.values()}
+        if "target" in streams:
+            streams = {stream for stream, stack in (("tokens", "encoder"), ("target", "decoder")) if stack in self.routed}
+        read = {name: field for name, field in self.fields.items() if field[0] in streams}
+        passes = 2 if "swapped" in read else 1 if read else len(self.routed)
+        return self.units(batch) | dict.fromkeys(ROUTER, passes * real_tokens(batch, read))
 
 
 class Objective(nn.Module):
@@ -92,6 +107,9 @@ class Objective(nn.Module):
         super().__init__()
         self.model = setting.model or build(setting.spec, dtype=setting.dtype, seed=setting.seed)
         self.weights = weights or {"token": 1.0}
+        for layer in list(experts(setting.spec).values())[:1]:                     # all have the same weights
+            self.weights = self.weights | dict(zip(ROUTER, (layer.balance, layer.z_loss), strict=True))
+        self.load: list[Tensor] = []                           # (E,) per layer: tokens sent to each expert since it was last empty
 
     def begin(self, setting: Setting) -> None:
         """Start what the objective owns beside its models as the model's spec says; call it once these parts are made."""
@@ -108,8 +126,24 @@ class Objective(nn.Module):
         """Cross entropy of the logits at the labels; objectives with more terms say more."""
         return {"token": cross_entropy(answer, labels_at(batch))}
 
+    def router_terms(self) -> dict[str, Tensor]:
+        """The routers' losses in the newest forward pass, the mean over the layers of each stack."""
+        found, image = [], not isinstance(self.model.spec.source, S.Tokens)
+        for stack in (self.model.encoder, self.model.decoder, getattr(self.model.head, "stack", None)):
+            layers = [m for m in stack.modules() if isinstance(m, Experts)] if isinstance(stack, nn.Module) else []
+            if layers:
+                found.append([routing(m, getattr(stack, "keep_BL", None), image) for m in layers])
+        load = [layer.load_E for stack in found for layer in stack]
+        self.load = [torch.add(*both) for both in zip(self.load, load, strict=True)] if self.load else load
+        balance, z = (sum(torch.stack([layer[i] for layer in stack]).mean() for stack in found) for i in (0, 1))
+        return dict(zip(ROUTER, (balance, z), strict=True))    # type: ignore[arg-type]
+
+    def sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
+        """Every term of an answer to a batch: the objective's own and, where the model has experts, its routers'."""
+        return self.score(answer, batch) | (self.router_terms() if ROUTER[0] in self.weights else {})
+
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        return self.score(self.answer(batch), batch)
+        return self.sums(self.answer(batch), batch)
 
 
 class Decoded(Objective):
@@ -144,6 +178,17 @@ def joined(*pieces: Any) -> np.ndarray:
 def start(setting: Setting, otherwise: int) -> int:
     """What the decoder reads first: what the model says or, where it says nothing, this."""
     return otherwise if setting.spec.special.start is None else setting.spec.special.start
+
+
+def experts(s: S.Model) -> dict[str, S.Experts]:
+    """The stacks that have experts, each with the first of them."""
+    found: dict[str, S.Experts] = {}
+    for name, stack in (("encoder", s.encoder), ("decoder", s.decoder), ("head", getattr(s.head, "stack", None))):
+        blocks = sum(stack.stages, ()) if isinstance(stack, S.Pyramid) else stack.blocks if stack is not None else ()
+        layers = [b.feedforward.inner for b in blocks if isinstance(b.feedforward.inner, S.Experts)]
+        if layers:
+            found[name] = layers[0]
+    return found
 
 
 # What does not fit is refused in one line

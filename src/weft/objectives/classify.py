@@ -137,8 +137,8 @@ class TextCorrupt(Corruption):
             row |= {SWAPPED[name]: part for name, part in other.items()}
         return row | {LABEL[self.terms[0]]: np.asarray(sample["label"])}
 
-    def counts(self, batch: Any) -> dict[str, int]:
-        return {"number": len(batch["number"])} if "number" in batch else super().counts(batch)
+    def units(self, batch: Any) -> dict[str, int]:
+        return {"number": len(batch["number"])} if "number" in batch else super().units(batch)
 
 
 class ImageCorrupt(Corruption):

@@ -32,7 +32,7 @@ class Corrupt(Corruption):
             self.rows = classify.Corrupt(R.Classification(), setting)
         refuse_teacher(setting)
         assert setting.teacher is not None
-        self.fields = self.rows.fields
+        self.fields, self.routed = self.rows.fields, self.rows.routed
         self.rows.room = min((r for r in (self.rows.room, room(setting.teacher.spec)) if r is not None), default=None)
 
     def samples(self, store: "Store", length: int, tail: bool = False) -> Reader:
@@ -41,8 +41,8 @@ class Corrupt(Corruption):
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
         return self.rows(samples, index, draw)
 
-    def counts(self, batch: Any) -> dict[str, int]:
-        (units,) = self.rows.counts(batch).values()
+    def units(self, batch: Any) -> dict[str, int]:
+        (units,) = self.rows.units(batch).values()
         return dict.fromkeys(self.terms, units)
 
 

@@ -24,13 +24,16 @@ class Corrupt(Corruption):
         asks(value, setting, encoder=True, head=head)
         if value.masked + value.random > 1:
             raise ValueError(f"masked = {value.masked} and random = {value.random} of the chosen tokens are more than all")
+        if value.masked + value.random == 0:
+            raise ValueError("masked = 0 and random = 0 leave every chosen token as it is; give one of them more")
         if value.next_sentence and value.input not in PAIRS:
             raise ValueError(f"next_sentence needs input = {' or '.join(map(repr, PAIRS))}, not {value.input!r}")
         if not getattr(setting.meta.row, "sentences", False):
             raise ValueError(f"input = {value.input!r} reads sentences; prepare the data with Documents(sentences=True)")
         super().__init__(setting)
         meta = setting.meta
-        begin, end, self.mask = special(value, setting, "begin", "end", "mask")
+        begin, end, *mask = special(value, setting, "begin", "end", *(["mask"] if value.masked else []))
+        self.mask = mask[0] if mask else self.pad              # without a share, nothing becomes it
         self.format, self.value, self.fixed = Format(value.input, begin, end, value.next_sentence), value, value.fixed
         self.choosable = np.ones(meta.vocabulary or 0, bool)
         self.choosable[[*meta.special.values(), *meta.sentinels]] = False
@@ -89,7 +92,7 @@ class Corrupt(Corruption):
         size = edge[start + lengths] - edge[start]
         return at[spread(edge[start], size)], np.repeat(draw.random(len(start)), size)     # a span becomes one thing
 
-    def counts(self, batch: Any) -> dict[str, int]:
+    def units(self, batch: Any) -> dict[str, int]:
         return {"token": len(batch["labels_at"])} | ({"next": len(batch["labels_next_at"])} if "next" in self.terms else {})
 
 

@@ -13,7 +13,7 @@ from ..layers.loss import pieces, wide
 from ..model.model import Model, build
 from ..model.start import number
 from . import masked
-from .base import Batch, Objective, Reader, Row, Setting, asks, cross_entropy, labels_at, read_at
+from .base import Batch, Objective, Reader, Row, Setting, asks, cross_entropy, experts, labels_at, read_at
 
 
 class Corrupt(masked.Corrupt):
@@ -26,6 +26,8 @@ class Corrupt(masked.Corrupt):
         super().__init__(R.MaskedTokens(share=value.share, masked=1.0, random=0.0), setting, head=S.Tags)
         if isinstance(setting.spec.head, S.Tags) and setting.spec.head.outputs != 1:
             raise ValueError(f"ReplacedTokens asks one score a token: Tags(outputs=1), not {setting.spec.head.outputs}")
+        if experts(value.generator):
+            raise ValueError("ReplacedTokens balances the experts of the model alone; give the generator Dense or Gated layers")
         ours, theirs = ((vocabulary(m), table_width(m)) for m in (setting.spec, value.generator))
         if ours != theirs:
             raise ValueError(f"generator and model share one token table; the generator's is {theirs}, the model's {ours}")
@@ -36,7 +38,7 @@ class Corrupt(masked.Corrupt):
         row = super().__call__(samples, index, draw)
         return {**row, "uniform": draw.random(len(row["tokens"]), np.float32)}
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def units(self, batch: Batch) -> dict[str, int]:
         keep = batch.get("tokens_keep")
         return {"token": len(batch["labels_at"]), "replaced": int((batch["tokens"] >= 0 if keep is None else keep != 0).sum())}
 

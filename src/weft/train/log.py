@@ -42,7 +42,8 @@ class Log:
                 self.board.add_scalar(name, number, line["step"])
 
     def step(self, e: "Event") -> None:
-        more = {"refused": e.refused, "samples": e.samples} if e.refused else {}
+        more: dict[str, Any] = {"refused": e.refused, "samples": e.samples} if e.refused else {}
+        more |= {"experts": {name: round(number, 4) for name, number in e.experts.items()}} if e.experts else {}
         self.write(step=e.step, loss=plain(e.loss), terms={name: plain(mean) for name, mean in e.terms.items()}, norm=plain(e.norm),
                    rate=e.rate, tokens=e.tokens, seconds=round(e.seconds, 4), **more)
 

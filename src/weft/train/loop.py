@@ -19,6 +19,7 @@ from .adapt import awake
 from .average import BestWeights, MovingAverage
 from .distribute import World
 from .guard import Guard
+from .meter import expert_load
 from .optimise import Optimiser
 from .schedule import scale
 
@@ -35,6 +36,7 @@ class Event(NamedTuple):
     position: int                          # samples read so far in this phase
     refused: str | None = None             # why the step was not taken
     samples: tuple[tuple[int, int], ...] = ()   # (epoch, index) of every sample
+    experts: dict[str, float] | None = None     # how evenly the tokens are spread over the experts
 
 
 class Trainer:
@@ -76,7 +78,8 @@ class Trainer:
         torch.manual_seed(mix(recipe.seed, self.step, self.world.rank))   # dropout: nothing to restore
         counts = dict(zip(terms, counted, strict=True))
         summed = self.backward(work, counts)
-        means = {t: s / max(counts[t], 1) for t, s in zip(terms, self.world.sum(summed.tolist()), strict=True)}
+        sums = self.world.sum(summed.tolist())
+        means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
         loss = sum(self.objective.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.named.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -96,7 +99,7 @@ class Trainer:
         if problem is not None:
             self.guard.refuse({"step": self.step, "reason": problem, "samples": [list(s) for s in samples]})
         return Event(self.step, loss, means, length, rate * self.optimiser.peak, int(tokens), time.perf_counter() - begin, self.position,
-                     problem, samples)
+                     problem, samples, expert_load(sums[len(terms):], [len(load_E) for load_E in self.objective.load]))
 
     def let_go(self) -> None:
         """Of other ranks, before their connection ends: else PyTorch's engine ends it with Python's lock held, at times for ever."""
@@ -116,8 +119,10 @@ class Trainer:
         return seconds, int(self.world.sum([float(work.tokens)])[0])
 
     def backward(self, work: Work, counts: dict[str, float]) -> Tensor:
-        """Gradients of the whole step's loss; returns this rank's sums by term. One division, by the count over all ranks."""
+        """Gradients of the whole step's loss; returns this rank's sums by term, then the load of every expert of every layer. One
+        division, by the count over all ranks."""
         weights = self.objective.weights
+        self.objective.load = []
         total = torch.zeros(len(weights), dtype=torch.float64, device=self.world.device)
         for i, batch in enumerate(work.batches):
             with self.world.alone(self.module, i < len(work.batches) - 1):
@@ -127,7 +132,7 @@ class Trainer:
                 assert isinstance(loss, Tensor)
                 loss.backward()
             total += torch.stack([sums[t].detach().double() for t in weights]) * work.share
-        return total
+        return torch.cat([total, *(load_E.double() * work.share for load_E in self.objective.load)])
 
     # What a checkpoint holds
 

@@ -1,5 +1,6 @@
 """What a run costs: FLOPs of a step, the machine's matrix peak, what is left."""
 import time
+from math import log
 
 import torch
 
@@ -19,6 +20,17 @@ def peak(precision: str, device: torch.device) -> float:
             torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - begin)
     return 2 * n ** 3 / best
+
+
+def expert_load(load: list[float], sizes: list[int]) -> dict[str, float] | None:
+    """Of the tokens per expert, layer after layer: the entropy of the shares (1: all alike; 0: one expert gets all; the mean over the
+    layers), and the largest share in any layer."""
+    if not sizes:
+        return None
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    shares = [[n / max(sum(load[a:a + size]), 1) for n in load[a:a + size]] for a, size in zip(starts, sizes, strict=True)]
+    entropies = [-sum(s * log(s) for s in layer if s) / log(max(len(layer), 2)) for layer in shares]
+    return {"entropy": sum(entropies) / len(entropies), "max_share": max(map(max, shares))}
 
 
 def step_flops(recipe: R.Recipe, length: int | None = None) -> float:

@@ -39,7 +39,7 @@ def validate(trainer: Trainer, corruption: Corruption, store: Store, listener: L
                 else:
                     answer = objective.answer(batch)
                     listener.hear(work.step, answer, batch)
-                    sums = objective.score(answer, batch)
+                    sums = objective.sums(answer, batch)
                 total[0] += torch.stack([sums[t].double().cpu() for t in terms])
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
     both = ranks.sum(total.flatten().tolist())

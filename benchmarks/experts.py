@@ -1,0 +1,73 @@
+"""Do experts share the work? The same small language model with and without the routers' losses.
+
+    python -m benchmarks.experts [--steps 300] [--seeds 3] [--out runs] [--receipt FILE]
+
+Characters of Shakespeare, eight experts per layer, one or two of them per token. For each: the entropy of the load in the last tenth of the
+training steps (1: every expert gets as many tokens; 0: one gets all), the largest share of an expert (0.125 when even), and the validation
+loss of the characters without the routers' terms. The last line is JSON.
+"""
+import argparse
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft import recipe as R
+from weft import run
+from weft.train.log import read
+
+from . import receipt
+
+TINY = R.read("recipes/gpt_char.py")
+WEIGHTS = {"with": (0.01, 1e-3), "without": (0.0, 0.0)}        # of balance and z-loss
+
+
+def recipe(top_k: int, weights: tuple[float, float], steps: int, seed: int) -> R.Recipe:
+    balance, z_loss = weights
+    experts = weft.Experts(count=8, chosen=top_k, expert=weft.Dense(hidden=128), gates="all", balance=balance, z_loss=z_loss)
+    norm = weft.LayerNorm()
+    attention = weft.Attention(heads=2, pattern=weft.Causal(), rotary=weft.Rotary())
+    block = weft.Block(attention=weft.pre(norm, attention), feedforward=weft.pre(norm, experts))
+    model = weft.spec.Model(width=64, source=weft.Tokens(vocabulary=65), decoder=weft.Stack(blocks=(block,) * 2, norm=norm),
+                            head=weft.Vocabulary())
+    return replace(TINY, name="experts", model=model, batch=R.Rows(count=16, length=64), steps=steps, seed=seed, precision="fp32",
+                   evaluate=steps)
+
+
+def trained(asked: R.Recipe, out: Path) -> dict[str, float]:
+    for _ in run.train(asked, out):
+        pass
+    lines = read(out / "log.jsonl")
+    last = [line["experts"] for line in lines if "experts" in line][-max(1, asked.steps // 10):]
+    valid = [line["valid"] for line in lines if "valid" in line][-1]
+    return {"entropy": statistics.mean(line["entropy"] for line in last), "max_share": statistics.mean(line["max_share"] for line in last),
+            "valid": valid["token"], "balance": valid["balance"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each run (default: 300)")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--out", type=Path, default=Path("runs/experts"), help="folder of the runs (default: runs/experts)")
+    parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
+    given, began = parser.parse_args(), time.perf_counter()
+    found: list[dict[str, Any]] = []
+    print(f"{'top-k':>5} {'losses':>8}   entropy of the load     largest share           validation, nats")
+    for top_k in (1, 2):
+        for name, weights in WEIGHTS.items():
+            rows = [trained(recipe(top_k, weights, given.steps, seed), given.out / f"top{top_k}-{name}-{seed}")
+                    for seed in range(given.seeds)]
+            found.append({"top_k": top_k, "losses": name, "runs": rows,
+                          "mean": {key: statistics.mean(row[key] for row in rows) for key in rows[0]}})
+            cells = ["  ".join(f"{row[key]:.3f}" for row in rows) for key in ("entropy", "max_share", "valid")]
+            print(f"{top_k:>5} {name:>8}   {'     '.join(f'{cell:<19}' for cell in cells)}", flush=True)
+    if given.receipt:
+        receipt.write(given.receipt, found, time.perf_counter() - began, given.seeds - 1)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
