@@ -19,10 +19,8 @@ from .cases import Case, differences, fill, ours
 
 LIMIT = 1e-4
 EXEMPT = {                                 # what an evaluated forward cannot show: a pattern in "family path old -> new", and why
-    r"\.(dropout|skip) ": "acts in training only",
     r" start\b|\.gain |layer_scale\.initial ": "acts on the initial weights only",
     r"\.(dropout|skip|balance|z_loss) ": "acts in training only",
-    r" start\b|\.gain ": "acts on the initial weights only",
     r" special\b": "names token ids for data and decoding; a forward is given ids and a mask",
     r" context ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
