@@ -23,7 +23,7 @@ def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(rows: int, col
     m = started(WindowAttention(S.Attention(heads=2, pattern=S.Windows(size=size, shift=shift)), width)).double()
     x = torch.randn(2, rows * columns, width, dtype=torch.float64)
     at = torch.arange(rows * columns)[None]
-    found = m(x, None, View(Pair(at, at, plain=True), grid=(rows, columns)))
+    found = m(x, None, View(Pair(at, at, first=0), grid=(rows, columns)))
 
     shifted = shift if min(rows, columns) > size else 0
     R, C = -(-rows // size) * size, -(-columns // size) * size
@@ -53,6 +53,6 @@ def test_linformer_is_attention_over_projected_keys_and_values() -> None:
     q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
     k, v = torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k), torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v)
     slow = m.out(((q @ k.transpose(-1, -2) / 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
-    assert (m(x, None, View(Pair(at, at, plain=True))) - slow).abs().max() < 1e-12
+    assert (m(x, None, View(Pair(at, at, first=0))) - slow).abs().max() < 1e-12
     with pytest.raises(ValueError, match="more than Linformer's length"):
-        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], plain=True)))
+        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], first=0)))
