@@ -81,16 +81,11 @@ class Blocks:
         """Attention of a chunk's queries to its keys; the blocks stand side by side in the batch."""
         q_BHLK, k_BGMK, v_BGMK, bias = parts
         B = len(q_BHLK)
-        q = self.blocks(chunk.queries.pad(q_BHLK, 2), 2, self.size)
-        k, v = (self.blocks(chunk.keys.pad(t, 2), 2, self.span) for t in (k_BGMK, v_BGMK))
+        q = runs(chunk.queries.pad(q_BHLK, 2), 2, self.size, self.size)
+        k, v = (Overlapping.apply(chunk.keys.pad(t, 2), self.span, self.size) for t in (k_BGMK, v_BGMK))
         y = kernel(q, k, v, self.mask(chunk, B, bias), causal=False, **options)
         y_BHLK: Tensor = y.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)
         return y_BHLK[:, :, :chunk.queries.end - chunk.queries.begin]
-
-    def blocks(self, t: Tensor, axis: int, length: int) -> Tensor:
-        """Overlapping runs of `length` slots along an axis."""
-        runs: Tensor = t.unfold(axis, length, self.size)
-        return runs.movedim(axis, 1).movedim(-1, axis + 1).flatten(0, 1)
 
     def mask(self, chunk: Chunk, batch: int, bias: Tensor | None) -> Tensor:
         """(1, …) where all blocks of the chunk see alike, else (blocks, …)."""
@@ -99,11 +94,38 @@ class Blocks:
             keep_BM = torch.ones(1, self.keys, dtype=torch.bool, device=seen.device)
         if keep_BM is not None:
             def cut(keep: Tensor, at: Slots, length: int) -> Tensor:
-                return self.blocks(at.pad(keep.expand(batch, -1)[:, at.begin:at.end], 1), 1, length)
+                return runs(at.pad(keep.expand(batch, -1)[:, at.begin:at.end], 1), 1, length, self.size)
             pair = self.pair._replace(key_keep_BM=cut(keep_BM, chunk.keys, self.span),
                                       query_keep_BL=None if keep_BL is None else cut(keep_BL, chunk.queries, self.size))
             seen = seen & all_of(*keep_predicates(pair))(pair)[:, None]
         return seen if bias is None else add_score(bias, seen)
+
+
+def runs(t: Tensor, axis: int, length: int, step: int) -> Tensor:
+    """Every run of `length` slots along an axis that begins at a multiple of `step`; runs stand side by side in the batch."""
+    found: Tensor = t.unfold(axis, length, step)
+    return found.movedim(axis, 1).movedim(-1, axis + 1).flatten(0, 1)
+
+
+class Overlapping(torch.autograd.Function):
+    """`runs` of keys that overlap. torch's own backward adds number by number; here a run's gradient is added a step at a time."""
+
+    @staticmethod
+    def forward(context: Any, t_BGMK: Tensor, length: int, step: int) -> Tensor:
+        context.shape, context.step = t_BGMK.shape, step
+        return runs(t_BGMK, 2, length, step)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (B, _, M, _), step = context.shape, context.step
+        grad = grad.unflatten(0, (B, -1)).movedim(1, 2)
+        count, length = grad.shape[2:4]
+        total_BGMK = grad.new_zeros(*context.shape[:2], (count - 1 + -(-length // step)) * step, context.shape[3])
+        for begin in range(0, length, step):
+            part = grad[:, :, :, begin:begin + step]
+            total_BGMK[:, :, begin:begin + count * step].unflatten(2, (count, step))[:, :, :, :part.shape[3]] += part
+        return total_BGMK[:, :, :M], None, None
 
 
 class Recomputed(torch.autograd.Function):
