@@ -76,6 +76,7 @@ def memory(field: str) -> float:
 def measure(name: str, length: int, width: int) -> Cell:
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    began = time.perf_counter()
     layer, run = layer_of(name, length, width)
     for p in layer.parameters():
         nn.init.normal_(p, std=width ** -0.5)
@@ -91,7 +92,7 @@ def measure(name: str, length: int, width: int) -> Cell:
     first = step(length)
     peak = memory("VmHWM") - before
     times = [first] + [step(length) for _ in range(min(int(4 / first), 10))]
-    return {"seconds": round(min(times), 5), "megabytes": round(peak, 1)}
+    return {"seconds": round(min(times), 5), "megabytes": round(peak, 1), "elapsed": time.perf_counter() - began}
 
 
 # All of them
@@ -132,7 +133,7 @@ def measure_all(given: argparse.Namespace) -> tuple[dict[str, dict[int, Cell]], 
     cells: dict[str, dict[int, Cell]] = {name: {} for name in LAYERS}
     skipped: dict[str, str] = {}
     order = [(name, length) for length in sorted(given.lengths) for name in LAYERS]    # neighbours in time are compared
-    clock: dict[str, Cell] = {}                # how long the newest process of each layer took
+    elapsed: dict[str, tuple[int, float, float]] = {}      # the newest process of each layer: tokens, seconds to start and to measure
     for i, (name, length) in enumerate(order):
         why = reason_to_skip(predict(name, length, cells[name]), given.budget)
         if why is not None:
@@ -141,9 +142,13 @@ def measure_all(given: argparse.Namespace) -> tuple[dict[str, dict[int, Cell]], 
             continue
         begin = time.perf_counter()
         cell = cells[name][length] = one(name, length, given)
-        clock[name] = {"length": length, "seconds": time.perf_counter() - begin}
-        left = sum(clock[later]["seconds"] * (n / clock[later]["length"]) ** POWER.get(later, 1) for later, n in order[i + 1:]
-                   if later in clock and reason_to_skip(predict(later, n, cells[later]), given.budget) is None)
+        passes = cell.pop("elapsed")
+        elapsed[name] = length, time.perf_counter() - begin - passes, passes
+        left = 0.0
+        for later, n in order[i + 1:]:
+            if later in elapsed and reason_to_skip(predict(later, n, cells[later]), given.budget) is None:
+                tokens, start, seconds = elapsed[later]
+                left += start + seconds * (n / tokens) ** POWER.get(later, 1)
         print(f"[{i + 1}/{len(order)}] {name:11} {length:6,} tokens: {cell['seconds'] * 1e3:10,.1f} ms {cell['megabytes']:8,.1f} MB; "
               f"about {left / 60:.0f} min left", flush=True)
     return cells, skipped

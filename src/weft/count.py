@@ -219,11 +219,12 @@ def pixels(h: S.Pixels, m: S.Model) -> Shapes:
 # FLOPs
 
 def window_block(w: S.Window, queries: int, keys: int) -> int | None:
-    """Queries per block where attention in a window goes block by block (`layers.block_local`); None: the whole matrix is as cheap."""
+    """Queries per block where attention in a window goes block by block (`layers.block_local`); None: with a mask
+    it takes as long, or less."""
     reach = w.before + w.after
     size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)       # about half the window
     blocks = -(-queries // size)
-    return size if 2 * blocks * size * (size + reach) < queries * keys else None
+    return size if queries >= 512 and 2 * blocks * size * (size + reach) < queries * keys else None
 
 
 def flops(m: S.Model, batch: int = 1, length: int | None = None, target: int | None = None) -> int:

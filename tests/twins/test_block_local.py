@@ -12,6 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import weft
 from weft import spec as S
 from weft.count import window_block
+from weft.generate import reading
+from weft.generate.fast import pack
 from weft.layers import block_local, segments
 from weft.layers.attention import fused, opened, using
 from weft.layers.block_local import Blocks
@@ -19,6 +21,7 @@ from weft.layers.mask import Pair, see
 from weft.layers.position import build_score
 from weft.layers.segments import Segments
 from weft.model import stack
+from weft.observe import attention_maps
 
 SCORES = (None, S.Alibi(), S.Buckets(count=8, distance=20))
 
@@ -212,6 +215,46 @@ def test_a_prompt_read_at_once_in_pieces_and_token_by_token_is_the_whole(pattern
             kept[:, :80] = keep
         for i in range(2):
             assert far(torch.cat(found, 1)[i][kept[i]], rows[i]) <= 1e-10
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["none", "left", "right"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("pattern", ["window", "causal"])
+def test_a_long_prompt_is_read_in_pieces(pattern: str, packed: bool, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = model_of(PATTERNS[pattern], dtype=torch.float32), torch.randint(0, 19, (2, 90))
+    model, keep = pack(model) if packed else model, None if side == "none" else ragged(side, 90, 90, 71)
+    found = []
+    for piece in (100, 40):
+        monkeypatch.setattr(reading, "PIECE", piece)
+        under_way = reading.Reading(model, 2, 91)
+        found += [under_way(ids, keep), under_way(ids[:, :1])]
+    for whole, pieces in zip(found[:2], found[2:], strict=True):
+        if side == "right":                # the last of a row that is shorter stands at padding
+            whole, pieces = whole[:1], pieces[:1]
+        assert far(pieces, whole.double()) <= 1e-5
+
+
+def test_bf16_in_blocks_is_as_near_to_fp64_as_bf16_with_a_mask() -> None:
+    model, ids = model_of(S.Window(before=63, after=0), dtype=torch.float32), torch.randint(0, 19, (2, 700))
+    def run(kind: torch.dtype | None, kernel: Any = fused) -> list[Tensor]:
+        model.double() if kind is None else model.float()
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind is not None), using(model, kernel):
+            y = model(ids)
+        return [y.detach().double(), *(t.double() for t in torch.autograd.grad(y.float().square().sum(), list(model.parameters())))]
+    exact, blocks, dense = run(None, opened), run(torch.bfloat16), run(torch.bfloat16, lambda *a, **b: fused(*a, **b))
+    for true, near, other in zip(exact, blocks, dense, strict=True):
+        assert far(near, true) <= 1.5 * far(other, true) + 1e-3
+
+
+def test_attention_maps_of_a_long_row_are_whole_and_change_nothing() -> None:
+    model, ids = model_of(S.Window(before=31, after=0)), torch.randint(0, 19, (1, 600))
+    plain = model(ids)
+    with attention_maps(model) as maps:
+        assert far(model(ids), plain) <= 1e-10
+    (weight, _) = maps.values()
+    assert weight.shape == (1, 4, 600, 600)
+    assert weight.tril(-32).abs().max() == 0
 
 
 # Cost

@@ -9,7 +9,7 @@ from .. import spec as S
 from .attention import Kernel
 from .mask import Pair
 
-LONG = 1 << 20                             # queries times keys from which on it pays to cut a row; below, one call with a mask does
+LONG = 1 << 18                             # queries times keys from which on a call per document takes less time on a CPU than a mask
 Row = list[tuple[int, int]]                # the number of each document (0: padding) and its length
 
 
@@ -46,7 +46,9 @@ def segments(pattern: object, pair: Pair) -> Segments | None:
     """For long rows, where every query sees its whole document, or all of it so far. Padding alone needs no (L, M) mask unless
     the pattern is causal."""
     keep_BL, keep_BM = pair.query_keep_BL, pair.key_keep_BM
-    if keep_BM is None or pair.query_BL.shape[1] * pair.key_BM.shape[1] < LONG or torch.compiler.is_compiling():
+    if keep_BM is None or torch.compiler.is_compiling():
+        return None
+    if pair.query_BL.shape[1] * pair.key_BM.shape[1] < (LONG if keep_BM.device.type == "cpu" else LONG << 6):
         return None
     if isinstance(pattern, S.Causal) and pair.first == 0 and pair.query_BL.shape[1] == pair.key_BM.shape[1]:
         keep_BL = keep_BM                  # a cache tells which keys are kept; here these are the queries
