@@ -224,6 +224,15 @@ def pixels(h: S.Pixels, m: S.Model) -> Shapes:
 
 # FLOPs
 
+def window_block(w: S.Window, queries: int, keys: int) -> int | None:
+    """Queries per block where attention in a window goes block by block (`layers.block_local`); None: with a mask
+    it takes as long, or less."""
+    reach = w.before + w.after
+    size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)       # about half the window
+    blocks = -(-queries // size)
+    return size if queries >= 512 and 2 * blocks * size * (size + reach) < queries * keys else None
+
+
 def flops(m: S.Model, batch: int = 1, length: int | None = None, target: int | None = None) -> int:
     """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images."""
     side, count, work = inputs(m, length)
@@ -300,7 +309,11 @@ def attention_flops(a: S.Inner, d: int, queries: int, keys: int, side: int) -> i
         seen, project = a.pattern.rank, 2 * keys * a.pattern.rank * g * (k + v)
     else:
         seen, project = keys, 0
-    return (2 * queries * a.heads * (d * k + v * d + seen * (k + v))) + 2 * keys * g * d * (k + v) + project
+    scores = queries * seen
+    if isinstance(a.pattern, S.Window):    # as computed: every query of a block meets all keys that the block can reach
+        size = window_block(a.pattern, queries, keys)
+        scores = scores if size is None else -(-queries // size) * size * (size + a.pattern.before + a.pattern.after)
+    return 2 * queries * a.heads * d * (k + v) + 2 * scores * a.heads * (k + v) + 2 * keys * g * d * (k + v) + project
 
 
 def head_flops(m: S.Model, count: int) -> int:

@@ -23,7 +23,7 @@ def filled(module: torch.nn.Module) -> torch.nn.Module:
 
 def whole(m: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     at = torch.arange(x.shape[1])[None]
-    y: torch.Tensor = m(x, None, View(Pair(at, at, plain=True)))
+    y: torch.Tensor = m(x, None, View(Pair(at, at, first=0)))
     return y
 
 

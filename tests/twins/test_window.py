@@ -22,7 +22,7 @@ def run(m: WindowAttention, rows: int, columns: int) -> tuple[torch.Tensor, torc
     """A random grid and the attention's answer."""
     x = torch.randn(2, rows * columns, 8, dtype=torch.float64)
     at = torch.arange(rows * columns)[None]
-    return x, m(x, None, View(Pair(at, at, plain=True), grid=(rows, columns)))
+    return x, m(x, None, View(Pair(at, at, first=0), grid=(rows, columns)))
 
 
 @pytest.mark.parametrize(("rows", "columns", "shift"), [(6, 6, 0), (6, 6, 1), (5, 7, 1), (4, 8, 2), (3, 3, 1), (3, 7, 1)])
@@ -96,6 +96,6 @@ def test_linformer_is_attention_over_projected_keys_and_values() -> None:
     q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
     k, v = torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k), torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v)
     slow = m.out(((q @ k.transpose(-1, -2) / 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
-    assert (m(x, None, View(Pair(at, at, plain=True))) - slow).abs().max() < 1e-12
+    assert (m(x, None, View(Pair(at, at, first=0))) - slow).abs().max() < 1e-12
     with pytest.raises(ValueError, match="more than Linformer's length"):
-        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], plain=True)))
+        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], first=0)))

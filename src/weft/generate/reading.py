@@ -11,6 +11,7 @@ from ..layers.sequence import Sequence
 from ..model.model import Model
 
 Ids = Many[Many[int]]
+PIECE = 2048                               # tokens of a prompt that are read at once: no mask is longer, and a window lets go in between
 DIVERGED = "the model's scores are not numbers; its training diverged"
 
 
@@ -22,14 +23,18 @@ class Reading:
 
     def __call__(self, ids_BL: Tensor, keep_BL: Tensor | None = None, last: int = 1) -> Tensor:
         """Scores of the next token after each of the `last` newest: (B, last, V) in float32 or better."""
-        model, cache = self.model, self.cache
-        if self.memory is None:
-            sequence = model.decode(model.embed(ids_BL, keep=keep_BL, cache=cache), cache=cache)
-        else:
-            sequence = model.decode(model.embed_target(ids_BL, self.memory, keep=keep_BL, cache=cache), self.memory, cache=cache)
-        logits_BLV = model.read(Sequence(sequence.x_BLD[:, -last:]))
+        pieces = ids_BL.split(PIECE, 1)
+        keeps = [None] * len(pieces) if keep_BL is None else keep_BL.split(PIECE, 1)
+        x_BLD = torch.cat([self.read(ids, keep) for ids, keep in zip(pieces, keeps, strict=True)], 1)
+        logits_BLV = self.model.read(Sequence(x_BLD[:, -last:]))
         assert isinstance(logits_BLV, Tensor)
         return logits_BLV if logits_BLV.dtype == torch.float64 else logits_BLV.float()
+
+    def read(self, ids_BL: Tensor, keep_BL: Tensor | None) -> Tensor:
+        model, cache = self.model, self.cache
+        if self.memory is None:
+            return model.decode(model.embed(ids_BL, keep=keep_BL, cache=cache), cache=cache).x_BLD
+        return model.decode(model.embed_target(ids_BL, self.memory, keep=keep_BL, cache=cache), self.memory, cache=cache).x_BLD
 
     def multiply(self, beams: int) -> None:
         """Each row becomes `beams` rows, side by side, that share one memory."""

@@ -1,5 +1,5 @@
 """Attention: one replaceable kernel, and the maps around it (Vaswani et al. 2017, section 3.2)."""
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -85,6 +85,7 @@ class View(NamedTuple):
     place_BLD: Tensor | None = None
     memory_place_BMD: Tensor | None = None
     grid: tuple[int, int] | None = None
+    split: Callable[[Kernel], Kernel] | None = None            # for long rows: the kernel on parts of them; pair and mask are one part's
 
 
 class Attention(nn.Module):
@@ -139,9 +140,9 @@ class Attention(nn.Module):
         mask = view.mask
         if self.score is not None:
             mask = add_score(self.score(view.pair), mask)
-        return self.kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
-                           causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0,
-                           softcap=self.s.softcap)
+        kernel = self.kernel if view.split is None else view.split(self.kernel)
+        return kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
+                      causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0, softcap=self.s.softcap)
 
     def split(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
         """Heads apart, each or all together normalised; in autocast a norm widens its numbers, which the values do not share."""

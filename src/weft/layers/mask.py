@@ -15,7 +15,7 @@ class Pair(NamedTuple):
     key_BM: Tensor
     query_keep_BL: Tensor | None = None
     key_keep_BM: Tensor | None = None
-    plain: bool = False                    # both count 0, 1, 2, … in every row
+    first: int | None = None               # the key slot of the first query, where kept tokens' distances are those of their slots
 
     @property
     def offset_BLM(self) -> Tensor:
@@ -25,9 +25,10 @@ class Pair(NamedTuple):
     def since(self, begin: int) -> "Pair":
         """The same queries with the keys from `begin` on."""
         keep_BM = None if self.key_keep_BM is None else self.key_keep_BM[:, begin:]
-        return self._replace(key_BM=self.key_BM[:, begin:], key_keep_BM=keep_BM)
+        return self._replace(key_BM=self.key_BM[:, begin:], key_keep_BM=keep_BM, first=None if self.first is None else self.first - begin)
 
 
+FULL, CAUSAL = S.Full(), S.Causal()        # made once: a compiler cannot trace the making of a checked value
 Predicate = Callable[[Pair], Tensor]       # True: may look; (B or 1, L, M)
 
 
@@ -55,25 +56,37 @@ def all_of(*predicates: Predicate) -> Predicate:
     return lambda pair: reduce(torch.logical_and, (p(pair) for p in predicates))
 
 
+def keep_predicates(pair: Pair) -> list[Predicate]:
+    if pair.key_keep_BM is None:
+        return []
+    documents = pair.key_keep_BM.dtype != torch.bool and pair.query_keep_BL is not None
+    return [padding, document] if documents else [padding]
+
+
 def predicates(pattern: object, pair: Pair) -> list[Predicate]:
-    found: list[Predicate] = []
+    found = keep_predicates(pair)
+    if isinstance(pattern, S.Window):
+        pattern = covering(pattern, pair)
     if isinstance(pattern, S.Causal):
-        found.append(causal)
-    elif isinstance(pattern, S.Window):
-        found.append(window(pattern.before, pattern.after))
-    if pair.key_keep_BM is not None:
-        found.append(padding)
-        if pair.key_keep_BM.dtype != torch.bool and pair.query_keep_BL is not None:
-            found.append(document)
-    return found
+        return [causal, *found]
+    return [window(pattern.before, pattern.after), *found] if isinstance(pattern, S.Window) else found
+
+
+def covering(pattern: S.Window, pair: Pair) -> object:
+    """The simpler pattern that sees the same where the window is wider than the row."""
+    if pair.first is None or pattern.before < pair.first + pair.query_BL.shape[1] - 1:
+        return pattern
+    if pattern.after >= pair.key_BM.shape[1] - pair.first - 1:
+        return FULL
+    return pattern if pattern.after else CAUSAL
 
 
 def see(pattern: object, pair: Pair, triangle: bool) -> tuple[Tensor | None, bool]:
     """The mask (True: may look), or None and whether the kernel's own causal triangle does (`triangle` allows it)."""
     found = predicates(pattern, pair)
     L, M = pair.query_BL.shape[1], pair.key_BM.shape[1]
-    if not found or (found == [causal] and L == 1 and not pair.plain):
+    if not found or (found == [causal] and L == 1 and pair.first == M - 1):
         return None, False                 # the newest token sees all that is stored
-    if found == [causal] and triangle and pair.plain and L == M:
+    if found == [causal] and triangle and pair.first == 0 and L == M:
         return None, True
     return all_of(*found)(pair)[:, None], False

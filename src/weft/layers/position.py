@@ -99,11 +99,11 @@ class Buckets(nn.Module):
         return side + torch.where(offset < exact, offset, far.clamp(max=count - 1))
 
     def forward(self, pair: Pair) -> Tensor:
-        if not pair.plain:
+        if pair.first is None:
             return F.embedding(self.bucket(pair.offset_BLM), self.weight).permute(0, 3, 1, 2)
         # every diagonal holds one value: look up each distance once, then slide
         L, M = pair.query_BL.shape[1], pair.key_BM.shape[1]
-        offset = torch.arange(1 - L, M, device=self.weight.device)
+        offset = torch.arange(1 - L - pair.first, M - pair.first, device=self.weight.device)
         return F.embedding(self.bucket(offset), self.weight).T.unfold(1, M, 1).flip(1)[None]
 
 

@@ -3,17 +3,17 @@ import torch
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..count import widths
-from ..layers.attention import View, add_score
-from ..layers.mask import Pair, see
+from ..count import widths, window_block
+from ..layers.attention import View, add_score, fused
+from ..layers.block_local import Blocks
+from ..layers.mask import FULL, Pair, see
 from ..layers.norm import build_norm
 from ..layers.position import angles, build_score
 from ..layers.roles import Role, with_role
+from ..layers.segments import Segments, segments
 from ..layers.sequence import Sequence
 from .block import Block
 from .cache import Cache
-
-FULL = S.Full()                            # made once: a compiler cannot trace the making of a checked value
 
 
 def count(sequence: Sequence) -> Tensor:
@@ -25,9 +25,12 @@ def count(sequence: Sequence) -> Tensor:
 def self_pair(sequence: Sequence, cache: Cache | None) -> Pair:
     position_BL, keep_BL = count(sequence), sequence.keep_BL
     if cache is None:
-        return Pair(position_BL, position_BL, keep_BL, keep_BL, plain=sequence.position_BL is None)
-    end = cache.length
-    return Pair(position_BL, cache.position_BM[:, :end], None, cache.keep_BM[:, :end] if cache.padded else None)
+        return Pair(position_BL, position_BL, keep_BL, keep_BL, first=0 if sequence.position_BL is None else None)
+    end, L = cache.length, position_BL.shape[1]
+    if not cache.padded:
+        return Pair(position_BL, cache.position_BM[:, :end], first=end - L)
+    # a padded prompt that others follow leaves holes: from then on slots and positions differ
+    return Pair(position_BL, cache.position_BM[:, :end], None, cache.keep_BM[:, :end], first=0 if end == L else None)
 
 
 class Stack(nn.Module):
@@ -45,30 +48,44 @@ class Stack(nn.Module):
 
     def forward(self, sequence: Sequence, memory: Sequence | None = None, cache: Cache | None = None) -> Sequence:
         self.keep_BL = sequence.keep_BL
-        views = self.views(sequence, cache)
-        across = None if memory is None else look_across(sequence, memory)
+        split = all(block.attention.inner.kernel is fused for block in self.blocks)  # type: ignore[union-attr]
+        views = self.views(sequence, cache, split=split)
+        across = None if memory is None else look_across(sequence, memory, split=split)
         x_BLD = sequence.x_BLD
         for i, block in enumerate(self.blocks):
             x_BLD = block(x_BLD, views[self.which[i]], None if memory is None else memory.x_BLD, across,
                           None if cache is None else cache.blocks[i])
         return sequence._replace(x_BLD=self.norm(x_BLD))
 
-    def views(self, sequence: Sequence, cache: Cache | None) -> list[View]:
+    def views(self, sequence: Sequence, cache: Cache | None, *, split: bool = False) -> list[View]:
+        """`split`: long rows in parts. A kernel that shows its weights sees whole rows."""
         pair = self_pair(sequence, cache)
-        score = None if self.score is None else self.score(pair)
         views = []
         for a in self.looks:
             begin = 0 if cache is None else cache.begin(a.pattern)     # a window has let go of what it cannot see
             seen = pair.since(begin) if begin else pair
-            mask, causal = see(a.pattern, seen, triangle=score is None and a.score is None)
-            if score is not None:
-                mask = add_score(score[..., begin:], mask)
+            parts = part(a.pattern, seen, self.score is not None or a.score is not None) if split else None
+            mask, causal = None, isinstance(a.pattern, S.Causal)
+            if parts is None:
+                mask, causal = see(a.pattern, seen, triangle=self.score is None and a.score is None)
+            elif isinstance(parts, Blocks):
+                seen = parts.pair
+            if self.score is not None:
+                mask = add_score(self.score(seen), mask)
             turn = None
             if a.rotary is not None:
                 turn = angles(a.rotary, pair.query_BL, widths(a, self.width)[0], torch.float64
                               if sequence.x_BLD.dtype == torch.float64 else torch.float32)
-            views.append(View(seen, mask, causal, turn, sequence.place_BLD, None, sequence.grid))
+            views.append(View(seen, mask, causal, turn, sequence.place_BLD, None, sequence.grid, parts))
         return views
+
+
+def part(pattern: object, pair: Pair, scored: bool) -> Blocks | Segments | None:
+    """How long rows are computed in parts; None: at once, with a mask where one is needed."""
+    if not isinstance(pattern, S.Window):
+        return None if scored else segments(pattern, pair)
+    size = window_block(pattern, pair.query_BL.shape[1], pair.key_BM.shape[1])
+    return None if size is None or pair.first is None else Blocks(pattern, pair, size)
 
 
 def look(a: S.Attention) -> S.Attention:
@@ -76,12 +93,13 @@ def look(a: S.Attention) -> S.Attention:
     return S.Attention(heads=a.heads, key_width=a.key_width, pattern=a.pattern, rotary=a.rotary, score=a.score)
 
 
-def look_across(sequence: Sequence, memory: Sequence) -> View:
+def look_across(sequence: Sequence, memory: Sequence, *, split: bool = False) -> View:
     pair = Pair(count(sequence), count(memory), sequence.keep_BL, memory.keep_BL)
     if sequence.keep_BL is None or memory.keep_BL is None or sequence.keep_BL.dtype == torch.bool:
         pair = pair._replace(query_keep_BL=None)
-    mask, _ = see(FULL, pair, triangle=False)
-    return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD)
+    parts = segments(FULL, pair) if split else None
+    mask = None if parts is not None else see(FULL, pair, triangle=False)[0]
+    return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD, split=parts)
 
 
 class Merge(nn.Module):
