@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..recipe import Objective
     from ..train.distribute import World
 
-TASKS = ("classify", "regress", "choose", "tag", "answer", "translate", "perplexity", "fill")
+TASKS = ("classify", "regress", "choose", "tag", "answer", "translate", "text2text", "perplexity", "fill")
 
 
 def evaluate(args: argparse.Namespace) -> int:

@@ -45,13 +45,16 @@ def wish(args: argparse.Namespace) -> "Wish":
     for name, least in (("epochs", 0), ("batch", 0), ("restarts", 0), ("lora", 0), ("length", 4)):
         if (given := getattr(args, name)) is not None and not least < given < float("inf"):
             raise ValueError(f"--{name} {given}: give a number above {least}")
+    if not 0 <= args.lm_weight < float("inf"):
+        raise ValueError(f"--lm-weight {args.lm_weight}: give 0 or more, such as 0.5")
     if wrong := [rate for rate in args.rates if not 0 < rate < float("inf")]:
         raise ValueError(f"--rates {wrong[0]}: give numbers above 0, such as 5e-5")
     trained = HeadOnly() if args.frozen else LoRA(rank=args.lora, alpha=2.0 * args.lora) if args.lora else None
     return Wish(checkpoint=args.checkpoint, data=tuple(args.data), dev=tuple(args.dev), out=args.out, task=args.task,
-                names=tuple(args.names), columns=tuple(args.columns), label=args.label, metric=args.metric, rates=tuple(args.rates),
+                names=tuple(args.names), columns=tuple(args.columns), label=args.label, prefix=args.prefix,
+                words=tuple(args.label_words), metric=args.metric, rates=tuple(args.rates),
                 restarts=args.restarts, epochs=args.epochs, batch=args.batch, length=args.length, dropout=args.dropout,
-                layers=args.layer_decay, trained=trained, precision=args.precision, seed=args.seed)
+                layers=args.layer_decay, lm_weight=args.lm_weight, trained=trained, precision=args.precision, seed=args.seed)
 
 
 class Line:
@@ -104,11 +107,16 @@ def add(verb: Verb) -> None:
     made.add_argument("--data", nargs="+", required=True, metavar="FILE",
                       help="CSV, TSV, JSON lines, Parquet, CoNLL or SQuAD's JSON; .gz too")
     made.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="to choose by; a tenth of the data unless given")
-    made.add_argument("--task", metavar="TASK", help="classify, pair, regress, choose, tag or answer; guessed if in no doubt")
+    made.add_argument("--task", metavar="TASK", help="classify, pair, regress, similarity (a pair in both orders), choose, tag, answer or "
+                      "text2text (encoder-decoders: text in, text out); guessed if in no doubt")
     made.add_argument("--out", metavar="RUN", help="runs/<checkpoint>-<data> unless given")
     made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
     made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last unless --label names it")
     made.add_argument("--label", metavar="COLUMN")
+    made.add_argument("--prefix", default="", metavar="TEXT",
+                      help='text2text: what stands before every source text, such as "sst2 sentence: "')
+    made.add_argument("--label-words", nargs="+", default=[], metavar="WORD",
+                      help="text2text: the text to decode for each class, in the order of the classes (default: their names)")
     made.add_argument("--metric", metavar="NAME", help="to choose by: accuracy, f1, matthews, pearson, spearman, exact or loss")
     made.add_argument("--rates", nargs="+", type=float, default=[], metavar="RATE",
                       help="5e-5 4e-5 3e-5 2e-5 unless given; with --lora ten, with --frozen a hundred times that")
@@ -120,5 +128,7 @@ def add(verb: Verb) -> None:
     made.add_argument("--frozen", action="store_true", help="train the head alone")
     made.add_argument("--lora", type=int, metavar="RANK", help="train low-rank updates of queries and values, and the head")
     made.add_argument("--layer-decay", type=float, metavar="X", help="each block learns at X times the next one's rate, such as 0.9")
+    made.add_argument("--lm-weight", type=float, default=0.0, metavar="X",
+                      help="decoders: weight of the auxiliary next-token loss beside the task's (default: 0; GPT's paper: 0.5)")
     made.add_argument("--precision", choices=("fp32", "bf16"), help="bf16 where the processor is fast at it, else fp32")
     made.add_argument("--seed", type=int, default=0)

@@ -38,7 +38,7 @@ def settled(source: R.Source, row: R.Row) -> R.Source:
         kind = "folder"
     elif isinstance(row, R.Tagged):
         kind = "conll"
-    elif isinstance(row, R.Pairs) and len(source.paths) == 2:
+    elif isinstance(row, R.Pairs | R.Templated) and len(source.paths) == 2:
         kind = "parallel"
     elif isinstance(row, R.Documents):
         kind = "text"

@@ -31,6 +31,7 @@ from .entities import outside, tags
 from .perplexity import perplexity
 from .predict import How, gather, predict
 from .squad import squad
+from .text2text import exact_share, label_scores, text_scores
 
 Scores = Iterator[tuple[str, float | str]]
 
@@ -64,6 +65,8 @@ def scores(ready: Known, objective: R.Objective, on: On, wish: Wish) -> Scores:
             yield from answered(ready, on, wish)
         case R.Translation():
             yield from translated(ready, on, wish)
+        case R.TextToText():
+            yield from texts(ready, objective, on, length, wish)
         case R.NextToken():
             found = predict(ready, objective, store, length=length, stride=wish.stride or max(1, length // 2), how=wish.how)
             yield from perplexity([surprise for row in found for surprise, _ in row], text_bytes(on))
@@ -102,6 +105,16 @@ def translated(ready: Known, on: On, wish: Wish) -> Scores:
     made = Writer(ready).translate([pairs[i][0] for i in own], beams=wish.beams, alpha=wish.alpha, batch=wish.how.rows)
     said = dict(gather(list(zip(own, made, strict=True)), ranks))
     yield from translation([said[i] for i in range(len(pairs))], [target for _, target in pairs], wish.language or language(on.source))
+
+
+def texts(ready: Known, objective: R.Objective, on: On, length: int, wish: Wish) -> Scores:
+    """Of classes the likeliest, and how often greedy decoding writes the right one; of other texts, what beam search writes."""
+    row = on.store.meta.row
+    if isinstance(row, R.Templated) and row.labels is not None:
+        yield from label_scores(ready, row, words(on), wish.how)
+        yield "exact match", exact_share(predict(ready, objective, on.store, length=length, how=wish.how))
+    else:
+        yield from text_scores(ready, row, words(on), wish, wish.language or language(on.source))
 
 
 def language(source: R.Source | None) -> str:

@@ -211,7 +211,7 @@ def row_value(task: str, fields: Fields, columns: Sequence[str] = ()) -> R.Row:
             context = columns[0] if columns else need(fields, pick(fields, CONTEXT), "context")
             endings = columns[1:-1] or [name for name in fields if ENDING.fullmatch(name)] or [need(fields, pick(fields, LISTS), "ending")]
             return R.Choices(context=context, endings=tuple(endings), label=label)         # in the file's order: a label counts them
-        case "translate":
+        case "translate" | "text2text":
             source, target = columns if len(columns) == 2 else (pick(fields, SOURCE), pick(fields, TARGET))
             left = texts(fields, [source, target]) if source is None and target is None and len(fields) == 2 else []
             source, target = list(fields)[:2] if left else (source, target)

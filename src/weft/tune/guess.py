@@ -9,7 +9,7 @@ from ..evaluate.tables import ENDING, is_number
 from ..values import suggest
 from .table import Row, format_of, rows, table
 
-TASKS = ("classify", "pair", "regress", "choose", "tag", "answer")
+TASKS = ("classify", "pair", "regress", "choose", "tag", "answer", "similarity", "text2text")
 CONTEXTS = ("context", "startphrase", "question", "premise", "sent1", "text")
 LABELS = ("label", "labels", "gold_label", "class", "category", "target", "score", "similarity", "relatedness", "sentiment", "quality",
           "rating", "stars", "intent", "polarity", "y", "tags", "ner_tags", "answer")
