@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -134,12 +134,19 @@ def text_bytes(on: On) -> int | None:
 
 # A receipt
 
-def receipt(ready: Known, on: On, found: dict[str, float | str], seconds: float, seed: int) -> dict[str, Any]:
+class Hashed(Protocol):
+    """What was asked: prepared data, or questions."""
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+
+def receipt(ready: Known, data: Hashed, found: dict[str, float | str], seconds: float, seed: int) -> dict[str, Any]:
     """Command, versions, machine, hashes: all that is needed to ask again."""
     return {"command": shlex.join(["weft", *sys.argv[1:]]), "version": version("weft"), "commit": commit(), "seed": seed,
             "when": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores", "torch": version("torch"), "model": digest(ready.model),
-            "data": on.store.fingerprint, "samples": len(on.store),
+            "data": data.fingerprint, "samples": len(data),
             "scores": {name: value if isinstance(value, str) or isfinite(value) else None for name, value in found.items()}}
 
 
