@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..tune.plan import Plan, Wish
     from ..tune.search import Tick
 
+FEATURES = ("embeddings", "second-to-last", "last", "sum-last-four", "weighted-last-four", "concat-last-four")
+
 
 def tune(args: argparse.Namespace) -> int:
     from .. import watch
@@ -54,7 +56,17 @@ def wish(args: argparse.Namespace) -> "Wish":
                 names=tuple(args.names), columns=tuple(args.columns), label=args.label, prefix=args.prefix,
                 words=tuple(args.label_words), metric=args.metric, rates=tuple(args.rates),
                 restarts=args.restarts, epochs=args.epochs, batch=args.batch, length=args.length, dropout=args.dropout,
-                layers=args.layer_decay, lm_weight=args.lm_weight, trained=trained, precision=args.precision, seed=args.seed)
+                layers=args.layer_decay, lm_weight=args.lm_weight, features=features_of(args.features),
+                trained=trained, precision=args.precision, seed=args.seed)
+
+
+def features_of(name: str | None) -> Any:
+    from ..spec import Layers
+    last = (-4, -3, -2, -1)
+    known = {"embeddings": Layers(layers=(0,)), "second-to-last": Layers(layers=(-2,)), "last": Layers(layers=(-1,)),
+             "sum-last-four": Layers(layers=last, combine="sum"), "weighted-last-four": Layers(layers=last, combine="weighted"),
+             "concat-last-four": Layers(layers=last)}
+    return known[name] if name else None
 
 
 class Line:
@@ -126,6 +138,8 @@ def add(verb: Verb) -> None:
     made.add_argument("--length", type=int, help="tokens of a row; from the data unless given")
     made.add_argument("--dropout", type=float, help="0.1 unless given")
     made.add_argument("--frozen", action="store_true", help="train the head alone")
+    made.add_argument("--features", choices=FEATURES, help="the layers whose outputs the head reads (BERT, table 7), with --frozen as "
+                      "features that stay as they are (default: the last layer's, through the model's own pooler if it has one)")
     made.add_argument("--lora", type=int, metavar="RANK", help="train low-rank updates of queries and values, and the head")
     made.add_argument("--layer-decay", type=float, metavar="X", help="each block learns at X times the next one's rate, such as 0.9")
     made.add_argument("--lm-weight", type=float, default=0.0, metavar="X",

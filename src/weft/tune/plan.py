@@ -19,16 +19,16 @@ from ..data.records import load_json
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
-from ..interop.folder import find_family, save
+from ..interop.folder import save
 from ..interop.hub import fetch
 from ..objectives.base import room
 from ..ready import ready
 from . import text2text
 from .guess import Guess, guess
+from .model import featured, headed, style_of
 
 TABLE = "tune.json"
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
-CLASSES = {"choose": "ForMultipleChoice", "tag": "ForTokenClassification", "answer": "ForQuestionAnswering"}
 SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
 HELD_OUT = 0.1                             # of the rows, where no dev data are given
 LONGEST, WINDOW, POOLS = 512, 384, 32      # tokens of a row, of a window of a context; batches that are sorted together
@@ -55,6 +55,7 @@ class Wish:
     length: int | None = None
     looks: int = 2                         # at the dev data, an epoch
     dropout: float | None = None
+    features: S.Layers | None = None       # which layers the head reads
     layers: float | None = None
     lm_weight: float = 0.0                 # of GPT's auxiliary next-token loss
     trained: R.HeadOnly | R.LoRA | None = None
@@ -87,7 +88,7 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     found = read(wish, describe(start)[1])
     if say:
         say(found.line)
-    spec = headed(describe(start)[1], start, found, wish)
+    spec = featured(headed(describe(start)[1], start, found, wish), wish)
     objective = objective_of(wish, found, spec, start)
     found = found if found.dev is not None else split(found, folder, wish.seed)
     most = min(wish.length or LONGEST, room(spec) or LONGEST)
@@ -192,56 +193,6 @@ def kept(checkpoint: str, start: Path) -> Path:
         save(found.model, start, to="weft")
         (start / "tokenizer.json").write_text(found.text.text, "utf-8")
     return start
-
-
-def style_of(start: Path, spec: S.Model) -> Any:
-    """BART's marks around a text, or T5's."""
-    family = describe(start)[0] or family_of(spec)
-    return "bart" if family is not None and family.name == "bart" else "t5"
-
-
-def headed(spec: S.Model, start: Path, found: Guess, wish: Wish) -> S.Model:
-    """The model with the task's head. Text-to-text needs the whole encoder-decoder as it is; other tasks read its encoder."""
-    dropout = wish.dropout
-    if found.task == text2text.TASK:
-        there, tokenizer = fetch(wish.checkpoint), Tokenizer.load(start)
-        before = R.of_run(there).objective if (there / "recipe.json").exists() else None
-        spec = text2text.whole(spec, style_of(start, spec), tokenizer, before)
-        return spec if dropout is None else S.with_dropout(spec, dropout)
-    if spec.encoder is not None and spec.decoder is not None:
-        spec = replace(spec, decoder=None, target=None, head=S.Features())
-    family = describe(start)[0] or family_of(spec)
-    plain = dropping(spec, 0.1 if dropout is None else dropout)
-    if dropout is not None or (family is not None and family_of(plain) is not None):
-        spec = plain
-    labels, outputs = found.labels, len(found.labels or ()) or 1
-    suffix = CLASSES.get(found.task, "ForSequenceClassification")
-    name = next((name for name in family.heads if name.endswith(suffix)), None) if family else None
-    if family and name:
-        return replace(spec, head=family.head(name, spec, outputs, labels))
-    rate = 0.1 if dropout is None else dropout
-    pooled = {"pool": "last"} if spec.decoder is not None else {"transform": S.Transform(activation="tanh")}
-    head: Any = {"tag": S.Tags(outputs=outputs, labels=labels, dropout=rate), "answer": S.Spans()}.get(
-        found.task, S.Classes(outputs=outputs, labels=labels, dropout=rate, **pooled))
-    return replace(spec, head=head)
-
-
-def dropping(spec: S.Model, rate: float) -> S.Model:
-    """BERT's places: embeddings, the attentions' weights, what joins the residual; not the hidden layers."""
-    def change(plain: Any) -> Any:
-        if isinstance(plain, dict):
-            hidden = plain.get("kind") in ("Dense", "Gated")
-            return {name: rate if name == "dropout" and not hidden else change(part) for name, part in plain.items()}
-        return [change(part) for part in plain] if isinstance(plain, list) else plain
-    changed: S.Model = S.from_plain(change(S.to_plain(spec)))
-    return changed
-
-
-def family_of(spec: S.Model) -> Any:
-    try:
-        return find_family(spec)
-    except ValueError:
-        return None
 
 
 # The data
