@@ -38,6 +38,9 @@ class Sources(Corruption):
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
         return {"tokens": np.asarray(samples[index]["tokens"], np.int64)}
 
+    def counts(self, batch: Any) -> dict[str, int]:
+        return {"token": len(batch["tokens"])}
+
 
 def class_shares(ready: Asked, writer: Writer, row: R.Templated, texts: Sequence[str], how: How = How()) -> list[list[float]]:
     """For each source text, the probability of each class: the likelihood of its words after the text, divided by the sum over the
