@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import weft
 from weft import recipe as R
+from weft import show
 from weft import spec as S
 from weft.model.model import build
 from weft.train.adapt import adapt
@@ -66,6 +67,7 @@ def test_trained_weights_are_a_softmax_over_the_layers() -> None:
 def test_the_count_of_parameters_is_that_of_the_built_model(combine: Any, head: Any) -> None:
     spec = S.replace(weft.bert(**SMALL), head=head, features=S.Layers(layers=LAST, combine=combine))
     assert spec.parameters() == sum(p.numel() for p in build(spec).parameters())
+    assert show.tree("", spec).parameters == spec.parameters()
     assert S.from_json(spec.json()) == spec
 
 
