@@ -11,8 +11,8 @@ from .values import at, from_json, from_plain, leaves, put, to_json, to_plain, v
 
 __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Branch", "Buckets", "Causal", "Classes",
            "Dense", "Experts", "Features", "Full", "Gated", "Inner", "LayerNorm", "LayerScale", "Layers", "Learned", "Learned2D",
-           "Linformer", "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "QKNorm", "Queries", "RMSNorm", "Rotary", "Shared",
-           "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
+           "Linformer", "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "QKNorm", "Queries", "RMSNorm", "Rotary",
+           "Shared", "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
            "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain", "with_dropout"]
 
