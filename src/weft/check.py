@@ -21,6 +21,7 @@ def problems(m: S.Model) -> Iterator[Problem]:
                 yield from attention(f"{path}.{name}.inner", branch.inner, width, m)
     yield from routers(m)
     yield from sums(m)
+    yield from features(m)
     yield from head(m)
 
 
@@ -165,6 +166,21 @@ def sums(m: S.Model) -> Iterator[Problem]:
         width = (part.width if isinstance(part, S.Tokens) else None) or m.width
         if width % unit:
             yield f"{path}.positions", f"needs a width that {unit} divides, not {width}"
+
+
+def features(m: S.Model) -> Iterator[Problem]:
+    stack = m.decoder or m.encoder
+    if m.features is None or stack is None:
+        return
+    if isinstance(stack, S.Pyramid) or not isinstance(m.head, S.Classes | S.Tags | S.Spans | S.Features):
+        yield "features", "layers are read by Classes, Tags, Spans or Features from a Stack; leave it None"
+        return
+    depth = len(stack.blocks)
+    wrong = [i for i in m.features.layers if not -depth - 1 <= i <= depth]
+    if wrong:
+        yield "features.layers", f"there is no layer {wrong[0]}: 0 are the embeddings, {depth} or -1 is the last block's output"
+    elif len({i % (depth + 1) for i in m.features.layers}) < len(m.features.layers):
+        yield "features.layers", f"{m.features.layers} name a layer twice; each once"
 
 
 def head(m: S.Model) -> Iterator[Problem]:

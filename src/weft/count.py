@@ -44,6 +44,8 @@ def outside(m: S.Model) -> Shapes:
                 yield from norm(f"{name}.merges.{s}.norm", stack.merge, 4 * m.width << s)
                 yield f"{name}.merges.{s}.reduce.weight", (2 * m.width << s, 4 * m.width << s)
             yield from norm(f"{name}.norm", stack.norm, out_width(m))
+    if m.features is not None and m.features.combine == "weighted":
+        yield "features.weight", (len(m.features.layers),)
     yield from under("head", head(m))
 
 
@@ -65,6 +67,9 @@ def norm(name: str, n: S.Norm | None, width: int) -> Shapes:
 
 
 def out_width(m: S.Model) -> int:
+    """Of what the head reads."""
+    if m.features is not None and m.features.combine == "concat":
+        return m.width * len(m.features.layers)
     return m.width << len(m.encoder.stages) - 1 if isinstance(m.encoder, S.Pyramid) else m.width
 
 

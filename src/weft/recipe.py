@@ -1,5 +1,6 @@
 """What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
 import json
+import re
 from importlib.util import module_from_spec, spec_from_file_location
 from math import ceil
 from pathlib import Path
@@ -10,6 +11,9 @@ from pydantic import Field
 
 from .spec import Count, Fraction, Model, Natural, Positive, Rate, Share
 from .values import KINDS, at, from_json, from_plain, put, suggest, to_json, value
+
+FIELD = re.compile(r"\{([^{}]+)\}")      # a column's name in a template
+
 
 # Tokenizers. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and mask.
 
@@ -84,6 +88,40 @@ class Pairs:
 
 
 @value
+class Templated:
+    """A source text written from columns by a template, and its target text: T5's text-to-text format (arXiv:1910.10683, section 2.4)."""
+    template: str = "{source}"             # columns in braces: "mrpc sentence1: {sentence1} sentence2: {sentence2}"
+    target: str = "target"
+    labels: tuple[str, ...] | None = None  # the target column holds one of these classes; None: any text
+    words: tuple[str, ...] | None = None   # the text decoded for each class; None: its name
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ValueError(f"template = {self.template!r} names no column; put one in braces, such as {{text}}")
+        if self.words is not None and len(self.words) != len(self.labels or ()):
+            raise ValueError(f"words = {self.words}: give one per class, {len(self.labels or ())}")
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError(f"words = {self.words}: two classes with the same text cannot be told apart")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the template names, each once."""
+        return tuple(dict.fromkeys(FIELD.findall(self.template)))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The text of each class."""
+        return self.words or self.labels or ()
+
+    def source_text(self, fields: dict[str, Any]) -> str:
+        return FIELD.sub(lambda found: str(fields[found[1]]), self.template)
+
+    def target_text(self, fields: dict[str, Any]) -> str:
+        cell = str(fields[self.target])
+        return cell if self.labels is None else self.targets[self.labels.index(cell)]
+
+
+@value
 class Examples:
     """One or two texts and a label: a class, or a number where `number` is True."""
     first: str = "text"
@@ -129,7 +167,7 @@ class Boxed:
     labels: tuple[str, ...] | None = None
 
 
-Row = Documents | Pairs | Examples | Choices | Tagged | Questions | Images | Boxed
+Row = Documents | Pairs | Templated | Examples | Choices | Tagged | Questions | Images | Boxed
 
 
 @value
@@ -150,7 +188,7 @@ class Source:
 class Data:
     """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`. Rows that cannot be read
     are set aside; where they are more than `max_bad_rows`, a share of all rows, preparing stops (see `data.quarantine.allowed`)."""
-    row: Documents | Pairs | Examples | Choices | Tagged | Questions | Images | Boxed
+    row: Documents | Pairs | Templated | Examples | Choices | Tagged | Questions | Images | Boxed
     train: Source
     valid: Source | None = None
     tokenizer: ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | TokenizerFile | None = None
@@ -188,6 +226,9 @@ Batching = Rows | Packed | Budget
 
 
 # Objectives
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 @value
 class NextToken:
@@ -239,11 +280,20 @@ class Translation:
 
 
 @value
+class TextToText:
+    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART, arXiv:1910.13461,
+    section 3.4). `input`: T5's A </s>, the decoder starts from the padding token; or BART's <s> A </s>, it starts from </s>."""
+    input: Literal["t5", "bart"] = "t5"
+    smoothing: Rate = 0.0
+
+
+@value
 class Classification:
     """The class of a text, a pair or an image. `input`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B extract."""
     input: Literal["bert", "gpt"] = "bert"
     symmetric: bool = False                # GPT's similarity: both orders, added
     smoothing: Rate = 0.0
+    lm_weight: Weight = 0.0                # of GPT's auxiliary next-token loss, for decoders (its paper: 0.5)
 
 
 @value
@@ -251,12 +301,14 @@ class Regression:
     """A number for a text or a pair, by squared error."""
     input: Literal["bert", "gpt"] = "bert"
     symmetric: bool = False
+    lm_weight: Weight = 0.0
 
 
 @value
 class MultipleChoice:
     """One score an ending, softmax over the endings."""
     input: Literal["bert", "gpt"] = "bert"
+    lm_weight: Weight = 0.0
 
 
 @value
@@ -285,8 +337,8 @@ class Distillation:
     weight: Share = 0.5
 
 
-Objective = (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | Classification | Regression
-             | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
+Objective = (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | TextToText | Classification
+             | Regression | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
 
 
 # Optimisers: `rate` is the peak that the schedule scales
@@ -421,7 +473,7 @@ class Best:
 # The task's own measures beside the loss; more is better
 METRICS: dict[type, tuple[str, ...]] = {
     Classification: ("accuracy", "f1", "matthews"), Regression: ("pearson", "spearman"), MultipleChoice: ("accuracy",),
-    Tagging: ("f1", "accuracy"), Answering: ("f1", "exact")}
+    Tagging: ("f1", "accuracy"), Answering: ("f1", "exact"), TextToText: ("exact",)}
 
 
 # The run
@@ -446,8 +498,8 @@ class Saves:
 class Recipe:
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     model: Model
-    objective: (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | Classification | Regression
-                | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
+    objective: (NextToken | MaskedTokens | ReplacedTokens | CorruptedSpans | Denoising | Translation | TextToText | Classification
+                | Regression | MultipleChoice | Tagging | Answering | Autoencoding | Distillation)
     data: Data
     batch: Rows | Packed | Budget
     steps: Count

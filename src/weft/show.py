@@ -118,6 +118,11 @@ def writes(h: object) -> str:
 
 # Equations
 
+def layers(f: S.Layers) -> str:
+    """Which layers a head reads."""
+    return f"layer{'s' * (len(f.layers) > 1)} {', '.join(map(str, f.layers))}" + f": {f.combine}" * (len(f.layers) > 1)
+
+
 def around(norm: S.Norm | None, text: str) -> str:
     return text if norm is None else f"{named(norm)}({text})"
 
@@ -227,7 +232,7 @@ def body(name: str, stack: S.Stack | S.Pyramid, d: int) -> Part:
 
 def tree(name: str, m: S.Model) -> Part:
     """A whole model; its sums are those of `Model.parameters`."""
-    rows: dict[str, list[tuple[str, tuple[int, ...]]]] = {"source": [], "target": [], "head": []}
+    rows: dict[str, list[tuple[str, tuple[int, ...]]]] = {"source": [], "target": [], "features": [], "head": []}
     net = 0
     for path, shape in count.shapes(m):
         place, _, rest = path.partition(".")
@@ -241,6 +246,7 @@ def tree(name: str, m: S.Model) -> Part:
     return whole(name, "", whole("source", reads(m.source), *first, *ends["source"]),
                  *([whole("target", reads(m.target), *ends["target"])] if m.target else []),
                  *(body(n, stack, m.width) for n, stack in (("encoder", m.encoder), ("decoder", m.decoder)) if stack),
+                 *([Part("features", layers(m.features), sum(prod(s) for _, s in rows["features"]))] if m.features else []),
                  whole("head", writes(m.head), *light, *ends["head"]))
 
 

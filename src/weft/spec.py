@@ -10,9 +10,9 @@ from pydantic import Field
 from .values import at, from_json, from_plain, leaves, put, to_json, to_plain, value
 
 __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Branch", "Buckets", "Causal", "Classes",
-           "Dense", "Experts", "Features", "Full", "Gated", "Inner", "LayerNorm", "LayerScale", "Learned", "Learned2D", "Linformer",
-           "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "QKNorm", "Queries", "RMSNorm", "Rotary", "Shared",
-           "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
+           "Dense", "Experts", "Features", "Full", "Gated", "Inner", "LayerNorm", "LayerScale", "Layers", "Learned", "Learned2D",
+           "Linformer", "Model", "Norm", "Normal", "Parallel", "Patches", "Pixels", "Pyramid", "QKNorm", "Queries", "RMSNorm", "Rotary",
+           "Shared", "Sine2D", "Sinusoid", "Spans", "Special", "Stack", "Start", "Stretch", "T5Start", "Tags", "Tokens", "Transform",
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
            "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain", "with_dropout"]
 
@@ -403,6 +403,14 @@ class Features:
     transform: Transform | None = None
 
 
+@value
+class Layers:
+    """What a head reads of a stack, where not its output: the outputs of several layers, numbered as transformers' hidden_states, 0 the
+    embeddings, -1 the last (BERT, arXiv:1810.04805, section 5.3 and table 7). `weighted`: a trained softmax over the layers."""
+    layers: Annotated[tuple[int, ...], Field(min_length=1)]
+    combine: Literal["concat", "sum", "weighted"] = "concat"
+
+
 # Initialisation
 
 @value
@@ -447,6 +455,7 @@ class Model:
     target: Tokens | Shared | Queries | None = None
     start: Normal | Xavier | T5Start = Normal()
     special: Special = Special()
+    features: Layers | None = None           # what the head reads; None: the last stack's output
     context: Count | None = None             # the length it was trained for, where no position table says it
 
     def __post_init__(self) -> None:

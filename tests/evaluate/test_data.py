@@ -33,5 +33,5 @@ def test_the_words_of_a_store_are_of_the_rows_that_it_holds(tmp_path: Path) -> N
 
 def test_the_command_of_a_receipt_can_be_typed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["weft", "evaluate", "my run", "--on", "it's.csv"])
-    found = receipt(ready(None), On(Held([{"text": "yes"}], R.Documents(), tokenizer(), None), None), {}, 0.0, 0)
+    found = receipt(ready(None), Held([{"text": "yes"}], R.Documents(), tokenizer(), None), {}, 0.0, 0)
     assert shlex.split(found["command"]) == ["weft", "evaluate", "my run", "--on", "it's.csv"]

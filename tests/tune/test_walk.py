@@ -8,8 +8,14 @@ import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.testing import assert_close
-from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, get_linear_schedule_with_warmup
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    get_linear_schedule_with_warmup,
+)
 
+import weft
 from weft import recipe as R
 from weft import run
 from weft import spec as S
@@ -36,6 +42,18 @@ def tags(folder: Path) -> dict[str, Any]:
     return {"model": made.bert(S.Tags(outputs=2, labels=labels)), "objective": R.Tagging(), "data": data}
 
 
+def texts(style: Any) -> Callable[[Path], dict[str, Any]]:
+    """Whether the loom is in a sentence, decoded as a word by the whole encoder-decoder."""
+    shape: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 32, "vocabulary": 261}
+    special = S.Special(pad=0, begin=2, end=3, start=0 if style == "t5" else 3)
+
+    def task(folder: Path) -> dict[str, Any]:
+        model = weft.t5(**shape, head_width=8) if style == "t5" else weft.bart(**shape, positions=64)
+        row = R.Templated(template="loom: {text}", target="label", labels=("0", "1"), words=("no", "yes"))
+        return {"model": S.replace(model, special=special), "objective": R.TextToText(input=style), "data": made.data(folder, row)}
+    return task
+
+
 def walked(trained: run.Made, model: Any) -> list[float]:
     """As the Trainer does it: no decay of biases and norms, the gradient's norm at most so much, a mean over the batch's labels."""
     plain = [p for p in model.parameters() if p.dim() < 2]
@@ -55,7 +73,9 @@ def walked(trained: run.Made, model: Any) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize(("task", "kind"), [(classes, AutoModelForSequenceClassification), (tags, AutoModelForTokenClassification)])
+@pytest.mark.parametrize(("task", "kind"), [
+    (classes, AutoModelForSequenceClassification), (tags, AutoModelForTokenClassification), (texts("t5"), AutoModelForSeq2SeqLM),
+    (texts("bart"), AutoModelForSeq2SeqLM)], ids=["class", "tag", "t5", "bart"])
 def test_fine_tuning_walks_as_transformers_does(task: Callable[[Path], dict[str, Any]], kind: Any, tmp_path: Path) -> None:
     parts = task(tmp_path)
     trained = run.make(made.recipe(tmp_path, **parts | {"model": S.with_dropout(parts["model"], 0.0)}, steps=STEPS, clip=CLIP,

@@ -149,8 +149,10 @@ def text_pairs(args: argparse.Namespace, rows: list[Fields], ready: "Ready") -> 
 
 def trained_on(args: argparse.Namespace, fields: Fields, ready: "Ready") -> list[str]:
     """The columns that the run itself read, if they are there and the user does not ask for another kind."""
-    from ..recipe import Examples
+    from ..recipe import Examples, Templated
     row = None if args.texts or ready.recipe is None else ready.recipe.data.row
+    if isinstance(row, Templated):
+        return list(row.columns) if set(row.columns) <= set(fields) else []
     if not isinstance(row, Examples) or (row.second is None and getattr(args, "pair", False)):
         return []
     columns = [row.first, *([row.second] if row.second else [])]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell, waiting
-from . import Fields, Verb, bad_rows_option, count, number, say, writable
+from . import Fields, Verb, bad_rows_option, count, incontext, number, say, writable
 
 if TYPE_CHECKING:
     from ..evaluate.data import On
@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from ..recipe import Objective
     from ..train.distribute import World
 
-TASKS = ("classify", "regress", "choose", "tag", "answer", "translate", "perplexity", "fill")
+TASKS = ("classify", "regress", "choose", "tag", "answer", "translate", "text2text", "perplexity", "fill")
 
 
 def evaluate(args: argparse.Namespace) -> int:
+    if args.few_shot or args.arithmetic:
+        if args.on or args.task:
+            raise ValueError("--few-shot and --arithmetic bring their own questions; leave --on and --task out")
+        return incontext.evaluate(args)
+    path = opened_receipts(args)
     with waiting(f"opening {args.name}"):
         from ..evaluate import report
         from ..evaluate.data import objective_of
         from ..evaluate.predict import How
         from ..ready import ready
         from ..train.distribute import world
-        writable(args.out)
         model = ready(args.name)
-        path = Path(args.out) if args.out else model.folder / "evaluation.json" if model.recipe is not None else None
-        kept(path)
         objective = objective_of(model, args.task)
     with world() as ranks, waiting(f"evaluating {args.name}"):
         began = time.perf_counter()
@@ -38,11 +40,20 @@ def evaluate(args: argparse.Namespace) -> int:
         found = dict(report.scores(model, objective, on, wish))
         if ranks.rank:
             return 0
-    written = report.receipt(model, on, found, time.perf_counter() - began, seed)
+    written = report.receipt(model, on.store, found, time.perf_counter() - began, seed)
     tell(args, written, lambda width: page(written, path))
     if path is not None:
         keep(path, kept(path) | {" ".join(args.on) or args.split: written})
     return 0
+
+
+def opened_receipts(args: argparse.Namespace) -> Path | None:
+    """The file of the receipts, checked before any work: --out, or that of a run."""
+    writable(args.out)
+    run = Path(args.name) / "recipe.json"
+    path = Path(args.out) if args.out else run.with_name("evaluation.json") if run.exists() else None
+    kept(path)
+    return path
 
 
 def data(args: argparse.Namespace, model: "Ready", objective: "Objective", ranks: "World") -> "On":
@@ -112,4 +123,5 @@ def add(verb: Verb) -> None:
     made.add_argument("--threshold", type=number, default=0.0, metavar="X", help="no answer, where that scores more than X better; 0")
     made.add_argument("--batch", type=count, default=32, metavar="ROWS", help="rows at a time; 32 unless given")
     made.add_argument("--bf16", action="store_true", help="in half the precision, faster where the machine has it")
+    incontext.add(made)
     made.add_argument("--out", metavar="FILE", help="where the receipt goes; RUN/evaluation.json unless given")

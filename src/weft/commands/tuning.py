@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..tune.plan import Plan, Wish
     from ..tune.search import Tick
 
+FEATURES = ("embeddings", "second-to-last", "last", "sum-last-four", "weighted-last-four", "concat-last-four")
+
 
 def tune(args: argparse.Namespace) -> int:
     from .. import watch
@@ -41,14 +43,27 @@ def wish(args: argparse.Namespace) -> "Wish":
     for name, least in (("epochs", 0), ("batch", 0), ("restarts", 0), ("lora", 0), ("length", 4)):
         if (given := getattr(args, name)) is not None and not least < given < float("inf"):
             raise ValueError(f"--{name} {given}: give a number above {least}")
+    if not 0 <= args.lm_weight < float("inf"):
+        raise ValueError(f"--lm-weight {args.lm_weight}: give 0 or more, such as 0.5")
     if wrong := [rate for rate in args.rates if not 0 < rate < float("inf")]:
         raise ValueError(f"--rates {wrong[0]}: give numbers above 0, such as 5e-5")
     trained = HeadOnly() if args.frozen else LoRA(rank=args.lora, alpha=2.0 * args.lora) if args.lora else None
     return Wish(checkpoint=args.checkpoint, data=tuple(args.data), dev=tuple(args.dev), out=args.out, task=args.task,
-                names=tuple(args.names), columns=tuple(args.columns), label=args.label, metric=args.metric, rates=tuple(args.rates),
+                names=tuple(args.names), columns=tuple(args.columns), label=args.label, prefix=args.prefix,
+                words=tuple(args.label_words), metric=args.metric, rates=tuple(args.rates),
                 restarts=args.restarts, epochs=args.epochs, batch=args.batch, length=args.length, dropout=args.dropout,
-                layers=args.layer_decay, trained=trained, precision=args.precision, seed=args.seed,
+                layers=args.layer_decay, lm_weight=args.lm_weight, features=features_of(args.features),
+                trained=trained, precision=args.precision, seed=args.seed,
                 max_bad_rows=args.max_bad_rows)
+
+
+def features_of(name: str | None) -> Any:
+    from ..spec import Layers
+    last = (-4, -3, -2, -1)
+    known = {"embeddings": Layers(layers=(0,)), "second-to-last": Layers(layers=(-2,)), "last": Layers(layers=(-1,)),
+             "sum-last-four": Layers(layers=last, combine="sum"), "weighted-last-four": Layers(layers=last, combine="weighted"),
+             "concat-last-four": Layers(layers=last)}
+    return known[name] if name else None
 
 
 class Line:
@@ -102,11 +117,16 @@ def add(verb: Verb) -> None:
                       help="CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD's JSON; .gz too")
     bad_rows_option(made)
     made.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="to choose by; a tenth of the data unless given")
-    made.add_argument("--task", metavar="TASK", help="classify, pair, regress, choose, tag or answer; guessed if in no doubt")
+    made.add_argument("--task", metavar="TASK", help="classify, pair, regress, similarity (a pair in both orders), choose, tag, answer or "
+                      "text2text (encoder-decoders: text in, text out); guessed if in no doubt")
     made.add_argument("--out", metavar="RUN", help="runs/<checkpoint>-<data> unless given")
     made.add_argument("--names", nargs="+", default=[], metavar="COLUMN", help="of a table that does not name its columns")
     made.add_argument("--columns", nargs="+", default=[], metavar="COLUMN", help="those to read, the label last unless --label names it")
     made.add_argument("--label", metavar="COLUMN")
+    made.add_argument("--prefix", default="", metavar="TEXT",
+                      help='text2text: what stands before every source text, such as "sst2 sentence: "')
+    made.add_argument("--label-words", nargs="+", default=[], metavar="WORD",
+                      help="text2text: the text to decode for each class, in the order of the classes (default: their names)")
     made.add_argument("--metric", metavar="NAME", help="to choose by: accuracy, f1, matthews, pearson, spearman, exact or loss")
     made.add_argument("--rates", nargs="+", type=float, default=[], metavar="RATE",
                       help="5e-5 4e-5 3e-5 2e-5 unless given; with --lora ten, with --frozen a hundred times that")
@@ -116,7 +136,11 @@ def add(verb: Verb) -> None:
     made.add_argument("--length", type=int, help="tokens of a row; from the data unless given")
     made.add_argument("--dropout", type=float, help="0.1 unless given")
     made.add_argument("--frozen", action="store_true", help="train the head alone")
+    made.add_argument("--features", choices=FEATURES, help="the layers whose outputs the head reads (BERT, table 7), with --frozen as "
+                      "features that stay as they are (default: the last layer's, through the model's own pooler if it has one)")
     made.add_argument("--lora", type=int, metavar="RANK", help="train low-rank updates of queries and values, and the head")
     made.add_argument("--layer-decay", type=float, metavar="X", help="each block learns at X times the next one's rate, such as 0.9")
+    made.add_argument("--lm-weight", type=float, default=0.0, metavar="X",
+                      help="decoders: weight of the auxiliary next-token loss beside the task's (default: 0; GPT's paper: 0.5)")
     made.add_argument("--precision", choices=("fp32", "bf16"), help="bf16 where the processor is fast at it, else fp32")
     made.add_argument("--seed", type=int, default=0)

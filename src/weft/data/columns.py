@@ -21,7 +21,7 @@ def row_for(task: str, rows: Sequence[Fields], columns: Sequence[str] = (), labe
         return R.Questions()
     if task in ("perplexity", "fill"):
         return R.Documents(text=names[0] if names else need(fields, pick(fields, ("text", "document", "content")), "text"))
-    if task == "translate":
+    if task in ("translate", "text2text"):
         return pairs(fields, names)
     if label is None and len(names) > 1:
         *names, label = names

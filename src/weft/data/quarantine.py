@@ -26,6 +26,8 @@ def text_columns(row: R.Row) -> tuple[str, ...]:
             return (row.text,)
         case R.Pairs():
             return row.source, row.target
+        case R.Templated():
+            return (*row.columns, row.target) if row.labels is None else row.columns
         case R.Examples():
             return (row.first, row.second) if row.second else (row.first,)
         case R.Choices():
@@ -41,6 +43,8 @@ def columns(row: R.Row) -> tuple[str, ...]:
     """All that are read."""
     if isinstance(row, R.Images | R.Boxed):
         return "image", "boxes", "label", "labels"
+    if isinstance(row, R.Templated):
+        return *row.columns, row.target
     label = getattr(row, "tags", None) or getattr(row, "label", None)
     return (*text_columns(row), *([label] if label else []))
 
@@ -98,7 +102,9 @@ def checks(row: R.Row, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
     else:
         for name in text_columns(row):
             need(fields, name)
-    if isinstance(row, R.Examples):
+    if isinstance(row, R.Templated) and row.labels is not None:
+        known(row.labels, need(fields, row.target, object))
+    elif isinstance(row, R.Examples):
         label = need(fields, row.label, object)
         if row.number and not is_number(label):
             raise ValueError(f"{row.label} is {label!r}, not a number")

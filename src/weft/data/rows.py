@@ -1,4 +1,5 @@
 """Rows of a source to columns of a shard, one small class a kind of row."""
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from .shard import Array, texts
 from .tokenizer import Tokenizer
 
 Columns = dict[str, tuple[Array, ...]]
+Text = Callable[[dict[str, Any]], str]     # from a row's cells to a text
 IGNORE = -100                              # a tag that asks nothing
 
 
@@ -32,7 +34,9 @@ def maker(row: R.Row, tokenizer: Tokenizer | None, labels: tuple[str, ...] | Non
         case R.Documents():
             return Documents(row, tokenizer)
         case R.Pairs():
-            return Pairs(row, tokenizer)
+            return Pairs(tokenizer, lambda fields: fields[row.source], lambda fields: fields[row.target])
+        case R.Templated():
+            return Pairs(tokenizer, row.source_text, row.target_text)
         case R.Examples():
             return Examples(row, tokenizer, labels or ())
         case R.Choices():
@@ -98,13 +102,13 @@ class Documents:
 
 
 class Pairs:
-    def __init__(self, row: R.Pairs, tokenizer: Tokenizer) -> None:
-        self.row, self.tokenizer = row, tokenizer
+    def __init__(self, tokenizer: Tokenizer, source: Text, target: Text) -> None:
+        self.tokenizer, self.source, self.target = tokenizer, source, target
         self.schema = pa.schema([("source", tokens(tokenizer)), ("target", tokens(tokenizer))])
 
     def __call__(self, rows: list[Found]) -> Columns:
-        return {"source": encoded(self.tokenizer, [row.fields[self.row.source] for row in rows]),
-                "target": encoded(self.tokenizer, [row.fields[self.row.target] for row in rows])}
+        return {"source": encoded(self.tokenizer, [self.source(row.fields) for row in rows]),
+                "target": encoded(self.tokenizer, [self.target(row.fields) for row in rows])}
 
 
 class Examples:

@@ -42,7 +42,7 @@ def format_for(source: R.Source, row: R.Row) -> str:
         return "folder"
     if suffix not in SUFFIXES and isinstance(row, R.Tagged):
         return "conll"
-    if suffix not in SUFFIXES and isinstance(row, R.Pairs) and len(source.paths) == 2:
+    if suffix not in SUFFIXES and isinstance(row, R.Pairs | R.Templated) and len(source.paths) == 2:
         return "parallel"
     if suffix not in SUFFIXES and isinstance(row, R.Documents):
         return "text"

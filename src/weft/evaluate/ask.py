@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import recipe as R
 from .. import spec as S
 from ..data.tokenizer import NAMES, Tokenizer
+from ..generate.text import Writer
 from ..layers.sequence import Sequence as Vectors
 from ..model.head import pool as pooled
 from ..objectives import Batch, Corruption, Reader
@@ -21,6 +22,7 @@ from .entities import outside
 from .memory import Given, Held
 from .predict import Asked, How, answers, device_of, longest, predict
 from .squad import Said
+from .text2text import class_shares, labelled
 
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, NAMES["mask"])) + ")")
 
@@ -60,7 +62,9 @@ def row_length(ready: Known) -> int:
 
 
 def class_names(ready: Asked) -> tuple[str, ...]:
-    """The head's names, or numbers where it has none."""
+    """The head's names, or numbers where it has none; of a text-to-text run, its classes."""
+    if (worded := labelled(getattr(ready, "recipe", None))) is not None:
+        return worded.labels or ()
     return ready.labels or tuple(map(str, range(getattr(ready.model.spec.head, "outputs", 0))))
 
 
@@ -68,6 +72,8 @@ def class_names(ready: Asked) -> tuple[str, ...]:
 
 def classify(ready: Known, texts: Sequence[tuple[str, str | None]], how: How = How()) -> list[Any]:
     """Of each text or pair, the probability of every class, in the order of `class_names`; or a number, of a model of numbers."""
+    if (worded := labelled(ready.recipe)) is not None:
+        return class_shares(ready, Writer(ready), worded, [as_source(worded, pair) for pair in texts], how)
     needs(ready, S.Classes, "classify")
     names = class_names(ready)
     if isinstance(ready.recipe and ready.recipe.objective, R.MultipleChoice):
@@ -79,6 +85,15 @@ def classify(ready: Known, texts: Sequence[tuple[str, str | None]], how: How = H
     row = R.Examples(first="first", second="second" if pair else None, number=number)
     fields = [{"first": first, "second": second or "", "label": 0.0 if number else names[0]} for first, second in texts]
     return predict(ready, objective, Held(fields, row, ready.text, None if number else names), length=row_length(ready), how=how)
+
+
+def as_source(row: R.Templated, texts: tuple[str, str | None]) -> str:
+    """One or two texts in the run's template."""
+    given = [text for text in texts if text is not None]
+    if len(given) != len(row.columns):
+        raise ValueError(f"this run reads {' and '.join(map(repr, row.columns))}; give {len(row.columns)} text"
+                         + ("s, with --pair" if len(row.columns) > 1 else ""))
+    return row.source_text(dict(zip(row.columns, given, strict=True)))
 
 
 # A tag for every word

@@ -17,10 +17,12 @@ from .memory import Held
 
 Say = Callable[[str], None]
 ROWS: dict[str, R.Row] = {"classify": R.Examples(), "regress": R.Examples(number=True), "choose": R.Choices(), "tag": R.Tagged(),
-                          "answer": R.Questions(), "translate": R.Pairs(), "perplexity": R.Documents(), "fill": R.Documents(sentences=True)}
+                          "answer": R.Questions(), "translate": R.Pairs(), "text2text": R.Pairs(),
+                          "perplexity": R.Documents(), "fill": R.Documents(sentences=True)}
 HEADS = {"classify": S.Classes, "tag": S.Tags, "answer": S.Spans}
 TASKS: dict[type, str] = {R.Classification: "classify", R.Regression: "regress", R.MultipleChoice: "choose", R.Tagging: "tag",
-                          R.Answering: "answer", R.Translation: "translate", R.NextToken: "perplexity", R.MaskedTokens: "fill"}
+                          R.Answering: "answer", R.Translation: "translate", R.TextToText: "text2text",
+                          R.NextToken: "perplexity", R.MaskedTokens: "fill"}
 
 
 class On(NamedTuple):
@@ -40,7 +42,8 @@ def objective_of(ready: Known, task: str | None) -> R.Objective:
     how = style(ready)
     made: dict[str, R.Objective] = {
         "classify": R.Classification(input=how), "regress": R.Regression(input=how), "choose": R.MultipleChoice(input=how),
-        "tag": R.Tagging(), "answer": R.Answering(), "translate": R.Translation(), "perplexity": R.NextToken(), "fill": R.MaskedTokens()}
+        "tag": R.Tagging(), "answer": R.Answering(), "translate": R.Translation(), "text2text": R.TextToText(),
+        "perplexity": R.NextToken(), "fill": R.MaskedTokens()}
     assert task is not None
     if task in HEADS and isinstance(ready.model.spec.source, S.Tokens):
         needs(ready, HEADS[task], task)

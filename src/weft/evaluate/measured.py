@@ -17,6 +17,7 @@ from .accuracy import accuracy, classes
 from .correlation import numbers
 from .predict import PLAIN, ByLength, Ranks, gather
 from .squad import Said, squad
+from .text2text import exact_share
 
 Scores = Iterator[tuple[str, float]]
 NAMES = {"accuracy": "accuracy", "F1": "f1", "macro F1": "f1", "Matthews": "matthews", "Pearson": "pearson", "Spearman": "spearman",
@@ -51,6 +52,8 @@ class Measured:
         if isinstance(self.recipe.objective, R.Answering):
             assert self.recipe.data.valid is not None
             return squad(*answers_of(said, self.store, self.recipe.data.valid))
+        if isinstance(self.recipe.objective, R.TextToText):
+            return iter([("exact match", exact_share(said))])
         right = [self.store.row(i)["label"] for i in range(len(self.store))]
         if isinstance(self.recipe.objective, R.Regression):
             return numbers(said, right)

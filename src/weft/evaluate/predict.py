@@ -17,6 +17,7 @@ from ..data.tokenizer import Tokenizer
 from ..model.model import Model
 from ..objectives import Batch, Corruption, Reader, build
 from ..objectives.answer import best_span
+from ..objectives.auxiliary import scores_of
 from ..objectives.base import labels_at, room
 from .perplexity import windows
 
@@ -122,14 +123,14 @@ def by_row(values_T: Tensor, batch: Batch) -> list[Any]:
     return [part.tolist() for part in values_T.cpu().split(torch.bincount(row_T, minlength=len(batch["labels"])).tolist())]
 
 
-def shares(answer: Tensor, batch: Batch) -> list[Any]:
+def shares(answer: Any, batch: Batch) -> list[Any]:
     """The probability of each class or ending."""
-    plain: list[Any] = answer.double().softmax(-1).tolist()
+    plain: list[Any] = scores_of(answer).double().softmax(-1).tolist()
     return plain
 
 
-def number(answer: Tensor, batch: Batch) -> list[Any]:
-    plain: list[Any] = answer[:, 0].double().tolist()
+def number(answer: Any, batch: Batch) -> list[Any]:
+    plain: list[Any] = scores_of(answer)[:, 0].double().tolist()
     return plain
 
 
@@ -159,7 +160,8 @@ def hidden(answer: Any, batch: Batch) -> list[Any]:
 
 PLAIN: dict[type, Plain] = {
     R.Classification: shares, R.Regression: number, R.MultipleChoice: shares, R.Tagging: tags, R.Answering: spans,
-    R.NextToken: surprises, R.MaskedTokens: hidden, R.Translation: surprises, R.CorruptedSpans: surprises, R.Denoising: surprises}
+    R.NextToken: surprises, R.MaskedTokens: hidden, R.Translation: surprises, R.TextToText: surprises, R.CorruptedSpans: surprises,
+    R.Denoising: surprises}
 
 
 def reach(model: Model) -> int:
@@ -176,6 +178,8 @@ def made(ready: Asked, objective: R.Objective, meta: Meta, how: How = How()) -> 
     """The corruption and the answers of an objective around a model that is trained."""
     if isinstance(objective, R.MaskedTokens) and objective.next_sentence:
         objective = replace(objective, next_sentence=False)    # its head is thrown away after training
+    if isinstance(objective, R.Classification | R.Regression | R.MultipleChoice):
+        objective = replace(objective, lm_weight=0.0)          # a loss beside the task's: no answer needs it
     if type(objective) not in PLAIN:
         raise ValueError(f"{ready.name} was trained by {type(objective).__name__}, which has no score of its own: its loss is in the run's "
                          "log; tune the model for a task, and evaluate that")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -31,6 +31,7 @@ from .entities import outside, tags
 from .perplexity import perplexity
 from .predict import How, gather, predict
 from .squad import squad
+from .text2text import exact_share, label_scores, text_scores
 
 Scores = Iterator[tuple[str, float | str]]
 
@@ -64,6 +65,8 @@ def scores(ready: Known, objective: R.Objective, on: On, wish: Wish) -> Scores:
             yield from answered(ready, on, wish)
         case R.Translation():
             yield from translated(ready, on, wish)
+        case R.TextToText():
+            yield from texts(ready, objective, on, length, wish)
         case R.NextToken():
             found = predict(ready, objective, store, length=length, stride=wish.stride or max(1, length // 2), how=wish.how)
             yield from perplexity([surprise for row in found for surprise, _ in row], text_bytes(on))
@@ -104,6 +107,16 @@ def translated(ready: Known, on: On, wish: Wish) -> Scores:
     yield from translation([said[i] for i in range(len(pairs))], [target for _, target in pairs], wish.language or language(on.source))
 
 
+def texts(ready: Known, objective: R.Objective, on: On, length: int, wish: Wish) -> Scores:
+    """Of classes the likeliest, and how often greedy decoding writes the right one; of other texts, what beam search writes."""
+    row = on.store.meta.row
+    if isinstance(row, R.Templated) and row.labels is not None:
+        yield from label_scores(ready, row, words(on), wish.how)
+        yield "exact match", exact_share(predict(ready, objective, on.store, length=length, how=wish.how))
+    else:
+        yield from text_scores(ready, row, words(on), wish, wish.language or language(on.source))
+
+
 def language(source: R.Source | None) -> str:
     """By the ending of the second file's name."""
     ending = os.path.splitext(bare(source.paths[-1]))[1].lstrip(".") if source is not None else ""
@@ -121,12 +134,19 @@ def text_bytes(on: On) -> int | None:
 
 # A receipt
 
-def receipt(ready: Known, on: On, found: dict[str, float | str], seconds: float, seed: int) -> dict[str, Any]:
+class Hashed(Protocol):
+    """What was asked: prepared data, or questions."""
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+
+def receipt(ready: Known, data: Hashed, found: dict[str, float | str], seconds: float, seed: int) -> dict[str, Any]:
     """Command, versions, machine, hashes: all that is needed to ask again."""
     return {"command": shlex.join(["weft", *sys.argv[1:]]), "version": version("weft"), "commit": commit(), "seed": seed,
             "when": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores", "torch": version("torch"), "model": digest(ready.model),
-            "data": on.store.fingerprint, "samples": len(on.store),
+            "data": data.fingerprint, "samples": len(data),
             "scores": {name: value if isinstance(value, str) or isfinite(value) else None for name, value in found.items()}}
 
 

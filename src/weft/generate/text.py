@@ -60,6 +60,7 @@ class Writer:
         self.model = opened.model if precision is None else pack(opened.model, precision)
         self.tokenizer, self.folder = opened.text, opened.folder
         self.objective = None if opened.recipe is None else opened.recipe.objective
+        self.row = opened.recipe.data.row if opened.recipe is not None and isinstance(self.objective, R.TextToText) else None
         self.before, self.after = self.marks()
         end = self.model.spec.special.end
         self.ends = end if isinstance(end, tuple) else (end,) if end is not None else \
@@ -68,6 +69,8 @@ class Writer:
     def marks(self) -> tuple[list[int], list[int]]:
         """Tokens around a text: as the tokenizer's file says, else as our objectives put them."""
         before, after = self.tokenizer.frame()
+        if isinstance(self.objective, R.TextToText):
+            return [self.mark("begin")] * (self.objective.input == "bart"), [self.mark("end")]
         if self.model.encoder is None:     # an answer goes on from the text itself
             return before, []
         if before or after:
@@ -88,8 +91,16 @@ class Writer:
             raise ValueError(f"the tokenizer has no token for {name}, which this model needs")
         return self.tokenizer.special[name]
 
+    def source(self, text: str) -> str:
+        """A text as the model was trained to read it: inside the template of a run, if that has a single column."""
+        one = isinstance(self.row, R.Templated) and len(self.row.columns) == 1
+        return self.row.source_text({self.row.columns[0]: text}) if one and isinstance(self.row, R.Templated) else text
+
+    def framed(self, text: str) -> list[int]:
+        return [*self.before, *self.tokenizer.encode(text).tolist(), *self.after]
+
     def ids(self, text: str) -> list[int]:
-        found = [*self.before, *self.tokenizer.encode(text).tolist(), *self.after]
+        found = self.framed(self.source(text))
         if not found:
             raise ValueError("the prompt is empty, and the model has no token to begin with; give a text to go on from")
         return found

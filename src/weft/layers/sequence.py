@@ -13,6 +13,7 @@ class Sequence(NamedTuple):
     position_BL: Tensor | None = None      # for relative positions; None: 0, 1, 2, …
     place_BLD: Tensor | None = None        # added to queries and keys at every attention (DETR)
     grid: tuple[int, int] | None = None    # rows and columns, where the tokens are an image
+    layers: tuple[Tensor, ...] = ()        # outputs of the layers that `Model.features` names, in its order
 
     def take(self, index_BS: Tensor) -> "Sequence":
         """Only some tokens, as MAE does with patches; each keeps its position."""

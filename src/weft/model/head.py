@@ -158,6 +158,22 @@ class Features(Head):
         return Pooled(sequence.x_BLD, self.transform(pool(sequence, "first")) if self.pools else None)
 
 
+class Layers(nn.Module):
+    """One vector per token from those of several layers."""
+
+    def __init__(self, s: S.Layers) -> None:
+        super().__init__()
+        self.combine = s.combine
+        self.weight = nn.Parameter(torch.empty(len(s.layers))) if s.combine == "weighted" else None
+
+    def forward(self, sequence: Sequence) -> Sequence:
+        if self.combine == "concat":
+            return sequence._replace(x_BLD=torch.cat(sequence.layers, -1), layers=())
+        each_BLDS = torch.stack(sequence.layers, -1)
+        x_BLD = each_BLDS.sum(-1) if self.weight is None else each_BLDS @ self.weight.softmax(0).to(each_BLDS.dtype)
+        return sequence._replace(x_BLD=x_BLD, layers=())
+
+
 def build_head(m: S.Model) -> nn.Module:
     kinds: dict[type, type] = {S.Vocabulary: Vocabulary, S.Classes: Classes, S.Tags: Tags, S.Spans: Tags, S.Boxes: Boxes, S.Pixels: Pixels,
                               S.Features: Features}

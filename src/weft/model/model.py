@@ -11,7 +11,7 @@ from ..count import table_width
 from ..layers import embed
 from ..layers.sequence import Sequence
 from .cache import Cache
-from .head import Detected, Pooled, build_head
+from .head import Detected, Layers, Pooled, build_head
 from .stack import Pyramid, Stack
 from .start import initialise
 
@@ -32,9 +32,11 @@ class Model(nn.Module):
             self.target = embed.Queries(s.target, s.width)
         elif s.target is not None:
             self.target = embed.Tokens(s.target, table_width(s), s.width)
+        read = s.features.layers if s.features is not None else ()     # from the stack that the head reads
         self.encoder = Pyramid(s.encoder, s.width) if isinstance(s.encoder, S.Pyramid) else \
-            Stack(s.encoder, s.width) if s.encoder else None
-        self.decoder = Stack(s.decoder, s.width) if s.decoder else None
+            Stack(s.encoder, s.width, () if s.decoder else read) if s.encoder else None
+        self.decoder = Stack(s.decoder, s.width, read) if s.decoder else None
+        self.features = Layers(s.features) if s.features is not None else None
         self.head = build_head(s)
 
     @property
@@ -78,13 +80,13 @@ class Model(nn.Module):
         if self.encoder is None:
             raise ValueError("this model has no encoder; use decode")
         found: Sequence = self.encoder(sequence)
-        return found
+        return found if self.features is None or self.decoder is not None else self.features(found)
 
     def decode(self, sequence: Sequence, memory: Sequence | None = None, *, cache: Cache | None = None) -> Sequence:
         if self.decoder is None:
             raise ValueError("this model has no decoder; use encode")
         found: Sequence = self.decoder(sequence, memory, cache)
-        return found
+        return found if self.features is None else self.features(found)
 
     def read(self, sequence: Sequence) -> Output:
         found: Output = self.head(sequence, self.table_VD) if isinstance(self.spec.head, S.Vocabulary) else self.head(sequence)

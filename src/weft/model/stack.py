@@ -34,9 +34,11 @@ def self_pair(sequence: Sequence, cache: Cache | None) -> Pair:
 
 
 class Stack(nn.Module):
-    def __init__(self, s: S.Stack, width: int) -> None:
+    def __init__(self, s: S.Stack, width: int, layers: tuple[int, ...] = ()) -> None:
+        """`layers`: those whose outputs are handed on beside the last one's, as `S.Layers` numbers them."""
         super().__init__()
         self.blocks = nn.ModuleList(Block(b, width) for b in s.blocks)
+        self.layers = [i % (len(s.blocks) + 1) for i in layers]
         inners = [b.attention.inner for b in s.blocks]
         self.attentions = [a for a in inners if isinstance(a, S.Attention)]
         self.looks = list(dict.fromkeys(look(a) for a in self.attentions))
@@ -52,10 +54,16 @@ class Stack(nn.Module):
         views = self.views(sequence, cache, split=split)
         across = None if memory is None else look_across(sequence, memory, split=split)
         x_BLD = sequence.x_BLD
+        held = {0: x_BLD} if 0 in self.layers else {}
         for i, block in enumerate(self.blocks):
             x_BLD = block(x_BLD, views[self.which[i]], None if memory is None else memory.x_BLD, across,
                           None if cache is None else cache.blocks[i])
-        return sequence._replace(x_BLD=self.norm(x_BLD))
+            if i + 1 in self.layers:
+                held[i + 1] = x_BLD
+        x_BLD = self.norm(x_BLD)
+        if len(self.blocks) in held:       # the last layer's output is the stack's
+            held[len(self.blocks)] = x_BLD
+        return sequence._replace(x_BLD=x_BLD, layers=tuple(held[i] for i in self.layers))
 
     def views(self, sequence: Sequence, cache: Cache | None, *, split: bool = False) -> list[View]:
         """`split`: long rows in parts. A kernel that shows its weights sees whole rows."""

@@ -30,7 +30,7 @@ def begin(name: str, t: Tensor, s: S.Model, generator: torch.Generator) -> None:
         t.fill_(1)
     elif role == "layer_scale":
         t.fill_(S.at(s, name.removesuffix(".weight") + ".initial"))
-    elif kind in ("bias", "mean"):
+    elif kind in ("bias", "mean") or role == "features":       # layers start with equal weights
         t.zero_()
     elif t.dim() == 4:
         nn.init.kaiming_normal_(t, mode="fan_out", generator=generator) if "convolution" in name else \

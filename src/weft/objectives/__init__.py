@@ -13,8 +13,8 @@ __all__ = ["IGNORE", "Batch", "Corruption", "Objective", "Reader", "Row", "Setti
 
 MODULES: dict[type, str] = {
     R.NextToken: "causal", R.MaskedTokens: "masked", R.ReplacedTokens: "replaced", R.CorruptedSpans: "spans", R.Denoising: "denoise",
-    R.Translation: "translate", R.Classification: "classify", R.Regression: "classify", R.MultipleChoice: "choice", R.Tagging: "tag",
-    R.Answering: "answer", R.Autoencoding: "autoencode", R.Distillation: "distil"}
+    R.Translation: "translate", R.TextToText: "text2text", R.Classification: "classify", R.Regression: "classify",
+    R.MultipleChoice: "choice", R.Tagging: "tag", R.Answering: "answer", R.Autoencoding: "autoencode", R.Distillation: "distil"}
 
 
 def build(objective: R.Objective, model_spec: S.Model, meta: Meta, *, seed: int = 0, dtype: torch.dtype = torch.float32,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
+from . import auxiliary
 from .base import Batch, Corruption, Objective, Reader, Row, Setting, cross_entropy
 from .classify import Join, refuse_head, run
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 class Corrupt(Corruption):
     """Each ending behind the context is a sequence, in a stream of its own."""
-    terms = ("choice",)
 
     def __init__(self, value: R.MultipleChoice, setting: Setting) -> None:
         refuse_head(value, setting, S.Classes, outputs=1)
@@ -26,7 +26,9 @@ class Corrupt(Corruption):
             raise ValueError(f"MultipleChoice reads rows of Choices, not of {type(setting.meta.row).__name__}")
         if len(setting.meta.row.endings) < 2:
             raise ValueError(f"MultipleChoice chooses between columns; give Choices(endings=…) two or more, not {setting.meta.row.endings}")
+        auxiliary.refuse(value, setting)
         super().__init__(setting)
+        self.terms = auxiliary.terms(value, "choice")
         self.join, self.endings = Join(value, setting, value.input), len(setting.meta.row.endings)
         self.fields = {}
         for i in range(self.endings):
@@ -42,17 +44,26 @@ class Corrupt(Corruption):
             row |= {f"{name}{i}": part for name, part in self.join(sample["context"], ending, samples.length).items()}
         return row
 
+    def counts(self, batch: Any) -> dict[str, int]:
+        counts = super().counts(batch)
+        if auxiliary.TERM in self.terms:
+            counts[auxiliary.TERM] = sum(auxiliary.count(batch[f"tokens{i}"], batch.get(f"ending{i}_keep")) for i in range(self.endings))
+        return counts
+
 
 class Score(Objective):
     def __init__(self, value: R.MultipleChoice, setting: Setting) -> None:
-        super().__init__(setting, {"choice": 1.0})
+        super().__init__(setting, auxiliary.weights(value, "choice"))
+        self.value = value
         assert isinstance(setting.meta.row, R.Choices)
         self.endings = len(setting.meta.row.endings)
 
-    def answer(self, batch: Batch) -> Tensor:
-        logits_T1 = self.model.read(run(self.model, self.beside(batch)))
+    def answer(self, batch: Batch) -> Tensor | auxiliary.Joint:
+        given = self.beside(batch)
+        sequence = run(self.model, given)
+        logits_T1 = self.model.read(sequence)
         assert isinstance(logits_T1, Tensor)
-        return logits_T1.view(-1, self.endings)
+        return auxiliary.with_next(logits_T1.view(-1, self.endings), self.model, sequence, given["tokens"], self.value)
 
     def beside(self, batch: Batch) -> Batch:
         """All endings as rows of one batch, those of a sample side by side: (B * endings, L)."""
@@ -65,5 +76,5 @@ class Score(Objective):
         beside = {"tokens": rows([batch[f"tokens{i}"] for i in streams]), "tokens_keep": rows(keeps)}
         return beside | ({"segments": rows([batch[f"segments{i}"] for i in streams])} if "segments0" in batch else {})
 
-    def score(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
-        return {"choice": cross_entropy(answer, batch["labels"])}
+    def score(self, answer: Tensor | auxiliary.Joint, batch: Batch) -> dict[str, Tensor]:
+        return {"choice": cross_entropy(auxiliary.scores_of(answer), batch["labels"])} | auxiliary.also(answer)

@@ -13,6 +13,7 @@ from ..layers.loss import wide
 from ..layers.sequence import Sequence
 from ..model.head import Classes, pool
 from ..model.model import Model
+from . import auxiliary
 from .base import Batch, Corruption, Objective, Reader, Row, Setting, asks, cross_entropy, joined, special
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def check(value: Value, setting: Setting) -> None:
     if number != getattr(row, "number", False):
         raise ValueError("Regression needs numbers as labels; prepare the data with Examples(number=True)" if number else
                          "the data's labels are numbers; use Regression, or prepare them with Examples(number=False)")
+    auxiliary.refuse(value, setting)
     if value.symmetric and getattr(row, "second", None) is None:
         raise ValueError("symmetric reads a pair in both orders; the data have no second text")
 
@@ -117,7 +119,7 @@ class TextCorrupt(Corruption):
 
     def __init__(self, value: Value, setting: Setting) -> None:
         super().__init__(setting)
-        self.join, self.terms, self.symmetric = Join(value, setting, value.input), term(value), value.symmetric
+        self.join, self.terms, self.symmetric = Join(value, setting, value.input), auxiliary.terms(value, *term(value)), value.symmetric
         assert isinstance(setting.meta.row, R.Examples)
         self.pair = setting.meta.row.second is not None
         self.fields = self.join.fields(self.pad)
@@ -138,7 +140,10 @@ class TextCorrupt(Corruption):
         return row | {LABEL[self.terms[0]]: np.asarray(sample["label"])}
 
     def units(self, batch: Any) -> dict[str, int]:
-        return {"number": len(batch["number"])} if "number" in batch else super().units(batch)
+        counts = {"number": len(batch["number"])} if "number" in batch else super().units(batch)
+        if auxiliary.TERM in self.terms:
+            counts[auxiliary.TERM] = (1 + self.symmetric) * auxiliary.count(batch["tokens"], batch.get("tokens_keep"))
+        return counts
 
 
 class ImageCorrupt(Corruption):
@@ -179,26 +184,33 @@ def run(model: Model, batch: Batch) -> Sequence:
 
 class Score(Objective):
     def __init__(self, value: Value, setting: Setting) -> None:
-        super().__init__(setting, {term(value)[0]: 1.0})
-        self.symmetric, self.smoothing = value.symmetric, value.smoothing if isinstance(value, R.Classification) else None
+        super().__init__(setting, auxiliary.weights(value, *term(value)))
+        self.value, self.smoothing = value, value.smoothing if isinstance(value, R.Classification) else None
 
-    def answer(self, batch: Batch) -> Tensor:
-        logits_BV = self.both(batch) if self.symmetric else self.model.read(run(self.model, batch))
+    def answer(self, batch: Batch) -> Tensor | auxiliary.Joint:
+        given = both_orders(batch) if self.value.symmetric else batch
+        sequence = run(self.model, given)
+        logits_BV = self.summed(sequence) if self.value.symmetric else self.model.read(sequence)
         assert isinstance(logits_BV, Tensor)
-        return logits_BV
+        return auxiliary.with_next(logits_BV, self.model, sequence, given.get("tokens", logits_BV), self.value)
 
-    def both(self, batch: Batch) -> Tensor:
+    def summed(self, sequence: Sequence) -> Tensor:
         """The vectors of both orders are added before the linear map (GPT, section 3.3: similarity)."""
         head = self.model.head
         assert isinstance(head, Classes)
         assert isinstance(head.out, nn.Linear)
-        twice: Batch = {name: torch.cat((batch[name], batch[SWAPPED.get(name, name)]))
-                        for name in ("tokens", "tokens_keep", "segments") if name in batch}
-        x_BD = head.transform(pool(run(self.model, twice), head.pool))
+        x_BD = head.transform(pool(sequence, head.pool))
         logits_BV: Tensor = head.out(head.drop(torch.add(*x_BD.chunk(2))))
         return logits_BV
 
-    def score(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def score(self, answer: Tensor | auxiliary.Joint, batch: Batch) -> dict[str, Tensor]:
+        logits_BV, more = auxiliary.scores_of(answer), auxiliary.also(answer)
         if self.smoothing is not None:
-            return {"class": cross_entropy(answer, batch["labels"], self.smoothing)}
-        return {"number": (answer[:, 0].to(wide(answer)) - batch["number"]).square().sum()}
+            return {"class": cross_entropy(logits_BV, batch["labels"], self.smoothing)} | more
+        return {"number": (logits_BV[:, 0].to(wide(logits_BV)) - batch["number"]).square().sum()} | more
+
+
+def both_orders(batch: Batch) -> Batch:
+    """A batch of twice the rows: A B, then B A."""
+    return {name: torch.cat((batch[name], batch[SWAPPED.get(name, name)]))
+            for name in ("tokens", "tokens_keep", "segments") if name in batch}

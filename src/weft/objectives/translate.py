@@ -34,7 +34,7 @@ class Corrupt(Corruption):
 
 
 class Score(Decoded):
-    def __init__(self, value: R.Translation, setting: Setting) -> None:
+    def __init__(self, value: R.Translation | R.TextToText, setting: Setting) -> None:
         super().__init__(setting)
         self.smoothing = value.smoothing
 

@@ -26,7 +26,7 @@ def begin_from(model: Model, folder: str) -> None:
         ("head.transform.",) if type(heads[1]) is S.Classes and type(heads[0]) in (S.Features, S.Classes) else ()
     fit = {name: tensor for name, tensor in old.items() if name in own and own[name].shape == tensor.shape
            and (not name.startswith("head.") or name.startswith(alike))}
-    missing = [name for name in own if name not in fit and not name.startswith("head.")]
+    missing = [name for name in own if name not in fit and not name.startswith(("head.", "features."))]
     if missing:
         raise ValueError(f"start = {folder!r}: it has no {missing[0]} of shape {tuple(own[missing[0]].shape)}; "
                          "give the recipe the model that was trained")
@@ -49,8 +49,8 @@ def resized(before: Model, model: Model) -> dict[str, Tensor]:
 
 
 def trunk(model: Model) -> Iterator[nn.Module]:
-    """A model without its head."""
-    return (part for name, part in model.named_children() if name != "head")
+    """A model without its head and what weighs the head's layers."""
+    return (part for name, part in model.named_children() if name not in ("head", "features"))
 
 
 def adapt(model: Model, trained: R.HeadOnly | R.LoRA | None, seed: int = 0) -> None:

@@ -13,7 +13,7 @@ from ..data.quarantine import MAX_BAD_ROWS, allowed, enforce, set_aside
 from ..data.sniff import format_of, is_number
 from ..values import suggest
 
-TASKS = ("classify", "pair", "regress", "choose", "tag", "answer")
+TASKS = ("classify", "pair", "regress", "choose", "tag", "answer", "similarity", "text2text")
 NUMBERS = 0.8                              # of the labels: then the others are broken numbers, not classes
 RARE = 5                                   # classes of one row, which are more than half of all, are no classes
 

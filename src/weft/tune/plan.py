@@ -19,16 +19,16 @@ from ..data.records import load_json
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
-from ..interop.folder import find_family, save
+from ..interop.folder import save
 from ..interop.hub import fetch
 from ..objectives.base import room
 from ..ready import ready
+from . import text2text
 from .guess import Guess, guess
+from .model import featured, headed, style_of
 
 TABLE = "tune.json"
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
-METRICS = {"classify": "accuracy", "pair": "accuracy", "regress": "pearson", "choose": "accuracy", "tag": "f1", "answer": "f1"}
-CLASSES = {"choose": "ForMultipleChoice", "tag": "ForTokenClassification", "answer": "ForQuestionAnswering"}
 SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
 HELD_OUT = 0.1                             # of the rows, where no dev data are given
 LONGEST, WINDOW, POOLS = 512, 384, 32      # tokens of a row, of a window of a context; batches that are sorted together
@@ -45,6 +45,8 @@ class Wish:
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     label: str | None = None
+    prefix: str = ""                       # before every source text: T5's name of a task
+    words: tuple[str, ...] = ()            # the text of each class, where a class is decoded as text
     metric: str | None = None
     rates: tuple[float, ...] = ()
     restarts: int | None = None
@@ -53,7 +55,9 @@ class Wish:
     length: int | None = None
     looks: int = 2                         # at the dev data, an epoch
     dropout: float | None = None
+    features: S.Layers | None = None       # which layers the head reads
     layers: float | None = None
+    lm_weight: float = 0.0                 # of GPT's auxiliary next-token loss
     trained: R.HeadOnly | R.LoRA | None = None
     precision: str | None = None
     seed: int = 0
@@ -78,14 +82,15 @@ class Plan(NamedTuple):
 
 def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     """`say` gets what was understood, before the work that takes time; `progress` what preparing says."""
-    found = guess(wish.data, wish.dev, wish.task, wish.names, wish.columns, wish.label, wish.max_bad_rows)
-    for line in (found.line, *found.notes) if say else ():
-        say(line)
     folder = Path(wish.out or Path("runs") / name_of(wish))
     if (folder / "recipe.json").exists() and not (folder / TABLE).exists():
         raise ValueError(f"{folder} is a run of its own, which this would overwrite; give another --out")
     start, tokenizer = origin(wish.checkpoint, folder)
-    spec = headed(describe(start)[1], start, found, wish.dropout)
+    found = read(wish, describe(start)[1])
+    for line in (found.line, *found.notes) if say else ():
+        say(line)
+    spec = featured(headed(describe(start)[1], start, found, wish), wish)
+    objective = objective_of(wish, found, spec, start)
     found = found if found.dev is not None else split(found, folder, wish.seed)
     most = min(wish.length or LONGEST, room(spec) or LONGEST)
     row = found.row
@@ -97,26 +102,62 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     prepare(data, say=progress)
     store, dev = open_store(folder / "prepared", "train"), open_store(folder / "prepared", "valid")
     length = row.length if isinstance(row, R.Questions) else wish.length or quantile(store, row, most)
-    metric = wish.metric or METRICS[found.task]
+    metric = wish.metric or ("loss" if isinstance(row, R.Templated) and row.labels is None else R.METRICS[type(objective)][0])
     batch = R.Rows(count=wish.batch, length=length, pool=POOLS * wish.batch)
-    recipe = recipe_of(wish, found, spec, data, batch, len(store), str(start), metric)
-    rates = tuple(dict.fromkeys(wish.rates)) or tuple(rate * scale(wish.trained) for rate in RATES)
+    recipe = recipe_of(wish, objective, spec, data, batch, len(store), str(start), metric)
+    rates = tuple(dict.fromkeys(wish.rates)) or tuple(rate * scale(wish.trained, objective) for rate in RATES)
     restarts = wish.restarts or (RESTARTS if len(store) < SMALL else 1)
     return Plan(folder, found.line, found.task, metric, rates, restarts, recipe, len(store), len(dev))
 
 
-def scale(trained: R.HeadOnly | R.LoRA | None) -> float:
-    """Few new weights bear more than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more."""
+def scale(trained: R.HeadOnly | R.LoRA | None, objective: R.Objective) -> float:
+    """Few new weights bear more than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more. T5 is
+    fine-tuned at 1e-3 (arXiv:1910.10683, section 3.1.2)."""
+    if isinstance(objective, R.TextToText) and objective.input == "t5" and trained is None:
+        return 10.0
     return 100.0 if isinstance(trained, R.HeadOnly) else 10.0 if trained else 1.0
 
 
-def recipe_of(wish: Wish, found: Guess, spec: S.Model, data: R.Data, batch: R.Rows, rows: int, start: str, metric: str) -> R.Recipe:
+def read(wish: Wish, spec: S.Model) -> Guess:
+    """What the data ask of this model. Two texts and a score are read in both orders by a decoder: GPT's similarity."""
+    if (texts := text2text.read(wish, spec)) is not None:
+        return texts
+    similar = wish.task == "similarity"
+    found = guess(wish.data, wish.dev, None if similar else wish.task, wish.names, wish.columns, wish.label, wish.max_bad_rows)
+    pair = isinstance(found.row, R.Examples) and found.row.second is not None
+    if similar and not pair:
+        raise ValueError(f"{wish.data[0]}: --task similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL")
+    if similar or (pair and found.task == "regress" and wish.task is None and spec.encoder is None):
+        kept = "" if similar else "; --task regress reads one order"
+        return found._replace(task="similarity", line=f"{found.line.rpartition(': ')[0]}: similarity, read in both orders{kept}")
+    return found
+
+
+def objective_of(wish: Wish, found: Guess, spec: S.Model, start: Path) -> R.Objective:
+    style: Any = "gpt" if spec.decoder is not None else "bert"
+    if wish.lm_weight and (style == "bert" or found.task in ("tag", "answer", "text2text")
+                           or describe(start)[1].head != S.Vocabulary(tied=True)):
+        raise ValueError(f"--lm-weight {wish.lm_weight:g} is for texts, pairs and endings of a decoder whose language modelling head is "
+                         "its token table, such as GPT-2; leave it out")
+    match found.task:
+        case "text2text":
+            return R.TextToText(input=style_of(start, spec))
+        case "tag":
+            return R.Tagging()
+        case "answer":
+            return R.Answering()
+        case "choose":
+            return R.MultipleChoice(input=style, lm_weight=wish.lm_weight)
+    kind: Any = R.Regression if getattr(found.row, "number", False) else R.Classification
+    made: R.Objective = kind(input=style, symmetric=found.task == "similarity", lm_weight=wish.lm_weight)
+    return made
+
+
+def recipe_of(wish: Wish, objective: R.Objective, spec: S.Model, data: R.Data, batch: R.Rows, rows: int, start: str,
+              metric: str) -> R.Recipe:
     epoch = -(-rows // batch.count)
     steps = max(1, round(wish.epochs * epoch))
     look = max(1, epoch // wish.looks)
-    style: Any = "gpt" if spec.decoder is not None else "bert"
-    objective: Any = {"tag": R.Tagging(), "answer": R.Answering(), "choose": R.MultipleChoice(input=style)}.get(
-        found.task, R.Regression(input=style) if getattr(found.row, "number", False) else R.Classification(input=style))
     return R.Recipe(
         name="try", model=spec, objective=objective, data=data, batch=batch, steps=steps, start=start,
         optimiser=R.AdamW(rate=RATES[0], layers=wish.layers), schedule=R.Linear(warmup=steps // 10), trained=wish.trained,
@@ -156,44 +197,6 @@ def kept(checkpoint: str, start: Path) -> Path:
     return start
 
 
-def headed(spec: S.Model, start: Path, found: Guess, dropout: float | None) -> S.Model:
-    """The model with the task's head. Of an encoder and a decoder, the encoder is read."""
-    if spec.encoder is not None and spec.decoder is not None:
-        spec = replace(spec, decoder=None, target=None, head=S.Features())
-    family = describe(start)[0] or family_of(spec)
-    plain = dropping(spec, 0.1 if dropout is None else dropout)
-    if dropout is not None or (family is not None and family_of(plain) is not None):
-        spec = plain
-    labels, outputs = found.labels, len(found.labels or ()) or 1
-    suffix = CLASSES.get(found.task, "ForSequenceClassification")
-    name = next((name for name in family.heads if name.endswith(suffix)), None) if family else None
-    if family and name:
-        return replace(spec, head=family.head(name, spec, outputs, labels))
-    rate = 0.1 if dropout is None else dropout
-    pooled = {"pool": "last"} if spec.decoder is not None else {"transform": S.Transform(activation="tanh")}
-    head: Any = {"tag": S.Tags(outputs=outputs, labels=labels, dropout=rate), "answer": S.Spans()}.get(
-        found.task, S.Classes(outputs=outputs, labels=labels, dropout=rate, **pooled))
-    return replace(spec, head=head)
-
-
-def dropping(spec: S.Model, rate: float) -> S.Model:
-    """BERT's places: embeddings, the attentions' weights, what joins the residual; not the hidden layers."""
-    def change(plain: Any) -> Any:
-        if isinstance(plain, dict):
-            hidden = plain.get("kind") in ("Dense", "Gated")
-            return {name: rate if name == "dropout" and not hidden else change(part) for name, part in plain.items()}
-        return [change(part) for part in plain] if isinstance(plain, list) else plain
-    changed: S.Model = S.from_plain(change(S.to_plain(spec)))
-    return changed
-
-
-def family_of(spec: S.Model) -> Any:
-    try:
-        return find_family(spec)
-    except ValueError:
-        return None
-
-
 # The data
 
 def split(found: Guess, folder: Path, seed: int) -> Guess:
@@ -219,6 +222,9 @@ def split(found: Guess, folder: Path, seed: int) -> Guess:
 
 def quantile(store: Store, row: R.Row, most: int) -> int:
     """The length that 99 of 100 rows have at most, of tags all; a multiple of 8."""
+    if isinstance(row, R.Templated):
+        sides = [store.lengths(np.arange(len(store)), side) for side in ("source", "target")]
+        return rounded(float(np.quantile(np.max(sides, axis=0) + 2, 0.99)), most)
     columns = {"Examples": ["first", *(["second"] if getattr(row, "second", None) else [])], "Choices": ["context", "endings"]}.get(
         type(row).__name__, ["tokens"])
     lengths = np.sum([store.lengths(np.arange(len(store)), column) for column in columns], axis=0) + len(columns) + 1
