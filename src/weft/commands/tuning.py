@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell
-from . import STOPPED, Verb
+from . import STOPPED, Verb, way_out
 
 if TYPE_CHECKING:
     from ..tune.plan import Plan, Wish
@@ -30,6 +30,8 @@ def tune(args: argparse.Namespace) -> int:
         return STOPPED
     found = json.loads((made.folder / TABLE).read_text())
     tell(args, found, lambda width: page(found))
+    if line := way_out(str(made.folder)):
+        say(line)
     return 0
 
 

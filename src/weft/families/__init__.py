@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from ..weights import Family
 
 NAMES = ("transformer", "marian", "pegasus", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
-         "mistral", "mixtral", "gpt_neox", "starcoder2", "gemma2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit", "mae", "swin", "detr")
+         "mistral", "mixtral", "gpt_neox", "starcoder2",
+         "gemma2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit", "mae", "swin", "detr")
 FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
 
 

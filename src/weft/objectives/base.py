@@ -14,6 +14,7 @@ from ..count import vocabulary
 from ..data.plan import grain
 from ..data.store import Meta, Store
 from ..data.text import Samples
+from ..data.tokenizer import Marks
 from ..layers.loss import IGNORE as IGNORE
 from ..layers.loss import cross_entropy as cross_entropy
 from ..layers.sequence import Sequence
@@ -58,6 +59,8 @@ class Corruption:
     fields: dict[str, tuple[str, int]]     # ragged field -> its stream and what pads it
     terms: tuple[str, ...] = ("token",)    # names of the losses; `counts` and `score` have these keys
     fixed: bool = False                    # the same draw in every epoch
+    marks: Marks | None = None             # around the text that a model reads; None: what its tokenizer.json puts there
+    start: int | None = None               # what a decoder beside an encoder reads first
 
     def __init__(self, setting: Setting) -> None:
         self.room = room(setting.spec)

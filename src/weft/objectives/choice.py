@@ -28,7 +28,7 @@ class Corrupt(Corruption):
             raise ValueError(f"MultipleChoice chooses between columns; give Choices(endings=…) two or more, not {setting.meta.row.endings}")
         super().__init__(setting)
         self.join, self.endings = Join(value, setting, value.input), len(setting.meta.row.endings)
-        self.fields = {}
+        self.fields, self.marks = {}, self.join.marks
         for i in range(self.endings):
             self.fields |= self.join.fields(self.pad, f"ending{i}", tokens=f"tokens{i}", segments=f"segments{i}")
 

@@ -19,8 +19,9 @@ from ..data.records import load_json
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
-from ..interop.folder import find_family, save
+from ..interop.folder import save
 from ..interop.hub import fetch
+from ..interop.rewrite import find_family
 from ..objectives.base import room
 from ..ready import ready
 from .guess import Guess, guess
@@ -187,9 +188,10 @@ def dropping(spec: S.Model, rate: float) -> S.Model:
 
 def family_of(spec: S.Model) -> Any:
     try:
-        return find_family(spec)
+        found = find_family(spec)
     except ValueError:
         return None
+    return None if found.steps else found.family
 
 
 # The data
