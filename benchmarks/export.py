@@ -69,7 +69,8 @@ def row(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> dict[
     folder = leave(recipe, home, all_recipes)
     outputs = max(verify.verify(folder).values())
     checks = compare(ready(folder), folder)
-    return {"class": opened_by(folder), "outputs": outputs, "checks": {c.name: dict(zip(c._fields[1:], c[1:], strict=True)) for c in checks},
+    return {"class": opened_by(folder), "outputs": outputs,
+            "checks": {c.name: dict(zip(c._fields[1:], c[1:], strict=True)) for c in checks},
             "same": outputs <= LIMIT and not any(c.differ for c in checks)}
 
 

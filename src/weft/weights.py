@@ -203,17 +203,17 @@ class Family:
         known = {k: v for k, v in given.items() if k != "std"}
         return replace(self(next(iter(self.sizes)), **known, head=spec.head), start=spec.start, special=spec.special, context=spec.context)
 
-    def gap(self, spec: S.Model) -> dict[str, tuple[Any, Any]]:
-        """The fields in which a spec differs from the nearest one that this family can say, with both values; {} where none is near."""
+    def gap(self, spec: S.Model) -> list[str]:
+        """The fields in which a spec differs from the nearest one that this family can say, with both values; [] where none is near."""
         try:
             again = self.again(spec, self.arguments(spec))
         except (ValueError, KeyError, TypeError, AttributeError):
-            return {}
-        found = differing(spec, again)
+            return []
+        found = [f"{path} is {ours!r}, there {theirs!r}" for path, (ours, theirs) in differing(spec, again).items()]
         try:
             self.architecture(spec)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            found["head"] = spec.head, " or ".join(self.heads)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found.append(str(error))
         return found
 
     def arguments(self, spec: S.Model) -> dict[str, Any]:

@@ -82,8 +82,8 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
         tell(args, found, lambda width: watch.status_page(found))
         if not found["finished"]:
             say(f"stopped and saved; to go on: weft resume {folder}")
-        elif line := way_out(str(folder)):
-            say(line)
+        elif command := way_out(str(folder)):
+            say(command)
     return 0 if ended and (not first or found["finished"]) else STOPPED
 
 

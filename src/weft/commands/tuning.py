@@ -30,8 +30,8 @@ def tune(args: argparse.Namespace) -> int:
         return STOPPED
     found = json.loads((made.folder / TABLE).read_text())
     tell(args, found, lambda width: page(found))
-    if line := way_out(str(made.folder)):
-        say(line)
+    if command := way_out(str(made.folder)):
+        say(command)
     return 0
 
 

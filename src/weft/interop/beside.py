@@ -23,7 +23,7 @@ def carry(origin: Path, folder: Path, s: S.Model) -> None:
     own = (folder / TOKENIZER).exists() and (origin / TOKENIZER).exists() \
         and (folder / TOKENIZER).read_bytes() != (origin / TOKENIZER).read_bytes()
     found = [*(VOCABULARY if not own else ()), *([GENERATION] if isinstance(s.head, S.Vocabulary) else []),
-             *([IMAGES] if not isinstance(s.source, S.Tokens) else []), *(files_of(origin) if isinstance(s.head, S.Features) else [])]
+             IMAGES, *(files_of(origin) if isinstance(s.head, S.Features) else [])]
     for file in found:
         if (origin / file).exists():
             (folder / file).parent.mkdir(exist_ok=True)

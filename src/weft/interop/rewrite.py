@@ -148,5 +148,4 @@ def nearest(s: S.Model, known: list[Family]) -> str:
     if not found:
         return ""
     _, _, name, gap = min(found)
-    some = [f"{path} is {ours}, there {theirs}" for path, (ours, theirs) in list(gap.items())[:4]]
-    return f"; the nearest is {name}: {', '.join(some)}" + (f", and {len(gap) - 4} fields more" if len(gap) > 4 else "")
+    return f"; the nearest is {name}: {', '.join(gap[:4])}" + (f", and {len(gap) - 4} fields more" if len(gap) > 4 else "")
