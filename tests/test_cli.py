@@ -191,12 +191,12 @@ def test_verify_finds_the_same_outputs_in_transformers(folders: dict[str, str], 
 
 
 @pytest.mark.parametrize(("difference", "told"), [(1e-3, 1e-3), (math.nan, None)])
-def test_verify_leaves_with_one_where_an_output_differs(difference: float, told: float | None, capsys: pytest.CaptureFixture[str],
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_leaves_with_one_where_an_output_differs(difference: float, told: float | None, folders: dict[str, str],
+                                                        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.interop import verify
     monkeypatch.setattr(verify, "verify", lambda where: {"last_hidden_state": 1e-7, "logits": difference})
-    assert printed(capsys, "verify", "some", code=1).endswith("not the same within 1e-05\n")
-    found = json.loads(printed(capsys, "verify", "some", "--json", code=1))
+    assert printed(capsys, "verify", folders["hf"], code=1).endswith("not the same within 1e-05\n")
+    found = json.loads(printed(capsys, "verify", folders["hf"], "--json", code=1))
     assert (found["same"], found["differences"]) == (False, {"last_hidden_state": 1e-7, "logits": told})
 
 

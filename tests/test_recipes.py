@@ -1,24 +1,17 @@
 """Recipes: each file loads, says what it costs, has the paper's size, and trains on data of the kind that it names."""
-import gzip
-import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from math import isfinite
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
-from PIL import Image
+from benchmarks.generated import make_clone, make_data, small
 
 import weft
 from weft import recipe as R
 from weft import run
 from weft.data.store import open_store
-from weft.evaluate import arithmetic
 from weft.train.log import read as read_log
 from weft.values import from_json
 
@@ -107,88 +100,9 @@ def test_a_model_has_room_for_its_tokenizers_vocabulary(name: str) -> None:
 
 # Training, on data of the same formats
 
-WORDS = ("the", "a", "of", "red", "small", "old", "boat", "tree", "house", "river", "sings", "runs", "sees", "under", "over", "with", "and")
-
-
-def sentence(chance: Random, least: int = 4, most: int = 12) -> str:
-    return " ".join(chance.choices(WORDS, k=chance.randint(least, most)))
-
-
-def lines(count: int, line: Callable[[Random, int], str], end: str = "\n") -> Callable[[Random], str]:
-    return lambda chance: "".join(line(chance, i) + end for i in range(count))
-
-
-def article(chance: Random, i: int) -> str:
-    text = " . ".join(sentence(chance).capitalize() for _ in range(30))
-    return f" \n = Title {i} = \n \n {text} . \n \n = = Part = = \n \n {text} . "
-
-
-def squad(chance: Random) -> str:
-    def question(n: int, context: str) -> dict[str, Any]:
-        word = chance.choice(context.split())
-        return {"id": f"q{n}", "question": sentence(chance), "answers": [{"text": word, "answer_start": context.index(word)}]}
-
-    contexts = [sentence(chance, 20, 40) for _ in range(16)]
-    return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": c, "qas": [question(i, c)]}]} for i, c in enumerate(contexts)]})
-
-
-def tagged(chance: Random, i: int) -> str:
-    tags = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
-    return "".join(f"{word} {tags[(i + n) % len(tags)]} 0\n" for n, word in enumerate(sentence(chance).split()))
-
-
-JUDGED = ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")
-MAKERS: dict[str, Callable[[Random], str]] = {
-    "tinyshakespeare/input.txt.gz": lambda c: "".join(map(chr, range(32, 96))) + lines(300, lambda c, i: sentence(c).upper())(c),
-    "wikitext-2/wiki.train.tokens.gz": lines(12, article), "wikitext-2/wiki.valid.tokens.gz": lines(3, article),
-    "glue/SST-2/train.tsv.gz": lambda c: "label\tsentence\r\n" + lines(40, lambda c, i: f"{i % 2}\t{sentence(c)}", "\r\n")(c),
-    "glue/SST-2/dev.tsv.gz": lambda c: "label\tcontent\n" + lines(9, lambda c, i: f"{i % 2}\t{sentence(c)}")(c),
-    "sick/SICK.txt.gz": lambda c: "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + lines(
-        60, lambda c, i: f"{i}\t{sentence(c)}\t{sentence(c)}\t{i % 5}.5\t{JUDGED[i % 3]}")(c),
-    "squad/squad-v1.1-dev.json.gz": squad,
-    **{f"glue/STS-B/sts-{part}.csv.gz": lines(count, lambda c, i: f"a\tb\t2012\t{i:04}\t{i % 5}.25\t{sentence(c)} \"\t{sentence(c)}\tmore")
-       for part, count in (("train", 40), ("dev", 9))},
-    **{f"multi30k/{part}.{side}.gz": lines(count, lambda c, i: sentence(c)) for part, count in (("train", 60), ("val", 9))
-       for side in ("en", "de")},
-    **{f"arithmetic/{part}.jsonl.gz": lambda c: "".join(json.dumps({"text": text}) + "\n" for text in arithmetic.documents(40))
-       for part in ("train", "valid")},
-    **{f"conll2003/{part}.txt.gz": lines(count, tagged) for part, count in (("train", 30), ("valid", 9))}}
-
-
 COUNTS = {                                 # rows that the files above hold, in training and validation
     "bert": (12, 3), "gpt_bpe": (12, 3), "t5": (12, 3), "gpt_char": (1, 1), "classify_sst2": (40, 9), "similarity_stsb": (40, 9),
     "translate_multi30k": (60, 9), "tag_conll2003": (30, 9), "answer_squad": (12, 1), "first_run": (3, 3), "vit": (10, 10)}
-
-
-def make_data(home: Path, data: R.Data) -> None:
-    if isinstance(data.tokenizer, R.TokenizerFile):
-        Path(data.tokenizer.path).parent.mkdir(parents=True)
-        Path(data.tokenizer.path).write_text(arithmetic.tokenizer())
-    for path in {path for source in (data.train, data.valid) if source for path in source.paths}:
-        if path in MAKERS:
-            (home / path).parent.mkdir(parents=True, exist_ok=True)
-            (home / path).write_bytes(gzip.compress(MAKERS[path](Random(path)).encode()))
-        elif isinstance(data.row, R.Images):
-            for label in range(10):
-                (home / path / str(label)).mkdir(parents=True)
-                Image.new("RGB", (32, 32), (20 * label, 100, 50)).save(home / path / str(label) / "a.png")
-
-
-def shallow(stack: Any) -> Any:
-    return None if stack is None else replace(stack, blocks=stack.blocks[:1])
-
-
-def small(recipe: R.Recipe) -> R.Recipe:
-    """One block, three steps of few rows; all else stays."""
-    def cut(model: Any) -> Any:
-        head = replace(model.head, stack=shallow(model.head.stack)) if isinstance(model.head, weft.Pixels) else model.head
-        return replace(model, encoder=shallow(model.encoder), decoder=shallow(model.decoder), head=head)
-    objective = recipe.objective
-    if isinstance(objective, R.ReplacedTokens):
-        objective = replace(objective, generator=cut(objective.generator))
-    batch = recipe.batch
-    batch = replace(batch, tokens=max(256, batch.length)) if isinstance(batch, R.Budget) else replace(batch, count=4)
-    return replace(recipe, model=cut(recipe.model), objective=objective, batch=batch, steps=3, evaluate=None)
 
 
 @pytest.fixture
@@ -196,9 +110,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    for name in ("src/weft/a.py", "docs/a.md", "README.md"):           # what a clone holds
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(lines(60, lambda c, i: sentence(c))(Random(name)))
+    make_clone(tmp_path)
     return tmp_path
 
 
@@ -215,6 +127,7 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(name:
     folder = Path("runs") / recipe.name
     assert any("valid" in line for line in read_log(folder / "log.jsonl"))
     (prepared,) = Path("prepared").iterdir()
-    assert weft.load(folder / "model").spec == weft.spec.named(recipe.model, open_store(prepared).meta.labels)
+    trained = weft.load(folder / "model").spec
+    assert weft.replace(trained, special=recipe.model.special) == weft.spec.named(recipe.model, open_store(prepared).meta.labels)
     assert not list(prepared.rglob("quarantine.jsonl"))
     assert COUNTS.get(name) in (None, tuple(len(open_store(prepared, split)) for split in ("train", "valid")))

@@ -38,6 +38,8 @@ DETR = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone"
 PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]] = {
     "marian": ("MarianMTModel", "MarianConfig", {"vocab_size": 58101, "pad_token_id": 58100}, rows(
         PAIR, opus_base=(6, 6, 512, 8, 8, 2048, 2048), big=(6, 6, 1024, 16, 16, 4096, 4096))),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", {"vocab_size": 96103}, rows(
+        PAIR, large=(16, 16, 1024, 16, 16, 4096, 4096), base=(12, 12, 768, 12, 12, 3072, 3072))),
     "bert": ("BertForMaskedLM", "BertConfig", {}, PLAIN | rows(
         TEXT, tiny=(2, 128, 2, 512), mini=(4, 256, 4, 1024), small=(4, 512, 8, 2048), medium=(8, 512, 8, 2048))),
     "roberta": ("RobertaForMaskedLM", "RobertaConfig", ROBERTA, PLAIN),
@@ -65,6 +67,8 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]]
     "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {}, rows(
         TEXT + " vocab_size", _20b=(44, 6144, 64, 24576, 50432), pythia_70m=(6, 512, 8, 2048, 50304),
         pythia_160m=(12, 768, 12, 3072, 50304), pythia_410m=(*LARGE, 50304), pythia_1b=(16, 2048, 8, 8192, 50304))),
+    "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", {}, rows(
+        TEXT + " num_key_value_heads", _3b=(30, 3072, 24, 12288, 2), _7b=(32, 4608, 36, 18432, 4), _15b=(40, 6144, 48, 24576, 4))),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", {}, rows(
         TEXT + " num_key_value_heads head_dim", _2b=(26, 2304, 8, 9216, 4, 256), _9b=(42, 3584, 16, 14336, 8, 256),
         _27b=(46, 4608, 32, 36864, 16, 128))),
@@ -112,7 +116,7 @@ def count_there(name: str, size: str) -> int:
         if name in FREE_HEADS:
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
     found = dict(model.named_parameters())
-    if name == "marian":                   # its sinusoids stand in a frozen table there and are worked out here
+    if name in ("marian", "pegasus"):      # their sinusoids stand in a frozen table there and are worked out here
         found = {n: p for n, p in found.items() if "embed_positions" not in n}
     return sum(p.numel() for p in found.values())
 

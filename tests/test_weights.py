@@ -12,6 +12,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 import weft
+from weft.evaluate.ask import embed
+from weft.evaluate.compare import compare
+from weft.ready import ready
 
 pytestmark = pytest.mark.weights
 
@@ -70,6 +73,22 @@ def test_minilm_puts_every_paraphrase_above_everything_unrelated(minilm: Path) -
     alike = torch.block_diag(*[torch.ones(2, 2)] * 3, torch.ones(1, 1)).bool()
     paraphrases = near[alike & ~torch.eye(len(near), dtype=torch.bool)]
     assert paraphrases.min() > near[~alike].max() + 0.2, (paraphrases, near[~alike].max())
+
+
+def test_minilm_embeds_as_sentence_transformers_does_here_and_after_there_and_back(minilm: Path, tmp_path: Path) -> None:
+    """Mean pooling, length one and at most 256 tokens: all from the folder's own files."""
+    other = pytest.importorskip("sentence_transformers")
+    texts = [*SENTENCES, " ".join(SENTENCES) * 12]             # the last is longer than is read
+    theirs = torch.from_numpy(other.SentenceTransformer(str(minilm), device="cpu").encode(texts, show_progress_bar=False))
+    weft.save(weft.load(minilm), tmp_path / "own", to="weft")
+    again = weft.save(weft.load(tmp_path / "own"), tmp_path / "again")
+    for folder in (minilm, tmp_path / "own", again):
+        torch.testing.assert_close(torch.tensor(embed(ready(folder), texts)), theirs, atol=1e-5, rtol=0)
+    back = torch.from_numpy(other.SentenceTransformer(str(again), device="cpu").encode(texts, show_progress_bar=False))
+    torch.testing.assert_close(back, theirs, atol=1e-6, rtol=0)
+    for name in ("tokenizer.json", "tokenizer_config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        assert (again / name).read_bytes() == (minilm / name).read_bytes(), name
+    assert not [(check.name, check.first) for check in compare(ready(again), again) if check.differ]
 
 
 # SmolLM2-135M-Instruct: GGUF to a Hugging Face folder, here only

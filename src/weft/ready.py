@@ -11,9 +11,9 @@ from . import spec as S
 from .data.prepare import fingerprint
 from .data.store import Folder
 from .data.tokenizer import Tokenizer
-from .interop.describe import read_text
 from .interop.folder import load
 from .interop.hub import fetch
+from .interop.parse import read_text
 from .layers.lowrank import merged
 from .model.model import Model, build
 from .train.adapt import adapt

@@ -14,7 +14,9 @@ from .data.plan import planner
 from .data.prepare import Progress, fingerprint, prepare
 from .data.quarantine import notes
 from .data.store import Folder, Store, open_store
+from .data.tokenizer import with_marks
 from .evaluate.measured import Measured
+from .interop.beside import special_ids
 from .interop.folder import load, save
 from .layers.lowrank import merged
 from .model.model import Model
@@ -283,8 +285,10 @@ def kept(made: Made, folder: Path, say: Say) -> dict[str, torch.Tensor] | None:
 def export(made: Made, folder: Path) -> Path:
     """The trained model beside its tokenizer."""
     model = merged(made.objective.model)
-    model.spec = S.named(model.spec, made.store.meta.labels)
+    meta, corruption = made.store.meta, made.corruption
+    model.spec = special_ids(S.named(model.spec, meta.labels), meta.special, corruption.start)
     out = save(model, folder / "model", to="weft")
-    if made.store.meta.tokenizer:
-        (out / "tokenizer.json").write_text(Folder(str(made.data)).text("tokenizer.json"))
+    if meta.tokenizer:
+        text = Folder(str(made.data)).text("tokenizer.json")
+        (out / "tokenizer.json").write_text(with_marks(text, corruption.marks) if corruption.marks else text, "utf-8")
     return out

@@ -283,8 +283,8 @@ def folders(found: dict[str, dict[str, Any]], width: int) -> "Page":
     return plain("", "folder", "parameters", rows=rows, width=width)
 
 
-def differences(found: dict[str, float], width: int) -> "Page":
-    return plain("output", "largest difference", rows=[(name, f"{d:.2e}") for name, d in found.items()], width=width)
+def differences(found: dict[str, float], checks: dict[str, str], width: int) -> "Page":
+    return plain("compared", "largest difference", rows=[*((name, f"{d:.2e}") for name, d in found.items()), *checks.items()], width=width)
 
 
 def lines(part: Part, guide: str = "", here: str = "") -> Iterator[tuple[str, str, str]]:

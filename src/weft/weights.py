@@ -1,7 +1,7 @@
 """The language of families: sizes, configuration fields and weight rows, each row true in both directions."""
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from . import spec as S
@@ -180,12 +180,9 @@ class Family:
     def write(self, spec: S.Model) -> dict[str, Any]:
         """The config.json of a spec; ValueError where this family cannot say it."""
         given = self.arguments(spec)
-        known = {k: v for k, v in given.items() if k != "std"}
-        again = replace(self(next(iter(self.sizes)), **known, head=spec.head), start=spec.start, special=spec.special,
-                        context=spec.context)
+        again = self.again(spec, given)
         if again != spec:
-            differs = next((path for path, leaf in S.leaves(spec) if dict(S.leaves(again)).get(path, S) != leaf), "its parts")
-            raise ValueError(f"this spec is not a {self.name}: {differs} differs")
+            raise ValueError(f"this spec is not a {self.name}: {next(iter(differing(spec, again)), 'its parts')} differs")
         config: dict[str, Any] = {"architectures": [self.architecture(spec)], "model_type": self.model_type}
         for key, allowed in self.only.items():
             put_key(config, key, allowed[0])
@@ -198,6 +195,24 @@ class Family:
         if self.context and spec.context:
             config[self.context] = spec.context
         return config | write_labels(spec.head)
+
+    def again(self, spec: S.Model, given: Mapping[str, Any]) -> S.Model:
+        """The family's spec with these arguments, and all else as in `spec`."""
+        known = {k: v for k, v in given.items() if k != "std"}
+        return replace(self(next(iter(self.sizes)), **known, head=spec.head), start=spec.start, special=spec.special, context=spec.context)
+
+    def gap(self, spec: S.Model) -> list[str]:
+        """The fields in which a spec differs from the nearest one that this family can say, with both values; [] where none is near."""
+        try:
+            again = self.again(spec, self.arguments(spec))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return []
+        found = [f"{path} is {ours!r}, there {theirs!r}" for path, (ours, theirs) in differing(spec, again).items()]
+        try:
+            self.architecture(spec)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found.append(str(error))
+        return found
 
     def arguments(self, spec: S.Model) -> dict[str, Any]:
         given = {}
@@ -228,6 +243,17 @@ class Family:
         raise ValueError(f"{self.name} has no published class with this {type(spec.head).__name__} head"
                          + (f" ({differ[0]}; name the class: head={next(iter(alike))!r})" if differ else
                             f"; there is {', '.join(self.heads)}"))
+
+
+def differing(one: Any, other: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """Where two values differ, the outermost part that is of another kind or a plain field; `*` stands for every block."""
+    if is_dataclass(one) and type(one) is type(other):
+        parts = [(f"{path}.{f.name}".lstrip("."), getattr(one, f.name), getattr(other, f.name)) for f in fields(one)]
+    elif isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other) and any(map(is_dataclass, one)):
+        parts = [(f"{path}.*", a, b) for a, b in zip(one, other, strict=True)]
+    else:
+        return {} if one == other else {path: (one, other)}
+    return {name: pair for at, a, b in parts if a != b for name, pair in differing(a, b, at).items()}
 
 
 def put_key(config: dict[str, Any], key: str, found: Any) -> None:

@@ -498,9 +498,8 @@ def test_a_head_named_as_a_published_class_can_be_saved_for_it(tmp_path: Path) -
     tuned = weft.load(tmp_path / "a", head="BertForSequenceClassification", fresh={"head"})
     config = json.loads((weft.save(tuned, tmp_path / "b") / CONFIG).read_text())
     assert config["architectures"] == ["BertForSequenceClassification"]
-    other = weft.load(tmp_path / "a", head=weft.Classes(outputs=2), fresh={"head"})
-    with pytest.raises(ValueError,
-        match=r"no published class with this Classes head .*name the class: head='BertForSequenceClassification'"):
+    other = weft.load(tmp_path / "a", head=weft.Tags(outputs=2, dropout=0.1, transform=weft.Transform()), fresh={"head"})
+    with pytest.raises(ValueError, match=r"nearest is bert: .*no published class with this Tags head .*name the class: head='BertForToken"):
         weft.save(other, tmp_path / "c")
 
 

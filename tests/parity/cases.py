@@ -27,7 +27,7 @@ from weft.interop.folder import read_tensors
 FP32, FP64 = 1e-5, 1e-9
 ROUGH = {                                  # where fp64 cannot agree to 1e-9, to what it agrees, and why
     "bloom": (1e-8, "transformers writes √(2/π) in BLOOM's GELU with eight digits"),
-    "marian": (1e-6, "transformers reads its sinusoids from an fp32 table"),
+    "marian": (1e-6, "transformers reads its sinusoids from an fp32 table"), "pegasus": (2e-6, "as marian"),
 }
 
 hf.utils.logging.set_verbosity_error()
@@ -74,6 +74,7 @@ for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "Fo
     case("bert", f"Bert{head}", **BERT, **({"num_labels": 3} if head.endswith("Classification") else {}))
 ROBERTA = BERT | {"config": "RobertaConfig", "type_vocab_size": 1, "pad_token_id": 1}
 case("roberta", "RobertaForMaskedLM", main=True, **ROBERTA)
+case("roberta", "RobertaForMaskedLM", "pad-first", **ROBERTA | {"pad_token_id": 0})
 for head in ("Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"):
     case("roberta", f"Roberta{head}", **ROBERTA)
 ELECTRA = BERT | {"config": "ElectraConfig", "embedding_size": 16, "gain": 1.2}
@@ -128,6 +129,12 @@ case("gpt_neox", "GPTNeoXForCausalLM", main=True, **NEOX, rope_parameters=ROTARY
 case("gpt_neox", "GPTNeoXForCausalLM", "in-turn", **NEOX, use_parallel_residual=False)
 case("gpt_neox", "GPTNeoXForCausalLM", "half-rotary-no-bias", **NEOX, attention_bias=False,
      rope_parameters=ROTARY | {"partial_rotary_factor": 0.5})
+STARCODER = TEXT | {"config": "Starcoder2Config", "num_key_value_heads": 2, "norm_epsilon": 1e-3, "pad_token_id": 0, "bos_token_id": 1,
+                    "eos_token_id": 1}
+case("starcoder2", "Starcoder2ForCausalLM", main=True, **STARCODER, sliding_window=4, rope_parameters=ROTARY)
+case("starcoder2", "Starcoder2ForCausalLM", "no-bias", **STARCODER | {"num_key_value_heads": 4}, use_bias=False, hidden_act="relu")
+case("starcoder2", "Starcoder2ForSequenceClassification", **STARCODER, num_labels=3)
+case("starcoder2", "Starcoder2Model", **STARCODER)
 GEMMA = TEXT | {"config": "Gemma2Config", "num_key_value_heads": 2, "head_dim": 12, "sliding_window": 4, "query_pre_attn_scalar": 7,
                 "rms_norm_eps": 1e-3, "norm": 0.0}
 CAPS = {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.5}         # low, so that both show
@@ -177,6 +184,12 @@ MARIAN = BART | {"config": "MarianConfig", "decoder_start_token_id": 1, "eos_tok
                  "scale_embedding": True, "activation_function": "swish", "scale": {"embed_positions": 0.0} | SMALL}
 case("marian", "MarianMTModel", main=True, **MARIAN)
 case("marian", "MarianModel", **MARIAN)
+PEGASUS = MARIAN | {"config": "PegasusConfig", "activation_function": "relu", "eos_token_id": 2, "forced_eos_token_id": 2,
+                    # its sinusoids come before the first norm and cannot be small: what the norms lead to is large
+                    "scale": {"embed_positions": 0.0, r"decoder\.layer_norm\.weight": 1.7, r"[qk]_proj\.weight": 2.5, "out_proj|fc2": 0.3,
+                              "shared": 0.15}}
+case("pegasus", "PegasusForConditionalGeneration", main=True, **PEGASUS)
+case("pegasus", "PegasusModel", **PEGASUS)
 
 # Images
 

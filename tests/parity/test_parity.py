@@ -18,7 +18,7 @@ from weft.layers.position import Buckets
 from .cases import CASES, FP32, FP64, MAIN, ORIGINAL, ROUGH, Case, answers, differences, example, folder, ours, saved, scratch, theirs
 from .trips import byte_problems, opening_problems, outputs, untied
 
-ABSOLUTE = {"bart", "marian"}              # transformers counts their positions by slot, and takes no others
+ABSOLUTE = {"bart", "marian", "pegasus"}              # transformers counts their positions by slot, and takes no others
 FIRST = ("BertModel", "RobertaModel", "BertForSequenceClassification", "BertForMultipleChoice",          # it pools slot 0, padded or not
          "RobertaForSequenceClassification", "ElectraForSequenceClassification")
 FREE = [c for c in CASES.values() if "vocab_size" in c.fields and c.family not in ABSOLUTE and not c.kind.endswith(FIRST)]

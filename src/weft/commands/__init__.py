@@ -76,6 +76,17 @@ def writable(path: str | None, never: tuple[str, ...] = ()) -> None:
         raise ValueError(f"--out {path} cannot be written; give a file that can")
 
 
+def way_out(run: str) -> str:
+    """How the model of a finished run opens in other libraries; "" where no family of theirs can say it."""
+    from ..interop.describe import describe
+    from ..interop.rewrite import find_family
+    try:
+        family = find_family(describe(Path(run) / "model")[1]).family.name
+    except (ValueError, OSError):
+        return ""
+    return f"to open {Path(run) / 'model'} in transformers (as {family}): weft convert {run} OUT --to hf"
+
+
 def write(path: str, rows: list[Fields]) -> None:
     """Rows that cannot be written are not lost: they are printed."""
     from ..data.save import write_rows

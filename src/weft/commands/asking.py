@@ -241,7 +241,9 @@ def add(verb: Verb) -> None:
     made.add_argument("--context", metavar="TEXT")
     made.add_argument("--threshold", type=number, metavar="X", help="no answer, where that scores more than X better; never unless given")
     made = common(verb(embed, "a vector a text", "To .npy with --out, or JSON."))
-    made.add_argument("--pool", default="mean", choices=("mean", "first", "last"), help="mean over the tokens unless given")
-    made.add_argument("--normalise", action="store_true", help="vectors of length 1")
+    made.add_argument("--pool", choices=("mean", "max", "first", "last"),
+                      help="how one vector is made of the tokens' (default: as the folder's modules.json says, else mean)")
+    made.add_argument("--normalise", action=argparse.BooleanOptionalAction, default=None,
+                      help="scale vectors to length 1 (default: as the folder's modules.json says, else no)")
     common(verb(fill, "guess hidden words", 'Such as weft fill NAME "the man went to the [MASK]".')).add_argument(
         "--top", type=count, default=5, metavar="N", help="as many guesses; 5 unless given")

@@ -6,8 +6,6 @@ from pathlib import Path
 from ..say import tell, waiting
 from . import Verb
 
-LIMIT = 1e-5                               # above it, two float32 implementations do not do the same
-
 
 def families(args: argparse.Namespace) -> int:
     from .. import show
@@ -36,11 +34,17 @@ def show(args: argparse.Namespace) -> int:
 def verify(args: argparse.Namespace) -> int:
     from .. import show
     with waiting(f"comparing {args.folder} with transformers"):
+        from ..evaluate.compare import LIMIT, compare
         from ..interop import verify
-        found = verify.verify(model_of(args.folder))
-    same = all(difference <= LIMIT for difference in found.values())      # a NaN is not
-    plain = {"folder": args.folder, "differences": {n: d if isfinite(d) else None for n, d in found.items()}, "limit": LIMIT, "same": same}
-    tell(args, plain, lambda width: show.differences(found, width))
+        from ..interop.hub import fetch
+        from ..ready import ready
+        folder = fetch(model_of(args.folder))
+        found = verify.verify(folder)
+        checks = compare(ready(folder), folder)
+    same = all(difference <= LIMIT for difference in found.values()) and not any(check.differ for check in checks)     # a NaN is not
+    plain = {"folder": args.folder, "differences": {n: d if isfinite(d) else None for n, d in found.items()}, "limit": LIMIT,
+             "checks": {check.name: dict(zip(check._fields[1:], check[1:], strict=True)) for check in checks}, "same": same}
+    tell(args, plain, lambda width: show.differences(found, {check.name: check.line for check in checks}, width))
     if not args.json:
         print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
     return 0 if same else 1
@@ -74,8 +78,8 @@ def add(verb: Verb) -> None:
     verb(families, "what can be built: families, sizes with their parameters, papers")
     verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost").add_argument(
         "name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; or a folder with config.json or weft.json")
-    verb(verify, "compare a folder here and in transformers on one input",
-         f"Exit code 1 where an output differs by more than {LIMIT:g}.").add_argument(
+    verb(verify, "compare a folder here and in transformers: outputs, tokens, images, generation, embeddings, classes",
+         "Exit code 1 where an output differs by more than 1e-5, or any token, pixel, answer or vector differs.").add_argument(
         "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
     made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
     made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import console, tell, waiting
-from . import STOPPED, Verb, bad_rows_option
+from . import STOPPED, Verb, bad_rows_option, way_out
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -84,6 +84,8 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
         tell(args, found, lambda width: watch.status_page(found))
         if not found["finished"]:
             say(f"stopped and saved; to go on: weft resume {folder}")
+        elif command := way_out(str(folder)):
+            say(command)
     return 0 if ended and (not first or found["finished"]) else STOPPED
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell
-from . import STOPPED, Verb, bad_rows_option, say
+from . import STOPPED, Verb, bad_rows_option, say, way_out
 
 if TYPE_CHECKING:
     from ..tune.plan import Plan, Wish
@@ -32,6 +32,8 @@ def tune(args: argparse.Namespace) -> int:
         return STOPPED
     found = json.loads((made.folder / TABLE).read_text())
     tell(args, found, lambda width: page(found))
+    if command := way_out(str(made.folder)):
+        say(command)
     return 0
 
 

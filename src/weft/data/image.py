@@ -54,11 +54,16 @@ def vary(image: Image.Image, size: int, draw: np.random.Generator, area: tuple[f
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance[0, 0] < 0.5 else part
 
 
+def shorter_side(size: int, share: float = 0.875) -> int:
+    """The shorter side of an image of which a square of `size` shows `share`."""
+    return round(size / share)
+
+
 def centre(image: Image.Image, size: int, share: float = 0.875) -> Image.Image:
-    """The middle square, `share` of the shorter side: what validation sees."""
-    scale = size / share / min(image.size)
-    width, height = (max(size, round(side * scale)) for side in image.size)
-    left, top = round((width - size) / 2), round((height - size) / 2)
+    """The middle square, `share` of the shorter side: what validation sees. Sizes are rounded down, as torchvision and transformers do."""
+    short = shorter_side(size, share)
+    width, height = (int(short * side / min(image.size)) for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
     return image.resize((width, height), Image.Resampling.BICUBIC).crop((left, top, left + size, top + size))
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -20,6 +20,33 @@ NAMES = {                                              # as files call them, our
     "mask": ("<mask>", "[MASK]"),
 }
 CAPITAL = "↑"                                          # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
+
+
+class Marks(NamedTuple):
+    """Tokens around a text, and between a text and a second one; after that stands `end` too."""
+    begin: list[int]
+    end: list[int]
+    between: list[int]
+
+
+def with_marks(text: str, marks: Marks) -> str:
+    """A tokenizer.json that puts these marks around texts where asked for special tokens; the same bytes where it does already."""
+    inner = tokenizers.Tokenizer.from_str(text)
+    inner.no_padding()
+    inner.no_truncation()
+    a, b = (inner.encode(letter, add_special_tokens=False).ids for letter in "ab")
+    single, pair = inner.encode("a"), inner.encode("a", "b")
+    first, second = [*marks.begin, *a, *marks.between], [*b, *marks.end]
+    if single.ids == [*marks.begin, *a, *marks.end] and pair.ids == first + second:
+        return text
+    before, between, end = ([f"{inner.id_to_token(i)}" for i in ids] for ids in (marks.begin, marks.between, marks.end))
+    template: Any = tokenizers.processors.TemplateProcessing(
+        single=[*before, "$A", *end], pair=[*before, "$A", *between, "$B:1", *(f"{name}:1" for name in end)],
+        special_tokens=[(name, inner.token_to_id(name)) for name in {*before, *between, *end}])
+    if "ByteLevel" in json.dumps(json.loads(text)["post_processor"]):
+        template = tokenizers.processors.Sequence([tokenizers.processors.ByteLevel(trim_offsets=True), template])
+    inner.post_processor = template
+    return str(inner.to_str(pretty=True))
 
 
 def byte_letters() -> list[str]:

@@ -61,8 +61,9 @@ def alone(letters: list[str], special: bool, sentinels: int) -> Inner:
 def byte_bpe(value: R.ByteBPE, texts: Texts) -> Inner:
     inner = Inner(models.BPE())
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    marks = [AddedToken(name, special=True, lstrip=name == PLAIN[-1]) for name in PLAIN]       # the gap before a mask is the hidden word's
     inner.train_from_iterator(texts(), trainers.BpeTrainer(
-        vocab_size=room(value), special_tokens=PLAIN if value.special else [], initial_alphabet=byte_letters(), min_frequency=2,
+        vocab_size=room(value), special_tokens=marks if value.special else [], initial_alphabet=byte_letters(), min_frequency=2,
         show_progress=False))
     return inner
 

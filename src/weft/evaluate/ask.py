@@ -12,6 +12,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.tokenizer import NAMES, Tokenizer
 from ..generate.text import Writer
+from ..interop.modules import Modules, modules_of
 from ..layers.sequence import Sequence as Vectors
 from ..model.head import pool as pooled
 from ..objectives import Batch, Corruption, Reader
@@ -20,7 +21,7 @@ from ..objectives.base import room as positions
 from ..objectives.classify import run
 from .entities import outside
 from .memory import Given, Held
-from .predict import Asked, How, answers, device_of, longest, predict
+from .predict import LONGEST, Asked, How, answers, device_of, longest, predict
 from .squad import Said
 from .text2text import class_shares, labelled
 
@@ -152,11 +153,13 @@ def answer(ready: Known, asked: Sequence[tuple[str, str]], how: How = How()) -> 
 # Vectors, and hidden words
 
 class Whole(Corruption):
-    """begin text end, of these marks those that the tokenizer has; a decoder reads the text alone. What is hidden is asked."""
+    """A text between the marks that its tokenizer.json puts there; where none, an encoder's begin and end. What is hidden is asked."""
 
     def __init__(self, ready: Asked, mask: int | None = None) -> None:
         tokenizer, decodes = ready.text, ready.model.spec.encoder is None
-        self.before, self.after = ([tokenizer.special[m]] if m in tokenizer.special and not decodes else [] for m in ("begin", "end"))
+        self.before, self.after = tokenizer.frame()
+        if not (self.before or self.after or decodes):
+            self.before, self.after = ([tokenizer.special[m]] if m in tokenizer.special else [] for m in ("begin", "end"))
         self.fields, self.mask = {"tokens": ("tokens", tokenizer.special.get("pad", 0)), "labels": ("tokens", IGNORE)}, mask
 
     def beside(self, length: int) -> int:
@@ -168,24 +171,28 @@ class Whole(Corruption):
         return {"tokens": tokens, "labels": np.where(tokens == self.mask, tokens, IGNORE)}
 
 
-def embed(ready: Known, texts: Sequence[str], pool: str = "mean", normalised: bool = False, how: How = How()) -> list[list[float]]:
-    """A vector a text: the mean over its tokens and marks, its first or its last (Reimers and Gurevych 2019, arXiv:1908.10084,
-    section 3). Of an encoder and a decoder, the encoder's."""
+def embed(ready: Known, texts: Sequence[str], pool: str | None = None, normalised: bool | None = None,
+          how: How = How()) -> list[list[float]]:
+    """A vector a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
+    arXiv:1908.10084, section 3). Of an encoder and a decoder, the encoder's. Where nothing is said, as the folder's modules.json
+    says; without one the mean, not normalised."""
     if not isinstance(ready.model.spec.source, S.Tokens):
         raise ValueError(f"{ready.name} reads {type(ready.model.spec.source).__name__.lower()}, not text")
+    modules = modules_of(ready.model.origin or ready.folder) or Modules("mean")
+    chosen, scaled = pool or modules.pooling, modules.normalise if normalised is None else normalised
 
     def vectors(batch: Batch) -> Tensor:
         found: Vectors = run(ready.model, {name: batch[name] for name in ("tokens", "tokens_keep") if name in batch})
-        return pooled(found, pool).float()
+        return pooled(found, chosen).float()
 
     def plain(x_BD: Tensor, batch: Batch) -> list[Any]:
-        out: list[Any] = (F.normalize(x_BD, dim=-1) if normalised else x_BD).tolist()
+        out: list[Any] = (F.normalize(x_BD, dim=-1) if scaled else x_BD).tolist()
         return out
 
     whole, tokens = Whole(ready), [ready.text.encode(text) for text in texts]
     if not (whole.before or whole.after):  # then a text of nothing is no row at all
         tokens = [own if len(own) else np.array([ready.text.special.get("unknown", 0)]) for own in tokens]
-    samples = Reader(Given([{"tokens": own} for own in tokens]), longest(ready.model))
+    samples = Reader(Given([{"tokens": own} for own in tokens]), min(longest(ready.model), modules.length or LONGEST))
     return answers(whole, samples, vectors, plain, device_of(ready.model), how)
 
 

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from ..spec import Model
     from ..weights import Family
 
-NAMES = ("transformer", "marian", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
-         "mistral", "mixtral", "gpt_neox", "gemma2", "qwen3", "olmo2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit", "mae",
-         "dinov2", "swin", "detr")
+NAMES = ("transformer", "marian", "pegasus", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
+         "mistral", "mixtral", "gpt_neox", "starcoder2", "gemma2", "qwen3", "olmo2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit",
+         "mae", "dinov2", "swin", "detr")
 FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
 
 

@@ -13,10 +13,11 @@ def make(activation: Any = "swish", scaled: bool = True, **rest: Any) -> Model:
     return bart.make(activation=activation, scaled=scaled, positions=Sinusoid(layout="halves"), normed=False, **rest)
 
 
-TABLE: Table = (*BODY, *(Skip(f"model.{s}.embed_positions.weight", "worked out: sinusoids") for s in ("encoder", "decoder")))
+SINUSOIDS: Table = tuple(Skip(f"model.{s}.embed_positions.weight", "worked out: sinusoids") for s in ("encoder", "decoder"))
 
 marian = Family("marian", "arXiv:1804.00344", make, SIZES, "marian",
-                (*CORE, Field("vocabulary", ("vocab_size", "decoder_vocab_size"), "source.vocabulary", 58101)), TABLE, prefix="model.",
+                (*CORE, Field("vocabulary", ("vocab_size", "decoder_vocab_size"), "source.vocabulary", 58101)),
+                (*BODY, *SINUSOIDS), prefix="model.",
                 context="max_position_embeddings",
                 only={"share_encoder_decoder_embeddings": (True,), "normalize_before": (False,), "normalize_embedding": (False,)},
                 heads={"MarianMTModel": lambda m, l: Vocabulary(bias="stored"), "MarianModel": lambda m, l: Features()})

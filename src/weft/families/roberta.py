@@ -1,14 +1,23 @@
-"""RoBERTa: BERT trained longer on bytes, positions counted from 2 (Liu et al. 2019, arXiv:1907.11692)."""
+"""RoBERTa: BERT trained longer on bytes, positions counted from after the padding id (Liu et al. 2019, arXiv:1907.11692)."""
 from typing import Any
 
-from ..spec import Features
+from ..spec import Features, Model
 from ..weights import Alias, Family, Field, Row, Table, Way, both, sizes
-from .bert import FIELDS, POOLER, body, classes, make, masked, spans, tags
+from . import bert
+from .bert import FIELDS, POOLER, body, classes, masked, spans, tags
 
 SIZES = sizes("depth width heads hidden vocabulary segments eps offset", base=(12, 768, 12, 3072, 50265, 1, 1e-5, 2),
               large=(24, 1024, 16, 4096, 50265, 1, 1e-5, 2))
-OWN = {"positions": Field("positions", "max_position_embeddings", "source.positions.count", 510, Way(lambda n: n - 2, lambda n: n + 2)),
+
+
+def make(offset: int = 2, positions: int = 510, rows: int | None = None, **rest: Any) -> Model:
+    """`rows` of the position table, of which the first `offset` belong to no position."""
+    return bert.make(offset=offset, positions=positions if rows is None else rows - offset, **rest)
+
+
+OWN = {"positions": Field("rows", "max_position_embeddings", lambda m: m.source.positions.count + m.source.positions.offset, 512),
        "vocabulary": Field("vocabulary", "vocab_size", "source.vocabulary", 50265)}
+OFFSET = Field("offset", "pad_token_id", "source.positions.offset", 2, Way(lambda pad: pad + 1, lambda offset: offset - 1))
 TABLE: Table = (
     *body("roberta."),
     *both("head.transform.dense", "roberta.pooler.dense", when="Features"),
@@ -20,17 +29,17 @@ TABLE: Table = (
     *both("head.out", "classifier", when="Tags"), *both("head.out", "qa_outputs", when="Spans"))
 
 
-
 def padding(m: Any) -> dict[str, int]:
-    """A file's positions start behind its padding id; all published ones have 1."""
-    if m.special.pad not in (None, 1):
-        raise ValueError(f"a RoBERTa file with positions from 2 pads with id 1, not {m.special.pad}; give special.pad = 1")
-    return {"pad_token_id": 1}
+    """A file's positions start after its padding id; all published ones have 1."""
+    pad = m.source.positions.offset - 1
+    if pad < 0 or m.special.pad not in (None, pad):
+        raise ValueError(f"a RoBERTa file with positions from {pad + 1} pads with id {pad}, not {m.special.pad}; give special.pad = {pad}")
+    return {"pad_token_id": pad}
 
 
 roberta = Family(
-    "roberta", "arXiv:1907.11692", make, SIZES, "roberta", tuple(OWN.get(f.argument, f) for f in FIELDS), TABLE, prefix="roberta.",
-    only={"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,), "pad_token_id": (1,)},
+    "roberta", "arXiv:1907.11692", make, SIZES, "roberta", (*(OWN.get(f.argument, f) for f in FIELDS), OFFSET), TABLE, prefix="roberta.",
+    only={"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,)},
     extra=padding,
     heads={"RobertaForMaskedLM": lambda m, l: masked("gelu", m.source.norm),
            "RobertaModel": lambda m, l: Features(transform=POOLER), "RobertaForSequenceClassification": classes(POOLER),

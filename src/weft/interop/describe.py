@@ -1,11 +1,12 @@
 """What a folder says it holds, read from its JSON alone: no torch, so that `weft show FOLDER` answers at once."""
-import json
 from pathlib import Path
 from typing import Any
 
 from .. import spec as S
 from ..families import families
-from ..weights import Family
+from ..weights import Family, read_labels
+from .modules import modules_of
+from .parse import parse
 
 SPEC, CONFIG = "weft.json", "config.json"
 
@@ -27,12 +28,24 @@ def describe(folder: Path) -> tuple[Family | None, S.Model]:
         try:
             spec = family.read(config)
             family.write(spec)
-            return family, spec
+            return family, scoring_head(folder, config, spec)
         except ValueError as error:
             problems.append(str(error))
         except (TypeError, KeyError, AttributeError) as error:
             problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
     raise ValueError(f"{folder / CONFIG}: {problems[0].removeprefix('config.json: ')}")
+
+
+def scoring_head(folder: Path, config: dict[str, Any], spec: S.Model) -> S.Model:
+    """The spec with a head that lies apart from the weights: a CrossEncoder's pooling and linear map."""
+    try:
+        found = modules_of(folder) if isinstance(spec.head, S.Features) else None
+    except ValueError:                     # modules that only weft embed asks for
+        return spec
+    if found is None or found.dense is None:
+        return spec
+    return S.replace(spec, head=S.Classes(outputs=found.outputs, pool=found.pooling, bias=found.bias,  # type: ignore[arg-type]
+                                          labels=read_labels(config).labels))
 
 
 def read_spec(path: Path) -> S.Model:
@@ -43,20 +56,6 @@ def read_spec(path: Path) -> S.Model:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(found, S.Model):
         raise ValueError(f"{path} holds a {type(found).__name__}, not a Model")
-    return found
-
-
-def read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def parse(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a JSON object")
     return found
 
 

@@ -1,6 +1,5 @@
 """Folders: `load` and `save`. Safetensors and JSON only; nothing is unpickled, nothing outside the folder is named."""
 import json
-import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,19 +12,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .. import spec as S
-from ..families import families
 from ..model.model import Model, shapes_of
 from ..model.start import begin, number
-from ..weights import Family, Row
-from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, names
-from .describe import CONFIG, SPEC, describe, parse
+from ..weights import Family, Row, write_labels
+from .beside import CODE, carry, complete, special_ids, unnamed, without, write
+from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, kinds_of, names
+from .describe import CONFIG, SPEC, describe
 from .hub import fetch
+from .modules import modules_of, scoring
+from .parse import parse
+from .rewrite import find_family
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-CARRIED = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
-           "spiece.model", "source.spm", "target.spm", "tokenizer.model", "chat_template.jinja", "generation_config.json",
-           "preprocessor_config.json")
-CODE = {"auto_map", "custom_pipelines", "trust_remote_code"}       # keys by which a folder asks to run its own code: never written
 STALE = {"transformers_version", "_name_or_path", "torch_dtype"}
 
 
@@ -37,11 +35,13 @@ def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), devi
     folder, anew = fetch(where), {fresh} if isinstance(fresh, str) else set(fresh)
     family, spec = describe(folder)
     if isinstance(head, str):
-        head = (family or find_family(spec)).head(head, spec)
+        head = (family or find_family(spec).family).head(head, spec)
     if head is not None:
         spec = S.replace(spec, head=head)
     with ExitStack() as open_files:
         foreign = read_tensors(folder, open_files)
+        if family is not None and isinstance(spec.head, S.Classes):
+            foreign = with_dense(foreign, family, spec, folder, open_files)
         if family is not None and "head" not in anew:
             spec = untie(family, spec, foreign)
         model = fill(family, spec, foreign, anew, device, dtype or dtype_of(foreign, family), seed, folder)
@@ -126,18 +126,16 @@ def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:
     return Foreign(set(where), lambda name: handles[where[name]].get_tensor(name))
 
 
-def find_family(s: S.Model, hint: str | None = None) -> Family:
-    """The family that can say this spec in its own config.json."""
-    ordered = sorted((f for f in families() if f.model_type), key=lambda f: f.name != hint)
-    problems = []
-    for family in ordered:
-        try:
-            family.write(s)
-            return family
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(str(error))
-    nearest = f" ({problems[0]})" if hint else ""
-    raise ValueError(f"no Hugging Face family says this spec exactly{nearest}; Weft's own layout can: to=\"weft\", or --to weft")
+def with_dense(foreign: Foreign, family: Family, s: S.Model, folder: Path, open_files: ExitStack) -> Foreign:
+    """A CrossEncoder's linear map, which lies in a folder of its own, under the name that the family's table has for it."""
+    found = modules_of(folder) if not any("classifier" in name or "score" in name for name in foreign.names) else None
+    if found is None or found.dense is None:
+        return foreign
+    apart = read_tensors(folder / found.dense, open_files)
+    rows = {names(row.ours)[0]: names(row.theirs)[0] for row in family.table
+            if isinstance(row, Row) and (not row.when or kinds_of(s) & set(row.when.split()))}
+    own = {rows.get(f"head.out.{kind}", kind): f"linear.{kind}" for kind in ("weight", "bias") if f"linear.{kind}" in apart.names}
+    return Foreign(foreign.names | set(own), lambda name: apart.get(own[name]) if name in own else foreign.get(name))
 
 
 def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000) -> Path:
@@ -146,49 +144,51 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
     folder = Path(folder)
     state = {n: t.detach() for n, t in model.state_dict().items()}
-    if to == "hf":
-        family = find_family(model.spec, model.family)
-        config = describe_for(family, model)
-        state = export_weights(family, model.spec, state, isinstance(model.spec.head, S.Features))
-        config["dtype"] = str(next(iter(state.values())).dtype).removeprefix("torch.")
+    spec = model.spec
+    if to == "hf" and (tokenizer := unnamed(model.origin)) is not None:
+        spec = special_ids(spec, tokenizer.special)
+    leaving = find_family(spec, model.family) if to == "hf" else None
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
         new = Path(made)
-        write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, new, shard)
-        name, text = (CONFIG, json.dumps(config, indent=2) + "\n") if to == "hf" else (SPEC, model.spec.json() + "\n")
-        (new / name).write_text(text, encoding="utf-8")
+        if leaving is None:
+            write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, new, shard)
+            (new / SPEC).write_text(spec.json() + "\n", encoding="utf-8")
+        else:
+            theirs = export_weights(leaving.family, leaving.spec, leaving.state(state), isinstance(leaving.spec.head, S.Features))
+            write_tensors({n: t.cpu() for n, t in theirs.items()}, new, shard)
+            write(new / CONFIG, config_of(leaving.family, leaving.spec, model) | {"dtype": str(next(iter(state.values())).dtype)[6:]})
+            if isinstance(spec.head, S.Classes) and isinstance(leaving.spec.head, S.Features):
+                write_scoring(spec, state, new)
         if model.origin is not None:
-            carry(model.origin, new)
-        written = {path.name for path in new.iterdir()}
+            carry(model.origin, new, spec)
+        if leaving is not None:
+            complete(new, leaving.spec, ours=model.family is None)
+        written = {path.relative_to(new) for path in new.rglob("*") if path.is_file()}
         for file in sorted(written):
+            (folder / file).parent.mkdir(exist_ok=True)
             (new / file).replace(folder / file)
     for old in (*folder.glob("model-?????-of-?????.safetensors"), *(folder / n for n in (WEIGHTS, INDEX, CONFIG, SPEC))):
-        if old.name not in written:
+        if old.relative_to(folder) not in written:
             old.unlink(missing_ok=True)
     return folder
 
 
-def describe_for(family: Family, model: Model) -> dict[str, Any]:
+def config_of(family: Family, spec: S.Model, model: Model) -> dict[str, Any]:
     """Its config.json: what the origin's said beside what the spec says, but never a way to run code."""
     kept = parse(model.origin / CONFIG) if model.origin is not None and (model.origin / CONFIG).exists() else {}
-    return (without(CODE | STALE, kept) if kept.get("model_type") == family.model_type else {}) | family.write(model.spec)
+    kept = without(CODE | STALE, kept) if kept.get("model_type") == family.model_type else {}
+    return kept | family.write(spec) | write_labels(model.spec.head)
 
 
-def carry(origin: Path, folder: Path) -> None:
-    """The tokenizer's files and their like."""
-    for file in CARRIED:
-        if (origin / file).exists():
-            shutil.copyfile(origin / file, folder / file)
-        if (origin / file).exists() and file.endswith("_config.json"):
-            found = parse(origin / file)
-            if without(CODE, found) != found:
-                (folder / file).write_text(json.dumps(without(CODE, found), indent=2) + "\n", encoding="utf-8")
-
-
-def without(keys: set[str], config: Any) -> Any:
-    if isinstance(config, dict):
-        return {k: without(keys, v) for k, v in config.items() if k not in keys}
-    return [without(keys, item) for item in config] if isinstance(config, list) else config
+def write_scoring(spec: S.Model, state: dict[str, Tensor], folder: Path) -> None:
+    """A head for which transformers has no class, as sentence-transformers' CrossEncoder has it."""
+    assert isinstance(spec.head, S.Classes)
+    learned = getattr(spec.source, "positions", None)
+    for file, plain in scoring(spec.head, spec.width, getattr(learned, "count", spec.context)).items():
+        write(folder / file, plain)
+    linear = {name.replace("head.out", "linear"): t.contiguous().cpu() for name, t in state.items() if name.startswith("head.out.")}
+    save_file(linear, folder / "2_Dense" / WEIGHTS, metadata={"format": "pt"})
 
 
 def write_tensors(state: dict[str, Tensor], folder: Path, shard: int) -> None:

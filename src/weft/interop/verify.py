@@ -8,8 +8,9 @@ from torch import Tensor
 from .. import spec as S
 from ..model.head import Detected, Pooled
 from ..model.model import Model
-from .describe import CONFIG, parse
+from .describe import CONFIG
 from .folder import load
+from .parse import parse
 
 
 def verify(where: str | Path, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, float]:

@@ -85,8 +85,10 @@ class Classes(Head):
 
 
 def pool(sequence: Sequence, how: str) -> Tensor:
-    """One vector a sequence, of the tokens that are kept."""
+    """One vector a sequence, of the tokens that are kept: their mean or maximum, or the first or last of them."""
     x_BLD, keep_BL = sequence.x_BLD, sequence.keep_BL
+    if how == "max":
+        return (x_BLD if keep_BL is None else x_BLD.masked_fill((keep_BL == 0)[..., None], float("-inf"))).amax(1)
     if keep_BL is None:
         return x_BLD.mean(1) if how == "mean" else x_BLD[:, 0 if how == "first" else -1]
     kept_BL = keep_BL != 0

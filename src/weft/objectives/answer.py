@@ -25,7 +25,7 @@ class Corrupt(Corruption):
             raise ValueError(f"Answering reads rows of Questions, not of {type(setting.meta.row).__name__}")
         super().__init__(setting)
         self.join, self.window = Join(value, setting), setting.meta.row.length
-        self.fields = self.join.fields(self.pad)
+        self.fields, self.marks = self.join.fields(self.pad), self.join.marks
 
     def read(self, store: "Store", length: int, tail: bool) -> Any:
         if length < self.window:           # a cut would lose answers

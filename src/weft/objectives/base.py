@@ -15,6 +15,7 @@ from ..data.batch import real_tokens
 from ..data.plan import grain
 from ..data.store import Meta, Store
 from ..data.text import Samples
+from ..data.tokenizer import Marks
 from ..layers.experts import Experts, routing
 from ..layers.loss import IGNORE as IGNORE
 from ..layers.loss import cross_entropy as cross_entropy
@@ -62,6 +63,8 @@ class Corruption:
     terms: tuple[str, ...] = ("token",)    # names of the losses; `counts` and `score` have these keys
     fixed: bool = False                    # the same draw in every epoch
     routed: dict[str, S.Experts] = {}      # stacks that have experts
+    marks: Marks | None = None             # around the text that a model reads; None: what its tokenizer.json puts there
+    start: int | None = None               # what a decoder beside an encoder reads first
 
     def __init__(self, setting: Setting) -> None:
         self.room, self.routed = room(setting.spec), experts(setting.spec)

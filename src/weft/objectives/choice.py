@@ -30,7 +30,7 @@ class Corrupt(Corruption):
         super().__init__(setting)
         self.terms = auxiliary.terms(value, "choice")
         self.join, self.endings = Join(value, setting, value.input), len(setting.meta.row.endings)
-        self.fields = {}
+        self.fields, self.marks = {}, self.join.marks
         for i in range(self.endings):
             self.fields |= self.join.fields(self.pad, f"ending{i}", tokens=f"tokens{i}", segments=f"segments{i}")
 

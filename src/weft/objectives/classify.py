@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from .. import recipe as R
 from .. import spec as S
 from ..data.image import Pictures
+from ..data.tokenizer import Marks
 from ..layers.loss import wide
 from ..layers.sequence import Sequence
 from ..model.head import Classes, pool
@@ -36,6 +37,7 @@ class Join:
         (end, *_), known = special(value, setting, "end", *["begin"] * placed), setting.meta.special
         self.begin, self.end = [known["begin"]] if "begin" in known else [end] * decodes, [end]
         self.between = [end, *([known["between"]] if "between" in known and not decodes else [])]
+        self.marks = Marks(self.begin, self.end, self.between)
         self.segments = style == "bert" and any(segmented(m.spec) for m in (setting, setting.teacher) if m is not None)
 
     def __call__(self, first: np.ndarray, second: np.ndarray | None, length: int) -> Row:
@@ -122,7 +124,7 @@ class TextCorrupt(Corruption):
         self.join, self.terms, self.symmetric = Join(value, setting, value.input), auxiliary.terms(value, *term(value)), value.symmetric
         assert isinstance(setting.meta.row, R.Examples)
         self.pair = setting.meta.row.second is not None
-        self.fields = self.join.fields(self.pad)
+        self.fields, self.marks = self.join.fields(self.pad), self.join.marks
         if self.symmetric:
             self.fields |= self.join.fields(self.pad, **SWAPPED)
 

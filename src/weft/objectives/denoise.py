@@ -5,6 +5,7 @@ import numpy as np
 from .. import recipe as R
 from ..data.store import Store
 from ..data.text import Samples, SentenceRuns, Windows
+from ..data.tokenizer import Marks
 from .base import Corruption, Decoded, Reader, Row, Setting, asks, beside, joined, special, start
 from .draws import enough, places, spread
 
@@ -17,6 +18,7 @@ class Corrupt(Corruption):
         super().__init__(setting)
         self.begin, self.end, self.mask = special(value, setting, "begin", "end", "mask")
         self.value, self.start, self.fields = value, start(setting, self.end), self.both()
+        self.marks = Marks([self.begin], [self.end], [self.end])
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
         size = beside(length, 2)

@@ -32,7 +32,7 @@ class Corrupt(Corruption):
             self.rows = classify.Corrupt(R.Classification(), setting)
         refuse_teacher(setting)
         assert setting.teacher is not None
-        self.fields, self.routed = self.rows.fields, self.rows.routed
+        self.fields, self.marks, self.routed = self.rows.fields, self.rows.marks, self.rows.routed
         self.rows.room = min((r for r in (self.rows.room, room(setting.teacher.spec)) if r is not None), default=None)
 
     def samples(self, store: "Store", length: int, tail: bool = False) -> Reader:

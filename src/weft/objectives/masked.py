@@ -10,6 +10,7 @@ from .. import spec as S
 from ..count import out_width
 from ..data.store import Store
 from ..data.text import Samples, SentenceRuns
+from ..data.tokenizer import Marks
 from .base import IGNORE, Batch, Corruption, Objective, Reader, Row, Setting, asks, beside, cross_entropy, labels_at, read_at, special
 from .draws import enough, places, spread
 from .formats import PAIRS, Format
@@ -35,6 +36,7 @@ class Corrupt(Corruption):
         begin, end, *mask = special(value, setting, "begin", "end", *(["mask"] if value.masked else []))
         self.mask = mask[0] if mask else self.pad              # without a share, nothing becomes it
         self.format, self.value, self.fixed = Format(value.input, begin, end, value.next_sentence), value, value.fixed
+        self.marks = Marks([begin], [end], [end])
         self.choosable = np.ones(meta.vocabulary or 0, bool)
         self.choosable[[*meta.special.values(), *meta.sentinels]] = False
         self.ordinary = np.flatnonzero(self.choosable)

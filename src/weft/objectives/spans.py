@@ -5,6 +5,7 @@ import numpy as np
 from .. import recipe as R
 from ..data.store import Store
 from ..data.text import Samples, Windows
+from ..data.tokenizer import Marks
 from .base import Corruption, Decoded, Reader, Row, Setting, asks, joined, special, start
 from .draws import parts
 
@@ -16,6 +17,7 @@ class Corrupt(Corruption):
         pad, self.end = special(value, setting, "pad", "end")
         self.value, self.sentinels = value, np.asarray(setting.meta.sentinels, np.int64)
         self.start, self.fields = start(setting, pad), self.both()
+        self.marks = Marks([], [self.end], [self.end])
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
         raw = self.window(length)

@@ -23,7 +23,7 @@ class Corrupt(Corruption):
             raise ValueError(f"Tagging reads rows of Tagged, not of {type(setting.meta.row).__name__}")
         super().__init__(setting)
         self.join = Join(value, setting, style="gpt")          # one text: segments would all be the first
-        self.fields = {"tokens": ("tokens", self.pad), "labels": ("tokens", IGNORE)}
+        self.fields, self.marks = {"tokens": ("tokens", self.pad), "labels": ("tokens", IGNORE)}, self.join.marks
 
     def read(self, store: "Store", length: int, tail: bool) -> Any:
         return self.join.table(store, length, "tokens")

@@ -5,21 +5,9 @@ from .. import recipe as R
 from ..data.store import Store
 from ..data.table import Table
 from ..data.text import Samples
+from ..data.tokenizer import Marks
 from .base import Corruption, Reader, Row, Setting, asks, beside, joined, special, start
 from .translate import Score as Score
-
-
-class Marks:
-    """The tokens around a text, in both streams, and the one that the decoder reads first."""
-
-    def __init__(self, value: R.TextToText, setting: Setting) -> None:
-        (end,) = special(value, setting, "end")
-        bart = value.input == "bart"
-        self.before, self.after = list(special(value, setting, "begin")) if bart else [], [end]
-        self.start = start(setting, end if bart else setting.meta.special.get("pad", end))
-
-    def around(self, tokens: np.ndarray, length: int) -> np.ndarray:
-        return joined(self.before, tokens[:beside(length, len(self.before) + 1)], self.after)
 
 
 class Corrupt(Corruption):
@@ -30,13 +18,18 @@ class Corrupt(Corruption):
         if not isinstance(setting.meta.row, R.Templated | R.Pairs):
             raise ValueError(f"TextToText reads Templated or Pairs; the data holds {type(setting.meta.row).__name__}")
         super().__init__(setting)
-        self.marks, self.fields = Marks(value, setting), self.both()
+        (end,), bart = special(value, setting, "end"), value.input == "bart"
+        self.marks: Marks = Marks(list(special(value, setting, "begin")) if bart else [], [end], [end])
+        self.start: int = start(setting, end if bart else setting.meta.special.get("pad", end))
+        self.fields = self.both()
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
-        return Table(store, ("source", "target"), apart=True, extra=len(self.marks.before) + 1)
+        return Table(store, ("source", "target"), apart=True, extra=len(self.marks.begin) + 1)
 
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:
         sample = samples[index]
-        labels = self.marks.around(sample["target"], samples.length)
-        return {"tokens": self.marks.around(sample["source"], samples.length), "target": joined([self.marks.start], labels[:-1]),
-                "labels": labels}
+        labels = self.around(sample["target"], samples.length)
+        return {"tokens": self.around(sample["source"], samples.length), "target": joined([self.start], labels[:-1]), "labels": labels}
+
+    def around(self, tokens: np.ndarray, length: int) -> np.ndarray:
+        return joined(self.marks.begin, tokens[:beside(length, len(self.marks.begin) + 1)], self.marks.end)

@@ -8,6 +8,7 @@ from ..data.merges import Merges, Recut
 from ..data.store import Store
 from ..data.table import Table
 from ..data.text import Samples
+from ..data.tokenizer import Marks
 from .base import Batch, Corruption, Decoded, Reader, Row, Setting, asks, cross_entropy, joined, labels_at, special, start
 
 
@@ -19,6 +20,7 @@ class Corrupt(Corruption):
         super().__init__(setting)
         begin, self.end = special(value, setting, "begin", "end")
         self.start, self.fields, self.dropout = start(setting, begin), self.both(), value.dropout
+        self.marks = Marks([], [self.end], [self.end])
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
         made = (Recut if self.dropout and not tail else Table)(store, ("source", "target"), apart=True, extra=1)

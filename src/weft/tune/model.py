@@ -7,8 +7,8 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
-from ..interop.folder import find_family
 from ..interop.hub import fetch
+from ..interop.rewrite import find_family
 from . import text2text
 from .guess import Guess
 
@@ -73,6 +73,7 @@ def dropping(spec: S.Model, rate: float) -> S.Model:
 
 def family_of(spec: S.Model) -> Any:
     try:
-        return find_family(spec)
+        found = find_family(spec)
     except ValueError:
         return None
+    return None if found.steps else found.family

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..interop.folder import carry
+from ..interop.beside import carry
 from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
@@ -125,7 +125,7 @@ def keep(plan: Plan, done: list[dict[str, Any]]) -> None:
     fresh = plan.folder / ".model"
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(best / "model", fresh)
-    carry(Path(str(plan.recipe.start)), fresh)
+    carry(Path(str(plan.recipe.start)), fresh, plan.recipe.model)
     shutil.rmtree(plan.folder / "model", ignore_errors=True)
     fresh.rename(plan.folder / "model")
     for file in ("log.jsonl", "recipe.json", "curve.svg"):
