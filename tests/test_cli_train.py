@@ -96,7 +96,7 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(capsys: pytest.
 
 @pytest.mark.parametrize(("words", "hint"), [
     (["train", "nowhere.py"], "no recipe"),
-    (["train", "small.py:nothing"], "'tiny'"),
+    (["train", "small.py:nothing"], "there is tiny, other"),
     (["train", "small.py", "--set", "optimizer.rate=1"], "did you mean 'optimiser'"),
     (["train", "small.py", "--set", "steps=many"], "integer"),
     (["train", "small.py", "--set", "steps"], "path=value"),

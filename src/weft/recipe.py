@@ -1,15 +1,16 @@
 """What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
-import json
 from importlib.util import module_from_spec, spec_from_file_location
 from math import ceil
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from .overrides import change as change
 from .spec import Count, Model, Natural, Positive, Rate, Share
-from .values import KINDS, at, from_json, from_plain, put, suggest, to_json, value
+from .values import from_json, suggest, to_json, value
+from .values import put as put
 
 # Tokenizers. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and mask.
 
@@ -538,31 +539,3 @@ def of_json(path: Path) -> Recipe:
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} holds a {type(found).__name__}, not a Recipe")
     return found
-
-
-def change(recipe: Recipe, words: list[str]) -> Recipe:
-    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
-    for word in words:
-        path, is_, text = word.partition("=")
-        if not is_:
-            raise ValueError(f"--set {word}: write path=value, such as optimiser.rate=3e-4")
-        try:
-            recipe = put(recipe, path.strip(), parse(text.strip(), at(recipe, path.strip())))
-        except AttributeError:
-            put(recipe, path.strip(), None)         # its error names the nearest field
-            raise
-        except (IndexError, TypeError):
-            raise ValueError(f"--set {word}: there is nothing at {path}") from None
-    return recipe
-
-
-def parse(text: str, old: Any) -> Any:
-    if text in KINDS:
-        return KINDS[text]()
-    try:
-        plain = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    if isinstance(plain, int) and isinstance(old, float) and not isinstance(plain, bool):
-        return float(plain)
-    return from_plain(plain) if isinstance(plain, list | dict) else plain

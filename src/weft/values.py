@@ -2,11 +2,12 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
+
+from .words import suggest as suggest
 
 T = TypeVar("T")
 KINDS: dict[str, type] = {}                # every value class by its name, which is its "kind" in JSON
@@ -53,11 +54,6 @@ def explain(cls: type, problems: list[Any]) -> str:
         return f"{cls.__name__}.{name} = {given}: give a tuple"
     said = dict.fromkeys(f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"])
     return f"{cls.__name__}.{name} = {given}: {' or '.join(said).replace(' or input should', ' or')}"
-
-
-def suggest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
 
 
 def to_plain(thing: Any) -> Any:
