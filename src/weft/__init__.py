@@ -19,14 +19,15 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{_TORCH[name]}", __name__), name)
     if name.startswith("_"):
         raise AttributeError(name)
+    if name == "recipe":
+        return import_module(".recipe", __name__)
     families, spec = import_module(".families", __name__), import_module(".spec", __name__)
     if name in families.NAMES:
         return families.family(name)
-    recipe = import_module(".recipe", __name__)
-    known = {"family": families.family, "spec": spec, "families": families, "recipe": recipe}
+    known = {"family": families.family, "spec": spec, "families": families}
     if name in known or name in spec.__all__:
         return known.get(name) or getattr(spec, name)
-    if isinstance(getattr(recipe, name, None), type):
+    if name[0].isupper() and isinstance(getattr(import_module(".recipe", __name__), name, None), type):
         raise AttributeError(f"weft has no {name!r}; it is weft.recipe.{name}")
     from .words import meant
     near = meant(name, __dir__())
