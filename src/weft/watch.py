@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from . import recipe as R
+from .cost import checkpoint_bytes, run_flops, step_flops
 from .say import waiting
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def prepared_page(f: dict[str, Any]) -> Table:
 
 def forecast(made: "Made", seconds: float, tokens: int) -> dict[str, Any]:
     """What a run will do and cost, the time by a step that was tried out."""
-    from .train.meter import checkpoint_bytes, peak, run_flops, step_flops
+    from .train.meter import peak
     recipe, parameters = made.recipe, sum(p.numel() for p in made.objective.parameters())
     left, most = recipe.steps - made.trainer.step, peak(recipe.precision, made.trainer.world.device)
     return {"recipe": recipe.name, "objective": type(recipe.objective).__name__, "parameters": parameters, "steps": recipe.steps,
@@ -197,6 +198,7 @@ def status(folder: Path) -> dict[str, Any]:
             "valid": valid[-1]["loss"] if valid else None, "tokens": sum(line["tokens"] for line in steps),
             "seconds": round(sum(line["seconds"] for line in steps), 1), "seconds_left": round(pace * (recipe.steps - done), 1),
             "refused": [line["step"] for line in steps if line.get("refused")], "checkpoints": saved,
+            "saved": int(saved[-1].removeprefix("step-")) if saved else 0,
             "finished": done == recipe.steps and finished(folder)}
 
 

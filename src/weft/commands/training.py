@@ -81,7 +81,8 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
         found = watch.status(folder)
         tell(args, found, lambda width: watch.status_page(found))
         if not found["finished"]:
-            say(f"stopped and saved; to go on: weft resume {folder}")
+            say(f"stopped; saved at step {found['saved']:,}; to go on: weft resume {folder}" if found["saved"] else
+                "stopped; nothing is saved yet, so the next start begins at the first step")
     return 0 if ended and (not first or found["finished"]) else STOPPED
 
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
+from ..check import blocks
 from ..count import vocabulary
 from ..data.plan import grain
 from ..data.store import Meta, Store
@@ -70,7 +71,7 @@ class Corruption:
     def samples(self, store: Store, length: int, tail: bool = False) -> Reader:
         """Samples that become rows of `length`; with `tail`, the last short one too."""
         if self.room is not None and length > self.room:
-            raise ValueError(f"length = {length}: the model has {self.room} learned positions; shorten the rows or give it more")
+            raise ValueError(f"length = {length}: the model reads at most {self.room} tokens; shorten the rows or give it more positions")
         return Reader(self.read(store, length, tail), length)
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
@@ -149,9 +150,11 @@ def start(setting: Setting, otherwise: int) -> int:
 # What does not fit is refused in one line
 
 def room(s: S.Model) -> int | None:
-    """The longest row that positions allow."""
+    """The longest row that learned positions and Linformer's projections allow."""
     tables = [t.positions for t in (s.source, s.target) if isinstance(t, S.Tokens | S.Shared)]
-    return min((p.count for p in tables if isinstance(p, S.Learned)), default=None)
+    patterns = [b.attention.inner.pattern for _, _, b in blocks(s) if isinstance(b.attention.inner, S.Attention)]
+    return min([*(p.count for p in tables if isinstance(p, S.Learned)), *(p.length for p in patterns if isinstance(p, S.Linformer))],
+               default=None)
 
 
 def beside(length: int, marks: int) -> int:

@@ -16,13 +16,14 @@ CURVE = "curve.svg"
 
 
 class Log:
-    """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first."""
+    """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first; and so what was measured at
+    its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
 
-    def __init__(self, folder: Path, step: int, board: bool = False) -> None:
+    def __init__(self, folder: Path, step: int, validated: int = 0, board: bool = False) -> None:
         self.folder, self.path = folder, folder / "log.jsonl"
         self.path.touch()
         (folder / CURVE).unlink(missing_ok=True)               # not finished yet
-        cut(self.path, step)
+        cut(self.path, step, validated)
         self.file = self.path.open("a")
         self.board = open_board(folder, step) if board else None
 
@@ -82,15 +83,22 @@ def numbers(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]
             yield path + name, part
 
 
-def cut(path: Path, step: int) -> None:
+MEASURED = ("valid", "averaged", "best")   # what a line beside those of steps holds
+
+
+def cut(path: Path, step: int, validated: int = 0) -> None:
     """Take off all after the last whole line of `step` or before: from the end, however long the log is."""
+    def stays(line: dict[str, Any]) -> bool:
+        here: int = line["step"]
+        return here < step or (here == step and (("valid" in line and validated == step) or not any(name in line for name in MEASURED)))
+
     with path.open("r+b") as file:
         end = size = path.stat().st_size
         if size:
             with mmap(file.fileno(), 0, access=ACCESS_READ) as text:
                 while end:
                     begin = text.rfind(b"\n", 0, end - 1) + 1
-                    if text[end - 1] == 10 and json.loads(text[begin:end])["step"] <= step:
+                    if text[end - 1] == 10 and stays(json.loads(text[begin:end])):
                         break
                     end = begin
         file.truncate(end)
