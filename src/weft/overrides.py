@@ -14,6 +14,7 @@ T = TypeVar("T")
 Say = Callable[[str], None]
 BRANCHES = ("attention", "cross", "feedforward")
 # Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py
+SAID = {"pre": "before each branch", "post": "after each residual sum", "sandwich": "before and after each branch"}
 PLACES = {"pre": ("before",), "post": ("after",), "sandwich": ("before", "out")}
 
 
@@ -150,7 +151,6 @@ def final_norm(before: dict[str, Any], stack: dict[str, Any], text: str, here: s
     if last == last_branch(before) or text not in PLACES:
         return stack
     norm = None if last["after"] else stack.get("norm") or last["before"]
-    did = "stays" if bool(norm) == bool(stack.get("norm")) else "is added" if norm else "is removed"
-    say(f"{here}: norms placed {text} each branch; the final norm {here}.norm {did}" if norm or stack.get("norm") else
-        f"{here}: norms placed {text} each branch; there is no final norm")
+    did = "stays" if norm and stack.get("norm") else "is added" if norm else "is removed" if stack.get("norm") else "is not needed"
+    say(f"{here}: norms {SAID[text]}; the final norm {here}.norm {did}")
     return stack | {"norm": norm}

@@ -422,6 +422,17 @@ METRICS: dict[type, tuple[str, ...]] = {
     Tagging: ("f1", "accuracy"), Answering: ("f1", "exact")}
 
 
+def metric(recipe: "Recipe") -> str | None:
+    """The task's own measure that a run is judged by, beside the loss."""
+    chosen = recipe.average.metric if isinstance(recipe.average, Best) else "loss"
+    return chosen if chosen != "loss" else next(iter(METRICS.get(type(recipe.objective), ())), None)
+
+
+def scores(recipe: "Recipe", found: dict[str, float]) -> dict[str, float]:
+    """Of what validation found, the loss and the task's own measure."""
+    return {name: found[name] for name in ("loss", metric(recipe)) if name is not None and name in found}
+
+
 # The run
 
 @value

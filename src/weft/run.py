@@ -162,7 +162,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
             return
         saver = stack.enter_context(Saver(folder / "checkpoints", recipe.save.keep, averaged(recipe))) if ranks.rank == 0 else None
-        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, board)) if ranks.rank == 0 else None
+        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board)) if ranks.rank == 0 else None
         need = checkpoint_bytes(recipe, sum(p.numel() for p in made.objective.parameters()))
         free_space(folder / "checkpoints", need * (keep_of(recipe) + 1))
         if begun is not None:
@@ -225,17 +225,17 @@ def owed(made: Made) -> bool:
 
 
 def look(made: Made) -> dict[str, float] | None:
-    """The validation loss, its terms, and what weights are chosen by; None without such data, or where a stop came meanwhile."""
+    """The validation loss, its terms, and the task's own measures; None without such data, or where a stop came meanwhile."""
     if made.valid is None:
         return None
     best = made.trainer.average
-    own = Measured(made.recipe, made.valid) if isinstance(best, BestWeights) and best.metric != "loss" else None
+    own = Measured(made.recipe, made.valid) if R.metric(made.recipe) else None
     found = validate(made.trainer, made.corruption, made.valid, *([own] if own else []))
     if found is not None:
         made.trainer.validated = made.trainer.step
-    if found is not None and isinstance(best, BestWeights):
         found |= own.scores(made.trainer.world) if own else {}
-        best.consider(made.trainer.step, found)
+        if isinstance(best, BestWeights):
+            best.consider(made.trainer.step, found)
     return found
 
 

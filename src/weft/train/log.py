@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .. import recipe as R
+from ..cost import units
 from .curve import curve
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ class Log:
     """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first; and so what was measured at
     its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
 
-    def __init__(self, folder: Path, step: int, validated: int = 0, board: bool = False) -> None:
-        self.folder, self.path = folder, folder / "log.jsonl"
+    def __init__(self, folder: Path, step: int, validated: int = 0, recipe: R.Recipe | None = None, board: bool = False) -> None:
+        self.folder, self.path, self.recipe = folder, folder / "log.jsonl", recipe
         self.path.touch()
         (folder / CURVE).unlink(missing_ok=True)               # not finished yet
         cut(self.path, step, validated)
@@ -43,9 +45,10 @@ class Log:
                 self.board.add_scalar(name, number, line["step"])
 
     def step(self, e: "Event") -> None:
-        more = {"refused": e.refused, "samples": e.samples} if e.refused else {}
+        more: dict[str, Any] = {units(self.recipe) if self.recipe else "tokens": e.tokens}
+        more |= {"refused": e.refused, "samples": e.samples} if e.refused else {}
         self.write(step=e.step, loss=plain(e.loss), terms={name: plain(mean) for name, mean in e.terms.items()}, norm=plain(e.norm),
-                   rate=e.rate, tokens=e.tokens, seconds=round(e.seconds, 4), **more)
+                   rate=e.rate, seconds=round(e.seconds, 4), **more)
 
     def valid(self, step: int, name: str, terms: dict[str, float]) -> None:
         self.write(step=step, **{name: terms})
@@ -53,7 +56,7 @@ class Log:
     def finish(self) -> None:
         """The picture, and with it the sign that the run is complete."""
         fresh = self.folder / ".curve.svg"
-        fresh.write_text(curve(read(self.path), self.folder.name))
+        fresh.write_text(curve(read(self.path), self.folder.name, self.recipe))
         fresh.replace(self.folder / CURVE)
 
 
