@@ -153,7 +153,7 @@ def test_another_spelling_of_the_same_files_and_folders_is_the_same_run(tmp_path
 def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: Path) -> None:
     recipe = own(tmp_path / "data")                            # 32 positions
     for lengths, batch in ((((0.5, 16), (1.0, 48)), R.Rows(count=7, length=32)), (((1.0, 16),), R.Rows(count=7, length=48))):
-        with pytest.raises(ValueError, match="length = 48: the model reads at most 32 tokens"):
+        with pytest.raises(ValueError, match="length = 48: the model has 32 learned positions"):
             run.make(replace(recipe, lengths=lengths, batch=batch))
     with pytest.raises(ValueError, match="less than one window of"):
         run.make(replace(recipe, lengths=((0.5, 16), (1.0, 9999)), model=replace(recipe.model, source=S.Tokens(vocabulary=269))))

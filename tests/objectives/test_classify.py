@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
 def test_a_length_beyond_the_positions_or_without_room_and_a_tokenizer_without_marks_are_refused() -> None:
     corruption, _ = build(R.Classification(), bert(head=classes()), labelled(PAIR))
     store: Any = album(1)
-    with pytest.raises(ValueError, match="length = 65: the model reads at most 64 tokens"):
+    with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
         corruption.samples(store, 65)
     with pytest.raises(ValueError, match="length = 4 leaves no room"):
         corruption.samples(store, 4)

@@ -71,7 +71,7 @@ class Corruption:
     def samples(self, store: Store, length: int, tail: bool = False) -> Reader:
         """Samples that become rows of `length`; with `tail`, the last short one too."""
         if self.room is not None and length > self.room:
-            raise ValueError(f"length = {length}: the model reads at most {self.room} tokens; shorten the rows or give it more positions")
+            raise ValueError(f"length = {length}: the model has {self.room} learned positions; shorten the rows or give it more")
         return Reader(self.read(store, length, tail), length)
 
     def read(self, store: Store, length: int, tail: bool) -> Samples:
