@@ -20,6 +20,7 @@ import numpy as np
 
 from weft import recipe as R
 from weft import run
+from weft.cost import units
 from weft.data.loader import Loader
 from weft.data.order import draw
 from weft.data.plan import planner
@@ -77,7 +78,8 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     steps = [line for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line][-1]["valid"]
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)
-    found = {"parameters": sum(p.numel() for p in made.objective.model.parameters()), "tokens": sum(line["tokens"] for line in steps),
+    found = {"parameters": sum(p.numel() for p in made.objective.model.parameters()),
+             units(recipe): sum(line[units(recipe)] for line in steps),
              "seconds": round(sum(line["seconds"] for line in steps), 1), "valid": valid, "digest": made.trainer.digest()}
     found |= {"averaged": averaged} if averaged else {}
     if "token" in made.corruption.terms and made.store.meta.vocabulary:

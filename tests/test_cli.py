@@ -222,9 +222,9 @@ def test_convert_writes_over_an_older_model_folder(folders: dict[str, str], tmp_
 
 @pytest.mark.parametrize(("words", "told"), [
     ("famlies", "no verb 'famlies'; did you mean 'families'?"),
-    ("--nope", "did you mean '--help'?"),
+    ("--nope", "the command has no option '--nope'; there is --help, --version"),
     ("families --jsn", "did you mean '--json'?"),
-    ("families bert", "families does not know 'bert'"),
+    ("families bert", "families does not take 'bert'"),
     ("show", "NAME; see weft show --help"),
     ("show brt-base", "did you mean 'bert-base'?"),
     ("show bert-bas", "did you mean 'bert-base'?"),

@@ -1,14 +1,21 @@
 """`weft prepare`, `train`, `status` and `resume` as a person types them."""
+import fcntl
 import json
+import os
 import shutil
 import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weft import recipe as R
-from weft import run, watch
+from weft import run, status
 from weft.cli import STOPPED, main
+from weft.cost import run_flops
+from weft.train.lock import Lock, held
+from weft.values import from_plain
 
 RECIPE = '''
 import weft
@@ -55,6 +62,78 @@ def test_status_knows_how_far_a_run_is(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(Path("runs/other/recipe.json").read_text())["optimiser"]["rate"] == 0.01
 
 
+def log_of(folder: str, lines: list[dict[str, Any]]) -> None:
+    Path(folder).mkdir(parents=True)
+    Path(folder, "recipe.json").write_text(R.change(R.read("small.py"), ["evaluate=2", "steps=8"]).json())
+    Path(folder, "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_status_shows_means_of_the_same_kind_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [{"step": s, "loss": float(s), "tokens": 10 * s, "seconds": 1.0, "rate": 1.0} for s in range(1, 6)]
+    log_of("runs/a", [*steps[:4], {"step": 4, "valid": {"loss": 3.0}}, steps[4]])
+    assert main(["status", "runs/a", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["loss"] == pytest.approx((3 * 30 + 4 * 40) / 70)      # steps 3 and 4, by what they read: not the last step's
+    assert (found["loss_steps"], found["valid"], found["valid_step"], found["state"]) == ([3, 4], 3.0, 4, "stopped")
+    assert main(["status", "runs/a"]) == 0
+    text = said(capsys)
+    assert "stopped, step 5 of 8" in text
+    assert "3.5714 in training, the mean of steps 3 to 4 3.0000 in validation, at step 4" in text
+
+
+def test_status_lists_and_compares_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, loss in (("a", 1.5), ("b", 2.5)):
+        log_of(f"runs/{name}", [{"step": 1, "loss": loss, "tokens": 1000, "seconds": 2.0, "rate": 1.0}, {"step": 1,
+                                                                                                         "valid": {"loss": loss + 1}}])
+    Path("runs/other").mkdir()
+    with Lock("runs/b"):
+        assert main(["status", "runs"]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["run", "step", "state", "train", "valid", "metric", "tokens", "speed", "left"]
+    assert [row[:7] for row in rows[1:]] == [["a", "1/8", "stopped", "1.5000", "2.5000", "1", "k"], ["b", "1/8", "running", "2.5000",
+                                                                                                     "3.5000", "1", "k"]]
+    assert main(["status", "runs/b", "runs/a", "--json"]) == 0
+    assert [found["run"] for found in json.loads(capsys.readouterr().out)] == ["runs/b", "runs/a"]
+
+
+def test_a_glance_at_a_lock_never_keeps_a_trainer_out() -> None:
+    run_ = Path("runs/a")
+    Lock(run_).release()
+    assert not held(run_)
+    assert not held(Path("runs/none"))
+    glance = os.open(run_ / "lock", os.O_RDONLY)
+    fcntl.flock(glance, fcntl.LOCK_SH)
+    threading.Timer(0.05, os.close, (glance,)).start()
+    with Lock(run_):
+        assert held(run_)
+
+
+def test_validation_appears_while_training(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small.py", "--set", "evaluate=2"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    found = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
+    valid = {line["step"]: line["valid"]["loss"] for line in found if "valid" in line}
+    assert list(valid) == [2, 4, 6]
+    assert f"step 2/6  loss {found[0]['loss'] * 0.95 + found[1]['loss'] * 0.05:.4f}  valid loss {valid[2]:.4f}  rate" in lines[0]
+    assert f"valid loss {valid[4]:.4f}" in lines[1]
+
+
+@pytest.mark.parametrize("name", ["small.py", "small.py:other"])
+def test_a_recipe_is_shown_with_its_parts_and_cost(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", name, "--set", "model.decoder.depth=3", "--set", "model.decoder.blocks.*.norm=post"]) == 0
+    text = said(capsys)
+    recipe = R.change(R.read(name), ["model.decoder.depth=3", "model.decoder.blocks.*.norm=post"])
+    for word in (recipe.name, f"{recipe.model.parameters():,} parameters", "3 × block: x <- LayerNorm(x + Attention(x))", "NextToken()",
+                 "text.txt",
+                 "Rows(count=4, length=16)", "AdamW(rate=0.001)", "Linear()", "6 of at most 64 tokens", "FLOP", "per checkpoint",
+                 "norms after each residual sum; the final norm model.decoder.norm is removed"):
+        assert word in text
+    assert main(["show", name, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert from_plain(found["recipe"]) == R.read(name)
+    assert found["run_flops"] == run_flops(R.read(name))
+
+
 def test_check_proves_that_the_last_interval_comes_out_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "small.py"])
     capsys.readouterr()
@@ -96,7 +175,7 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(capsys: pytest.
 
 @pytest.mark.parametrize(("words", "hint"), [
     (["train", "nowhere.py"], "no recipe"),
-    (["train", "small.py:nothing"], "'tiny'"),
+    (["train", "small.py:nothing"], "there is tiny, other"),
     (["train", "small.py", "--set", "optimizer.rate=1"], "did you mean 'optimiser'"),
     (["train", "small.py", "--set", "steps=many"], "integer"),
     (["train", "small.py", "--set", "steps"], "path=value"),
@@ -143,7 +222,8 @@ def test_a_run_goes_on_without_the_model_that_it_started_from() -> None:
 def test_status_shows_the_loss_of_the_model_that_is_kept() -> None:
     list(run.train(R.change(R.read("small.py"), ["average=Moving"])))
     lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
-    assert watch.status(Path("runs/small"))["valid"] == lines[-1]["averaged"]["loss"] != lines[-2]["valid"]["loss"]
+    found = status.status(Path("runs/small"))
+    assert found["kept"]["loss"] == lines[-1]["averaged"]["loss"] != lines[-2]["valid"]["loss"] == found["valid"]
 
 
 def test_another_teacher_is_refused() -> None:

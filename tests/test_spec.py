@@ -174,3 +174,25 @@ def test_the_last_token_of_a_long_row_is_found_in_bf16() -> None:
 def test_flops_of_an_image_that_patches_do_not_divide_are_those_of_the_padded_one() -> None:
     spec = weft.vit("base", image=224)
     assert spec.flops(length=225) == spec.flops(length=240)
+
+
+def test_a_spec_prints_as_an_indented_tree_and_its_repr_can_be_evaluated() -> None:
+    model = weft.bert("base")
+    text = str(model).splitlines()
+    assert text[:3] == ["Model", "  width: 768", "  source: Tokens"]
+    assert "      12 × Block" in text
+    assert "          inner: Attention(heads=12, dropout=0.1)" in text
+    assert len(text) < 30
+    assert eval(repr(model), vars(S)) == model  # noqa: S307
+    assert "\n" not in repr(model)
+    assert str(S.LayerNorm(eps=1e-12)) == "LayerNorm(eps=1e-12)"
+    assert "      7 × 3 in this order" in str(weft.modernbert("base")).splitlines()
+
+
+def test_no_two_models_print_alike() -> None:
+    model = gpt()
+    for path, leaf in S.leaves(model):
+        if isinstance(leaf, bool):
+            assert str(S.put(model, path, not leaf)) != str(model)
+        if isinstance(leaf, float) and leaf < 0.5:
+            assert str(S.put(model, path, leaf + 0.25)) != str(model)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # Nothing heavy is imported before it is asked for: `import weft` and `weft --help` answer at once.
 _TORCH = {"load": "interop.folder", "save": "interop.folder", "build": "model.model", "Model": "model.model",
           "attention_maps": "observe.attention"}
-__all__ = ["Model", "attention_maps", "build", "family", "load", "save", "spec"]
+__all__ = ["Model", "attention_maps", "build", "family", "load", "recipe", "save", "spec"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,14 +19,19 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{_TORCH[name]}", __name__), name)
     if name.startswith("_"):
         raise AttributeError(name)
+    if name == "recipe":
+        return import_module(".recipe", __name__)
     families, spec = import_module(".families", __name__), import_module(".spec", __name__)
     if name in families.NAMES:
         return families.family(name)
     known = {"family": families.family, "spec": spec, "families": families}
     if name in known or name in spec.__all__:
         return known.get(name) or getattr(spec, name)
-    from .values import suggest
-    raise AttributeError(f"weft has no {name!r}; {suggest(name, __dir__())}")
+    if name[0].isupper() and isinstance(getattr(import_module(".recipe", __name__), name, None), type):
+        raise AttributeError(f"weft has no {name!r}; it is weft.recipe.{name}")
+    from .words import meant
+    near = meant(name, __dir__())
+    raise AttributeError(f"weft has no {name!r}; " + (f"did you mean {near!r}?" if near else "see dir(weft)"))
 
 
 def __dir__() -> list[str]:

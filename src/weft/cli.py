@@ -37,7 +37,7 @@ def parser() -> Parser:
 
 def read(words: list[str]) -> argparse.Namespace:
     """The arguments; a verb or an option that does not exist gets the nearest that does."""
-    from .values import suggest
+    from .words import option, suggest
     top = parser()
     verbs = next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
     if words and not words[0].startswith("-") and words[0] not in verbs:
@@ -55,7 +55,9 @@ def read(words: list[str]) -> argparse.Namespace:
         raise ValueError(f"{rest[0]!r} is a second prompt; generate goes on from one here, and from many by --in FILE")
     if rest:
         known = [o for a in (verbs[args.verb] if args.verb else top)._actions for o in a.option_strings if o.startswith("--")]
-        raise ValueError(f"{args.verb or 'the command'} does not know {rest[0]!r}; {suggest(rest[0], known)}")
+        verb = args.verb or "the command"
+        raise ValueError(f"{verb} has no option {rest[0].partition('=')[0]!r}; {option(rest[0], known)}" if rest[0].startswith("-") else
+                         f"{verb} does not take {rest[0]!r}; see weft {args.verb or ''} --help")
     return args
 
 

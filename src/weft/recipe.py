@@ -1,5 +1,4 @@
 """What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
-import json
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from math import ceil
@@ -9,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from .overrides import change as change
 from .spec import Count, Fraction, Model, Natural, Positive, Rate, Share
-from .values import KINDS, at, from_json, from_plain, put, suggest, to_json, value
+from .values import from_json, suggest, to_json, value
+from .values import put as put
 
 FIELD = re.compile(r"\{([^{}]+)\}")      # a column's name in a template
 
@@ -476,6 +477,17 @@ METRICS: dict[type, tuple[str, ...]] = {
     Tagging: ("f1", "accuracy"), Answering: ("f1", "exact"), TextToText: ("exact",)}
 
 
+def metric(recipe: "Recipe") -> str | None:
+    """The task's own measure that a run is judged by, beside the loss."""
+    chosen = recipe.average.metric if isinstance(recipe.average, Best) else "loss"
+    return chosen if chosen != "loss" else next(iter(METRICS.get(type(recipe.objective), ())), None)
+
+
+def scores(recipe: "Recipe", found: dict[str, float]) -> dict[str, float]:
+    """Of what validation found, the loss and the task's own measure."""
+    return {name: found[name] for name in ("loss", metric(recipe)) if name is not None and name in found}
+
+
 # The run
 
 @value
@@ -593,31 +605,3 @@ def of_json(path: Path) -> Recipe:
     if not isinstance(found, Recipe):
         raise ValueError(f"{path} holds a {type(found).__name__}, not a Recipe")
     return found
-
-
-def change(recipe: Recipe, words: list[str]) -> Recipe:
-    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
-    for word in words:
-        path, is_, text = word.partition("=")
-        if not is_:
-            raise ValueError(f"--set {word}: write path=value, such as optimiser.rate=3e-4")
-        try:
-            recipe = put(recipe, path.strip(), parse(text.strip(), at(recipe, path.strip())))
-        except AttributeError:
-            put(recipe, path.strip(), None)         # its error names the nearest field
-            raise
-        except (IndexError, TypeError):
-            raise ValueError(f"--set {word}: there is nothing at {path}") from None
-    return recipe
-
-
-def parse(text: str, old: Any) -> Any:
-    if text in KINDS:
-        return KINDS[text]()
-    try:
-        plain = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    if isinstance(plain, int) and isinstance(old, float) and not isinstance(plain, bool):
-        return float(plain)
-    return from_plain(plain) if isinstance(plain, list | dict) else plain

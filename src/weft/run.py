@@ -1,5 +1,5 @@
 """One run: a folder that holds a recipe, its checkpoints, its log and its result. Running it again goes on."""
-import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 
 from . import recipe as R
 from . import spec as S
+from .cost import checkpoint_bytes, memory
 from .data.loader import Loader
 from .data.plan import planner
 from .data.prepare import Progress, fingerprint, prepare
@@ -20,7 +21,7 @@ from .interop.beside import special_ids
 from .interop.folder import load, save
 from .layers.lowrank import merged
 from .model.model import Model
-from .objectives import Corruption, Objective, build
+from .objectives import Corruption, Objective, Reader, build
 from .train.adapt import adapt, begin_from
 from .train.average import BestWeights, mean_of
 from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
@@ -28,15 +29,13 @@ from .train.distribute import World, world
 from .train.lock import Lock
 from .train.log import Log, finished
 from .train.loop import Event, Trainer, digest
-from .train.memory import keep_blocks
-from .train.meter import checkpoint_bytes
+from .train.memory import available, keep_blocks, refuse_what_cannot_fit
+from .train.same import FREE as FREE
+from .train.same import remember
 from .train.signals import signals
 from .train.validate import validate
-from .values import paths
 
 Say = Callable[[str], None]
-# What may change between two starts
-FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
 
 
 class Made(NamedTuple):
@@ -80,10 +79,17 @@ def make(recipe: R.Recipe, ranks: World | None = None, progress: Callable[[Progr
         begin_from(objective.model, recipe.start)
     adapt(objective.model, recipe.trained, recipe.seed)
 
-    def loader(length: int) -> Loader:
+    def rows(length: int) -> Reader:
         samples = corruption.samples(store, length)
         if len(samples) == 0:
             raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
+        return samples
+
+    for length in {*(length for _, length in recipe.lengths), recipe.batch.length} if recipe.lengths else ():
+        rows(length)                       # of a phase to come, and of validation
+
+    def loader(length: int) -> Loader:
+        samples = rows(length)
         return Loader(planner(at_length(recipe, length), samples, recipe.seed, length), samples, corruption, recipe.seed,
                       ranks.rank, ranks.size, recipe.micro, recipe.workers)
 
@@ -109,22 +115,6 @@ def folder_of(recipe: R.Recipe, out: str | Path | None) -> Path:
     return Path(out) if out is not None else Path("runs") / recipe.name
 
 
-def remember(folder: Path, recipe: R.Recipe) -> None:
-    """The recipe beside the run; another recipe in the same folder is refused."""
-    path = folder / "recipe.json"
-    if path.exists():
-        before, now = paths(json.loads(path.read_text())), paths(json.loads(recipe.json()))
-        free = FREE - {"save.every" if isinstance(recipe.average, R.Last) else "evaluate" if isinstance(recipe.average, R.Best) else ""}
-        changed = [name for name in now | before if name not in free and now.get(name) != before.get(name)]
-        if changed and any((folder / "checkpoints").glob("step-*")):
-            raise ValueError(f"{folder} was begun with another recipe: {changed[0]} was {before.get(changed[0])!r}; "
-                             "undo the change, or give another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(recipe.json())
-    fresh.replace(path)
-
-
 def restore(made: Made, folder: Path, say: Say) -> None:
     """Go on from the newest good checkpoint."""
     found = newest(folder / "checkpoints", say)
@@ -132,6 +122,7 @@ def restore(made: Made, folder: Path, say: Say) -> None:
         return
     recognise(made, found, folder)
     made.trainer.restore(found.groups(), found.facts)
+    made.trainer.validated = found.facts.get("validated", found.step)
     before, now = found.facts["world"], made.trainer.world.size
     if before != now:
         say(f"{before} ranks until now, {now} from here on: the same samples, but another draw of dropout and other rounding")
@@ -147,7 +138,8 @@ def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
 
 def state_of(made: Made) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     groups, facts = made.trainer.state()
-    return groups, facts | made.identity | {"recipe": made.recipe.json(), "world": made.trainer.world.size}
+    return groups, facts | made.identity | {"recipe": made.recipe.json(), "world": made.trainer.world.size,
+                                            "validated": made.trainer.validated}
 
 
 # Training
@@ -159,6 +151,8 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
     keep_blocks()
     with ExitStack() as stack:
         ranks = stack.enter_context(world())
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        refuse_what_cannot_fit(recipe, memory(recipe, ranks.size), available(ranks.device, here))
         if ranks.rank == 0:
             stack.enter_context(Lock(folder))
             remember(folder, recipe)
@@ -173,12 +167,12 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
             return
         saver = stack.enter_context(Saver(folder / "checkpoints", recipe.save.keep, averaged(recipe))) if ranks.rank == 0 else None
-        log = stack.enter_context(Log(folder, trainer.step, board)) if ranks.rank == 0 else None
+        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board)) if ranks.rank == 0 else None
         need = checkpoint_bytes(recipe, sum(p.numel() for p in made.objective.parameters()))
         free_space(folder / "checkpoints", need * (keep_of(recipe) + 1))
-        stack.enter_context(signals(trainer))
         if begun is not None:
-            begun(made, *trainer.probe())
+            begun(made, *trainer.probe())  # nothing can be lost yet, so a signal ends it at once
+        stack.enter_context(signals(trainer))
         yield from walk(made, saver, log)
         if trainer.step == recipe.steps:
             finish(made, folder, log, say)
@@ -193,7 +187,9 @@ def walk(made: Made, saver: Saver | None, log: Log | None) -> Iterator[Event]:
         if log is not None:
             log.step(event)
         if due(recipe, event.step):
-            note(log, "valid", event.step, look(made))
+            found = look(made)
+            note(log, "valid", event.step, found)
+            event = event._replace(valid=found)
         if saver is not None and event.step % recipe.save.every == 0:
             saver.submit(event.step, *state_of(made))
             saved = event.step
@@ -229,21 +225,22 @@ def due(recipe: R.Recipe, step: int) -> bool:
 
 
 def owed(made: Made) -> bool:
-    """Did a stop break off a look that decides which weights are kept?"""
-    best, step = made.trainer.average, made.trainer.step
-    return isinstance(best, BestWeights) and due(made.recipe, step) and best.looked < step
+    """Did a stop break off the validation of this step?"""
+    return due(made.recipe, made.trainer.step) and made.trainer.validated < made.trainer.step
 
 
 def look(made: Made) -> dict[str, float] | None:
-    """The validation loss, its terms, and what weights are chosen by; None without such data, or where a stop came meanwhile."""
+    """The validation loss, its terms, and the task's own measures; None without such data, or where a stop came meanwhile."""
     if made.valid is None:
         return None
     best = made.trainer.average
-    own = Measured(made.recipe, made.valid) if isinstance(best, BestWeights) and best.metric != "loss" else None
+    own = Measured(made.recipe, made.valid) if R.metric(made.recipe) else None
     found = validate(made.trainer, made.corruption, made.valid, *([own] if own else []))
-    if found is not None and isinstance(best, BestWeights):
+    if found is not None:
+        made.trainer.validated = made.trainer.step
         found |= own.scores(made.trainer.world) if own else {}
-        best.consider(made.trainer.step, found)
+        if isinstance(best, BestWeights):
+            best.consider(made.trainer.step, found)
     return found
 
 

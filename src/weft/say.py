@@ -44,3 +44,21 @@ def waiting(text: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+# Numbers
+
+def short(number: float, unit: str = "") -> str:
+    """1.2 M, 3.4 GB: three figures and a letter."""
+    for size, letter in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}{unit}"
+    return f"{number:.3g} {unit}".rstrip()
+
+
+def clock(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

@@ -10,6 +10,7 @@ from . import count
 from . import spec as S
 from .check import blocks as every_block
 from .families import families
+from .values import runs as runs
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page
@@ -157,22 +158,6 @@ class Part(NamedTuple):
     words: str
     parameters: int
     parts: tuple["Part", ...] = ()
-
-
-def runs(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
-    """Repeated patterns folded, so that a depth of 96 reads like a depth of one: (times, pattern)."""
-    found, i = [], 0
-    while i < len(items):
-        times, period = 1, 1
-        for p in range(1, longest + 1):
-            n = 1
-            while items[i:i + p] == items[i + n * p:i + (n + 1) * p]:
-                n += 1
-            if n > 1 and n * p > times * period:
-                times, period = n, p
-        found.append((times, items[i:i + period]))
-        i += times * period
-    return found
 
 
 def tensors(rows: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[Part, ...]:

@@ -1,14 +1,16 @@
 """Plain values: frozen, checked when made, compared and hashed by content, to JSON and back."""
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
+from .words import suggest as suggest
+
 T = TypeVar("T")
+FIT = 88                                   # columns of a line of a tree
 KINDS: dict[str, type] = {}                # every value class by its name, which is its "kind" in JSON
 
 
@@ -30,6 +32,7 @@ def value(cls: type[T]) -> type[T]:
             raise ValueError("; ".join(explain(made, problems) for problems in by_field.values())) from None
 
     made.__init__ = __init__
+    made.__str__ = lambda self: "\n".join(tree(self))
     KINDS[made.__name__] = made
     done: type[T] = made
     return done
@@ -55,10 +58,70 @@ def explain(cls: type, problems: list[Any]) -> str:
     return f"{cls.__name__}.{name} = {given}: {' or '.join(said).replace(' or input should', ' or')}"
 
 
-def suggest(name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
+# On the screen: an indented tree of what differs from the defaults
 
+def runs(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
+    """Repeated patterns folded, so that a depth of 96 reads like a depth of one: (times, pattern)."""
+    found, i = [], 0
+    while i < len(items):
+        times, period = 1, 1
+        for p in range(1, longest + 1):
+            n = 1
+            while items[i:i + p] == items[i + n * p:i + (n + 1) * p]:
+                n += 1
+            if n > 1 and n * p > times * period:
+                times, period = n, p
+        found.append((times, items[i:i + period]))
+        i += times * period
+    return found
+
+
+def chosen(thing: Any) -> dict[str, Any]:
+    """The fields of a value that are not at their default."""
+    return {f.name: own for f in fields(thing) if (own := getattr(thing, f.name)) != f.default}
+
+
+def brief(thing: Any) -> str:
+    """A value on one line."""
+    if is_dataclass(thing):
+        return f"{type(thing).__name__}({', '.join(f'{name}={brief(part)}' for name, part in chosen(thing).items())})"
+    if isinstance(thing, tuple):
+        return f"({', '.join(map(brief, thing))}{',' * (len(thing) == 1)})"
+    return f"{thing:.6g}" if isinstance(thing, float) else repr(thing)
+
+
+def tree(thing: Any, label: str = "", indent: str = "") -> Iterator[str]:
+    """A value on one line where it fits and holds no items, else a line a field, further in; repeated items are counted."""
+    line = f"{indent}{label}{brief(thing)}"
+    if not (nested(thing) or is_dataclass(thing)) or (len(line) <= FIT and not holds_items(thing)):
+        yield line
+    elif is_dataclass(thing):
+        yield f"{indent}{label}{type(thing).__name__}"
+        for name, part in chosen(thing).items():
+            yield from tree(part, f"{name}: ", indent + "  ")
+    else:
+        yield f"{indent}{label}".rstrip()
+        at = 0
+        for times, pattern in runs(thing):
+            inner = indent + "  "
+            if len(pattern) > 1 and times > 1:
+                yield f"{inner}{times} × {len(pattern)} in this order"
+                inner += "  "
+            many = f"{times} × " if times > 1 and len(pattern) == 1 else ""
+            for i, item in enumerate(pattern):
+                yield from tree(item, many or (f"{at + i}: " if isinstance(item, tuple) else ""), inner)
+            at += times * len(pattern)
+
+
+def holds_items(thing: Any) -> bool:
+    return nested(thing) or (is_dataclass(thing) and any(holds_items(getattr(thing, f.name)) for f in fields(thing)))
+
+
+def nested(thing: Any) -> bool:
+    return isinstance(thing, tuple) and any(is_dataclass(item) or nested(item) for item in thing)
+
+
+# JSON
 
 def to_plain(thing: Any) -> Any:
     if is_dataclass(thing):

@@ -11,28 +11,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from . import recipe as R
-from .say import waiting
+from .cost import checkpoint_bytes, run_flops, step_flops, units
+from .say import clock, short, waiting
 
 if TYPE_CHECKING:
     from .data.prepare import Progress as Done
     from .run import Made
     from .train.loop import Event
-
-
-def short(number: float, unit: str = "") -> str:
-    """1.2 M, 3.4 GB: three figures and a letter."""
-    for size, letter in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g} {letter}{unit}"
-    return f"{number:.3g} {unit}".rstrip()
-
-
-def clock(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
 # Preparing
@@ -117,14 +102,14 @@ def prepared_page(f: dict[str, Any]) -> Table:
 
 def forecast(made: "Made", seconds: float, tokens: int) -> dict[str, Any]:
     """What a run will do and cost, the time by a step that was tried out."""
-    from .train.meter import checkpoint_bytes, peak, run_flops, step_flops
+    from .train.meter import peak
     recipe, parameters = made.recipe, sum(p.numel() for p in made.objective.parameters())
     left, most = recipe.steps - made.trainer.step, peak(recipe.precision, made.trainer.world.device)
     return {"recipe": recipe.name, "objective": type(recipe.objective).__name__, "parameters": parameters, "steps": recipe.steps,
             "done": made.trainer.step, "tokens_per_step": tokens, "tokens": tokens * recipe.steps, "flops": run_flops(recipe), "peak": most,
             "share_of_peak": step_flops(recipe, recipe.length(made.trainer.step)) / seconds / most,
             "checkpoint_bytes": checkpoint_bytes(recipe, parameters), "seconds_per_step": seconds, "seconds_left": seconds * left,
-            "samples": len(made.store), "precision": recipe.precision}
+            "samples": len(made.store), "precision": recipe.precision, "units": units(recipe)}
 
 
 def forecast_page(f: dict[str, Any], keep: int) -> Table:
@@ -132,7 +117,7 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
     rows = {
         "model": f"{f['parameters']:,} parameters in training, {f['precision']}",
         "objective": f["objective"],
-        "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} tokens, {short(f['tokens'])} in all"
+        "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} {f['units']}, {short(f['tokens'])} in all"
                  + (f"; {f['done']:,} done" if f["done"] else ""),
         "work": f"{short(f['flops'], 'FLOP')}; this machine's matrix peak is {short(f['peak'], 'FLOP/s')}",
         "disk": f"{short(f['checkpoint_bytes'], 'B')} a checkpoint, {keep} kept",
@@ -152,6 +137,7 @@ class Screen:
         self.said = self.begin = time.monotonic()
         self.loss: float | None = None
         self.pace: float | None = None
+        self.valid = ""
         if self.live:
             from rich.console import Console
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24),
@@ -165,9 +151,12 @@ class Screen:
             self.loss = e.loss if self.loss is None else self.loss + 0.05 * (e.loss - self.loss)
         self.pace = e.seconds if self.pace is None else self.pace + 0.05 * (e.seconds - self.pace)
         now = time.monotonic()
+        if e.valid is not None:
+            scores = R.scores(self.recipe, e.valid)
+            self.valid = "".join(f"  valid {name} {number:.4f}" for name, number in scores.items())
         if self.live:
             self.bar.update(self.task, completed=e.step, line=self.line(e))
-        elif now - self.said > 10 or e.step == self.recipe.steps:
+        elif now - self.said > 10 or e.step == self.recipe.steps or e.valid is not None:
             self.said = now
             print(f"step {e.step:,}/{self.recipe.steps:,}  {self.line(e)}", file=sys.stderr, flush=True)
         if e.refused:
@@ -175,45 +164,10 @@ class Screen:
 
     def line(self, e: "Event") -> str:
         assert self.pace is not None
-        return (f"loss {nan if self.loss is None else self.loss:.4f}  rate {e.rate:.2e}  {short(e.tokens / self.pace)} tokens/s  "
+        return (f"loss {nan if self.loss is None else self.loss:.4f}{self.valid}  rate {e.rate:.2e}  "
+                f"{short(e.tokens / self.pace)} {units(self.recipe)}/s  "
                 f"{self.flops / self.pace / self.peak:.0%} of peak  {clock((self.recipe.steps - e.step) * self.pace)} left")
 
     def close(self) -> None:
         if self.live:
             self.bar.stop()
-
-
-def status(folder: Path) -> dict[str, Any]:
-    """How far a run is, from its files alone; torch is not needed."""
-    from .train.log import finished, read
-    recipe = R.of_run(folder)
-    lines = read(folder / "log.jsonl")
-    steps = [line for line in lines if "loss" in line]
-    valid = [line[name] for line in lines for name in ("valid", "averaged", "best") if name in line]     # the last: of the kept model
-    saved = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))
-    pace = sum(line["seconds"] for line in steps[-50:]) / max(len(steps[-50:]), 1)
-    done = steps[-1]["step"] if steps else 0
-    return {"run": str(folder), "recipe": recipe.name, "step": done, "steps": recipe.steps, "loss": steps[-1]["loss"] if steps else None,
-            "valid": valid[-1]["loss"] if valid else None, "tokens": sum(line["tokens"] for line in steps),
-            "seconds": round(sum(line["seconds"] for line in steps), 1), "seconds_left": round(pace * (recipe.steps - done), 1),
-            "experts": steps[-1].get("experts") if steps else None,
-            "refused": [line["step"] for line in steps if line.get("refused")], "checkpoints": saved,
-            "finished": done == recipe.steps and finished(folder)}
-
-
-def status_page(s: dict[str, Any]) -> Table:
-    page = Table.grid(padding=(0, 2))
-    state = "finished" if s["finished"] else f"step {s['step']:,} of {s['steps']:,}, about {clock(s['seconds_left'])} of training left"
-    page.add_row("run", f"{s['run']} ({s['recipe']})")
-    page.add_row("state", state)
-    if s["loss"] is not None:
-        page.add_row("loss", f"{s['loss']:.4f}" + (f", validation {s['valid']:.4f}" if s["valid"] is not None else ""))
-        page.add_row("so far", f"{short(s['tokens'])} tokens in {clock(s['seconds'])}")
-    if s["experts"]:
-        page.add_row("experts", f"load entropy {s['experts']['entropy']:.3f} of 1, largest share {s['experts']['max_share']:.1%}")
-    page.add_row("checkpoints", ", ".join(s["checkpoints"]) or "none yet")
-    if s["refused"]:
-        page.add_row("refused", f"steps {', '.join(map(str, s['refused'][:8]))}: see log.jsonl")
-    if s["finished"]:
-        page.add_row("model", f"{s['run']}/model; the curve: {s['run']}/curve.svg")
-    return page

@@ -99,7 +99,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_name(tmp_path: Path) -> None:
     recipe, out = own(tmp_path / "data"), tmp_path / "run"
     run.remember(out, recipe)
-    (out / "checkpoints" / "step-000000003").mkdir(parents=True)
+    (out / "checkpoints" / "step-000000006").mkdir(parents=True)
     for word, change in CHANGES.values():
         with pytest.raises(ValueError, match="was begun with another recipe") as error:
             run.remember(out, replace(recipe, **change))
@@ -129,6 +129,36 @@ def test_a_recipe_may_change_as_long_as_nothing_is_saved(tmp_path: Path) -> None
     assert child(recipe, out, at_step(2)) is None
     assert isinstance(child(replace(recipe, seed=5), out), str)
     assert R.of_run(out).seed == 5
+
+
+def test_another_spelling_of_the_same_files_and_folders_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, out = own(tmp_path / "data", average=R.Moving(decay=0.5)), tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert child(recipe, out, after_save(out, 3, 5)) is None
+    for base in ("data", "./data/../data", "link"):
+        spelt = R.change(recipe, [f'data.{name}.paths=["{base}/{name}.txt"]' for name in ("train",
+                                                                                          "valid")] + [f"data.folder={base}/documents"])
+        run.remember(Path("run"), spelt)
+        assert R.of_run(out) == spelt                          # shown as it was typed last
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
+    found = R.change(recipe, ['data.train.paths=["train.txt"]', 'data.valid.paths=["valid.txt"]'])
+    assert child(found, Path("run")) == child(recipe, tmp_path / "plain")
+    (tmp_path / "other").mkdir()
+    shutil.copy(tmp_path / "data" / "train.txt", tmp_path / "other")
+    with pytest.raises(ValueError, match=r"data\.train\.paths\.0 was 'train.txt'"):
+        run.remember(out, R.change(recipe, ['data.train.paths=["other/train.txt"]']))
+
+
+def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    recipe = own(tmp_path / "data")                            # 32 positions
+    for lengths, batch in ((((0.5, 16), (1.0, 48)), R.Rows(count=7, length=32)), (((1.0, 16),), R.Rows(count=7, length=48))):
+        with pytest.raises(ValueError, match="length = 48: the model has 32 learned positions"):
+            run.make(replace(recipe, lengths=lengths, batch=batch))
+    with pytest.raises(ValueError, match="less than one window of"):
+        run.make(replace(recipe, lengths=((0.5, 16), (1.0, 9999)), model=replace(recipe.model, source=S.Tokens(vocabulary=269))))
+    narrow = R.change(recipe, ["model.decoder.blocks.*.attention.inner.rotary=Rotary", "model.source.positions=null"])
+    assert run.make(replace(narrow, lengths=((0.5, 16), (1.0, 48))))
 
 
 # Two trainers, a folder that cannot be written, strangers in it

@@ -13,12 +13,13 @@ import pytest
 
 from weft import cli, run
 from weft import recipe as R
+from weft.data.loader import Loader
 from weft.train import checkpoint
 from weft.train.checkpoint import newest
 from weft.train.log import finished
 from weft.train.loop import Trainer
 
-from .runs import STEPS, Whole, child, fork, steps_of, wait, whole
+from .runs import STEPS, Whole, child, fork, steps_of, told, wait, whole
 
 __all__ = ["whole"]
 LIMIT = 10.0                               # seconds
@@ -63,8 +64,8 @@ def command(recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None)
 
 
 def goes_on(name: str, whole: Whole, out: Path) -> None:
-    """The next start ends as if nothing had happened; but a validation that was broken off is not made up for."""
-    assert child(whole.recipes[name], out) == whole[name][0]
+    """The next start ends as if nothing had happened: a validation that was broken off is made up for."""
+    whole.same(name, child(whole.recipes[name], out), out)
     assert finished(out)
     assert steps_of(out) == list(range(1, STEPS + 1))
 
@@ -138,3 +139,46 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
     saved = newest(tmp_path / "run" / "checkpoints", pytest.fail)
     assert saved
     assert saved.step == 6
+
+
+@pytest.mark.parametrize("where", ["validation", "update"])
+def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(where: str, whole: Whole, tmp_path: Path) -> None:
+    turn = 2 if where == "validation" else 12                  # step 12: both times the signal comes before the second validation
+    code, said, _ = command(whole.recipes["causal"], tmp_path / "run", lambda: at(where, turn, 0.0))
+    assert code == cli.STOPPED, said
+    assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6]
+    goes_on("causal", whole, tmp_path / "run")
+    assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6, 12, 18, STEPS]
+
+
+def test_a_run_that_still_makes_its_first_batch_leaves_at_once(whole: Whole, tmp_path: Path) -> None:
+    recipe, out = replace(whole.recipes["causal"], batch=R.Rows(count=3_000_000, length=32), micro=1, average=None), tmp_path / "run"
+
+    def plot() -> None:
+        walk = Loader.walk
+
+        def slow(*given: Any) -> Any:
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
+            return walk(*given)
+        Loader.walk = slow  # type: ignore[method-assign]
+    code, said, began = command(recipe, out, plot)
+    assert code == cli.STOPPED, said
+    assert time.monotonic() - began < 1 + LIMIT
+    assert "saved" not in said
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_the_last_line_says_what_is_saved(step: int, whole: Whole, tmp_path: Path) -> None:
+    def plot() -> None:
+        take = Trainer.take
+
+        def ask(self: Trainer, *given: Any) -> Any:
+            if self.step == step:
+                signal.raise_signal(signal.SIGINT)
+            return take(self, *given)
+        Trainer.take = ask  # type: ignore[method-assign]
+    code, said, _ = command(whole.recipes["causal"], tmp_path / "run", plot)
+    assert code == cli.STOPPED
+    assert (f"stopped; saved at step {step}; to go on: weft resume {tmp_path / 'run'}" if step else
+            "stopped; nothing is saved yet, so the next start begins at the first step") in said

@@ -11,14 +11,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WEFT = ROOT / "src" / "weft"
 FLOORS = {
-    "values": 0, "spec": 0, "check": 0, "count": 0, "weights": 0, "recipe": 0, "say": 0,
+    "words": 0, "values": 0, "overrides": 0, "spec": 0, "check": 0, "count": 0, "cost": 0, "weights": 0, "recipe": 0, "say": 0,
     "families": 1, "layers": 1, "data": 1,
-    "model": 2, "show": 2,
+    "model": 2, "show": 2, "summary": 3,
     "objectives": 3, "generate": 3, "observe": 3, "interop": 3,
     "train": 4, "evaluate": 4, "plan": 4,
-    "run": 5, "ready": 5, "study": 5, "watch": 6, "prove": 6, "tune": 6, "serve": 6, "commands": 7, "cli": 8, "__init__": 9,
+    "run": 5, "ready": 5, "study": 5, "watch": 6, "status": 6, "prove": 6, "tune": 6, "serve": 6, "commands": 7, "cli": 8, "__init__": 9,
 }
-NO_TORCH = ("values", "spec", "check", "count", "weights", "recipe", "say", "families", "show", "watch", "commands", "cli", "__init__")
+NO_TORCH = ("words", "values", "overrides", "spec", "check", "count", "cost", "weights", "recipe", "say", "families", "show", "summary",
+            "watch",
+            "status",
+            "commands",
+            "cli", "__init__")
 FILES = sorted(WEFT.rglob("*.py"))
 LONG = {"spec.py": "the whole table of the design space in one place", "recipe.py": "the whole table of what a run can be",
         "count.py": "every shape and every FLOP of it"}

@@ -16,6 +16,10 @@ def families(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from .. import show, spec
+    if is_recipe(args.name):
+        return show_recipe(args)
+    if args.set:
+        raise ValueError(f"--set changes a recipe, and {args.name} is a model; give a recipe's file")
     try:
         from ..families import preset
         name, model = preset(args.name)
@@ -28,6 +32,20 @@ def show(args: argparse.Namespace) -> int:
     found = {"name": name, "parameters": model.parameters(), "flops": model.flops(length=length), "length": length,
              "spec": spec.to_plain(model)}
     tell(args, found, lambda width: show.page(name, model, width))
+    return 0
+
+
+def is_recipe(name: str) -> bool:
+    """A recipe's file, with or without :name, or a run that has no model yet."""
+    file = Path(name.partition(":")[0])
+    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").exists() and not (file / "model").is_dir())
+
+
+def show_recipe(args: argparse.Namespace) -> int:
+    from .. import recipe, summary
+    from .training import speaker
+    found = recipe.change(recipe.read(args.name), args.set, speaker())
+    tell(args, summary.summary(found), lambda width: summary.page(found))
     return 0
 
 
@@ -76,8 +94,10 @@ def model_of(name: str) -> str:
 
 def add(verb: Verb) -> None:
     verb(families, "what can be built: families, sizes with their parameters, papers")
-    verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost").add_argument(
-        "name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; or a folder with config.json or weft.json")
+    made = verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost; or a recipe's parts and cost")
+    made.add_argument("name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; a folder with config.json or weft.json; "
+                                                   "a recipe, such as recipes/bert.py or recipes/bert.py:paper")
+    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe before it is shown")
     verb(verify, "compare a folder here and in transformers: outputs, tokens, images, generation, embeddings, classes",
          "Exit code 1 where an output differs by more than 1e-5, or any token, pixel, answer or vector differs.").add_argument(
         "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")

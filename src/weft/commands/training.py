@@ -10,6 +10,7 @@ from ..say import console, tell, waiting
 from . import STOPPED, Verb, bad_rows_option, way_out
 
 if TYPE_CHECKING:
+    from ..overrides import Say
     from ..recipe import Recipe
     from ..run import Made
 
@@ -33,7 +34,8 @@ def prepare(args: argparse.Namespace) -> int:
 
 def train(args: argparse.Namespace) -> int:
     from .. import recipe
-    return run(recipe.change(recipe.read(args.recipe), args.set), args.out or (args.recipe if Path(args.recipe).is_dir() else None), args)
+    changed = recipe.change(recipe.read(args.recipe), args.set, speaker())
+    return run(changed, args.out or (args.recipe if Path(args.recipe).is_dir() else None), args)
 
 
 def resume(args: argparse.Namespace) -> int:
@@ -51,14 +53,24 @@ def resume(args: argparse.Namespace) -> int:
     return 0 if plain["same"] else 1
 
 
+def is_first() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def speaker() -> "Say":
+    """Lines on stderr, from the first rank alone."""
+    return (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True)) if is_first() else (lambda line: None)
+
+
 def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train, with words before, meanwhile and after."""
+    from .. import status as files
     from .. import watch
     from ..run import folder_of, keep_of
     from ..run import train as steps
     screen: list[watch.Screen] = []
     held: list[Made] = []                  # nothing, if there was nothing left to do
-    first = int(os.environ.get("RANK", "0")) == 0
+    first = is_first()
 
     def begun(made: "Made", seconds: float, tokens: int) -> None:
         preparing.close()
@@ -68,7 +80,7 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
             console(stderr=True).print(watch.forecast_page(found, keep_of(recipe)))
             screen.append(watch.Screen(recipe, found["done"], found["flops"] / recipe.steps, found["peak"]))
 
-    say = (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True)) if first else (lambda line: None)
+    say = speaker()
     preparing = watch.Preparing("getting ready")
     try:
         for event in steps(recipe, out, say=say, progress=preparing.show, begun=begun, board=args.tensorboard):
@@ -80,19 +92,24 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
             one.close()
     folder, ended = folder_of(recipe, out), all(made.trainer.step == recipe.steps for made in held)
     if first:
-        found = watch.status(folder)
-        tell(args, found, lambda width: watch.status_page(found))
+        found = files.status(folder)
+        tell(args, found, lambda width: files.page(found))
         if not found["finished"]:
-            say(f"stopped and saved; to go on: weft resume {folder}")
+            say(f"stopped; saved at step {found['saved']:,}; to go on: weft resume {folder}" if found["saved"] else
+                "stopped; nothing is saved yet, so the next start begins at the first step")
         elif command := way_out(str(folder)):
             say(command)
     return 0 if ended and (not first or found["finished"]) else STOPPED
 
 
 def status(args: argparse.Namespace) -> int:
-    from .. import watch
-    found = watch.status(Path(args.run_folder))
-    tell(args, found, lambda width: watch.status_page(found))
+    from .. import status
+    folders = status.runs(args.run_folders)
+    found = [status.status(folder) for folder in folders]
+    if len(found) == 1:
+        tell(args, found[0], lambda width: status.page(found[0]))
+    else:
+        tell(args, found, lambda width: status.table(found))
     return 0
 
 
@@ -123,10 +140,12 @@ def add_training(verb: Verb) -> None:
     made = verb(train, "train a recipe; run it again and it goes on, bit for bit",
                 f"Ctrl-C or SIGTERM saves and leaves with exit code {STOPPED}.")
     made.add_argument("recipe", metavar="RECIPE", help="recipes/gpt_char.py, the same with :name, a recipe.json, or a run's folder")
-    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe, such as optimiser.rate=3e-4")
+    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE",
+                      help="change the recipe: optimiser.rate=3e-4, model.decoder.depth=6, model.decoder.blocks.*.norm=post")
     made.add_argument("--out", metavar="RUN", help="the run's folder; runs/<name> unless given")
     made.add_argument("--tensorboard", action="store_true", help="also log for TensorBoard, into RUN/tensorboard")
-    verb(status, "how far a run is").add_argument("run_folder", metavar="RUN")
+    verb(status, "how far a run is and how good; several runs in a table").add_argument(
+        "run_folders", metavar="RUN", nargs="+", help="a run's folder, or a folder of runs, such as runs")
     made = verb(resume, "go on with a run; --check proves that it goes on exactly")
     made.add_argument("run_folder", metavar="RUN")
     made.add_argument("--tensorboard", action="store_true", help="also log for TensorBoard, into RUN/tensorboard")

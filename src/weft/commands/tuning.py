@@ -83,7 +83,7 @@ class Line:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def show(self, t: "Tick") -> None:
-        from ..watch import clock
+        from ..say import clock
         plan, e, now = self.plan, t.event, time.monotonic()
         self.over = e.step == plan.recipe.steps
         self.loss = e.loss if self.loss is None or e.step == 1 else self.loss + 0.1 * (e.loss - self.loss)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
+from ..check import blocks
 from ..count import vocabulary
 from ..data.batch import real_tokens
 from ..data.plan import grain
@@ -197,9 +198,11 @@ def experts(s: S.Model) -> dict[str, S.Experts]:
 # What does not fit is refused in one line
 
 def room(s: S.Model) -> int | None:
-    """The longest row that positions allow."""
+    """The longest row that learned positions and Linformer's projections allow."""
     tables = [t.positions for t in (s.source, s.target) if isinstance(t, S.Tokens | S.Shared)]
-    return min((p.count for p in tables if isinstance(p, S.Learned)), default=None)
+    patterns = [b.attention.inner.pattern for _, _, b in blocks(s) if isinstance(b.attention.inner, S.Attention)]
+    return min([*(p.count for p in tables if isinstance(p, S.Learned)), *(p.length for p in patterns if isinstance(p, S.Linformer))],
+               default=None)
 
 
 def beside(length: int, marks: int) -> int:

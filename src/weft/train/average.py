@@ -40,22 +40,20 @@ class BestWeights(Kept):
     def __init__(self, module: nn.Module, metric: str) -> None:
         super().__init__(module)
         self.metric = metric
-        self.looked = 0                    # the last step at which it was asked
         self.best: dict[str, Any] | None = None        # what was found at the best, and its step
 
     def consider(self, step: int, found: dict[str, float]) -> None:
         sign = -1 if self.metric == "loss" else 1
-        self.looked = step
         if self.best is None or sign * found[self.metric] > sign * self.best[self.metric]:
             self.best = {**found, "step": step}
             self.held = {n: p.detach().clone() for n, p in self.live.items()}
 
     def facts(self) -> dict[str, Any]:
-        return {"best": self.best, "looked": self.looked}
+        return {"best": self.best}
 
     def restore(self, held: dict[str, Tensor], facts: dict[str, Any]) -> None:
         super().restore(held, facts)
-        self.best, self.looked = facts["best"], facts["looked"]
+        self.best = facts["best"]
 
 
 def mean_of(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

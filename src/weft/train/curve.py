@@ -1,49 +1,89 @@
-"""A run's loss as a picture: SVG, which every browser opens."""
+"""A run as a picture: the loss, the task's own measure and the learning rate over the steps. SVG, which every browser opens."""
 from collections.abc import Iterable
 from html import escape
 from math import floor, log10
-from typing import Any
+from typing import Any, NamedTuple
 
-WIDE, HIGH, LEFT, DOWN, TOP = 760, 420, 64, 44, 34
-COLOURS = {"loss": "#9db8d9", "smooth": "#1f5fa8", "valid": "#c2410c", "averaged": "#15803d", "best": "#15803d"}
+from .. import recipe as R
+
+WIDE, LEFT, RIGHT, TOP, DOWN, GAP = 760, 78, 18, 34, 40, 26
+COLOURS = {"training": "#9db8d9", "running mean": "#1f5fa8", "validation": "#c2410c", "averaged": "#15803d", "best": "#15803d",
+           "rate": "#6b7280"}
+SQUARED = (R.Regression, R.Autoencoding)   # objectives whose loss is a squared error; all others are in nats
+Points = list[tuple[int, float]]
 
 
-def curve(lines: Iterable[dict[str, Any]], title: str) -> str:
-    """Training loss (thin), its running mean, and the validation loss, over the steps."""
+class Panel(NamedTuple):
+    """One quantity over the steps."""
+    label: str                             # of the y axis
+    series: dict[str, Points]              # by name, in the order they are drawn
+    high: int                              # pixels
+
+
+def curve(lines: Iterable[dict[str, Any]], title: str, recipe: R.Recipe | None = None) -> str:
+    """The training loss (thin), its running mean, the validation, and the kept weights at the step that they are from."""
     lines = list(lines)
-    loss = [(line["step"], line["loss"]) for line in lines if "loss" in line and not line.get("refused")]
-    rest = {name: [(line["step"], line[name]["loss"]) for line in lines if name in line] for name in ("valid", "averaged", "best")}
+    loss = [(line["step"], line["loss"]) for line in lines if line.get("loss") is not None and not line.get("refused")]
     if not loss:
-        return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{HIGH}"/>'
-    drawn = {"loss": thin(loss), "smooth": thin(running(loss)), **{n: p for n, p in rest.items() if p}}
-    values = sorted(y for points in drawn.values() for _, y in points)
-    low: float = values[0]
-    high: float = max(values[int(len(values) * 0.995) - 1], values[0] + 1e-6)
-    last: int = loss[-1][0]
-
-    def x(step: float) -> float:
-        return LEFT + (WIDE - LEFT - 18) * step / last
-
-    def y(value: float) -> float:
-        return TOP + (HIGH - TOP - DOWN) * (high - min(value, high)) / (high - low)
-
-    parts = [f'<text x="{LEFT}" y="22" font-weight="600">{escape(title)}</text>']
-    parts += [f'<path d="M{LEFT} {y(v):.1f}H{WIDE - 18}" stroke="#e5e7eb"/>'
-              f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>' for v in ticks(low, high)]
-    parts += [f'<text x="{x(v):.1f}" y="{HIGH - 22}" text-anchor="middle">{v:,.0f}</text>' for v in ticks(0, last)]
-    parts.append(f'<text x="{(LEFT + WIDE) / 2}" y="{HIGH - 5}" text-anchor="middle">step</text>')
-    for i, (name, points) in enumerate(drawn.items()):
-        line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[name]}" stroke-width="{1 if name == "loss" else 2}"/>')
-        if name in rest:
-            parts += [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{COLOURS[name]}"/>' for a, b in points]
-        label = {"loss": "training loss", "smooth": f"running mean {points[-1][1]:.4f}"}.get(name, f"{name} {points[-1][1]:.4f}")
-        parts.append(f'<text x="{WIDE - 24}" y="{TOP + 16 + 17 * i}" text-anchor="end" fill="{COLOURS[name]}">{label}</text>')
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{HIGH}" font-family="sans-serif" font-size="12" '
+        return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{TOP}"/>'
+    unit = "squared error" if recipe is not None and isinstance(recipe.objective, SQUARED) else "nats"
+    panels = [Panel(f"loss ({unit})", {"training": thin(loss), "running mean": thin(running(loss)), **measured(lines, "loss")}, 300)]
+    metric = R.metric(recipe) if recipe is not None else None
+    if metric is not None and (found := measured(lines, metric)):
+        panels.append(Panel(metric, found, 130))
+    if rates := [(line["step"], line["rate"]) for line in lines if "rate" in line]:
+        panels.append(Panel("learning rate", {"rate": thin(rates)}, 70))
+    parts, top = [f'<text x="{LEFT}" y="20" font-weight="600">{escape(title)}</text>'], TOP
+    last = max(line["step"] for line in lines)
+    for panel in panels:
+        parts += draw(panel, top, last)
+        top += panel.high + GAP
+    parts += [f'<text x="{across(v, last):.1f}" y="{top - GAP + 17}" text-anchor="middle">{v:,.0f}</text>' for v in ticks(0, last)]
+    high = top - GAP + DOWN
+    parts.append(f'<text x="{(LEFT + WIDE - RIGHT) / 2}" y="{high - 6}" text-anchor="middle">step</text>')
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{high}" font-family="sans-serif" font-size="12" '
             f'fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n')
 
 
-def running(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def measured(lines: list[dict[str, Any]], name: str) -> dict[str, Points]:
+    """What validation found by `name`; the best weights are those of an earlier step, which their line names."""
+    found = {label: [(line[key].get("step", line["step"]), line[key][name]) for line in lines if name in line.get(key, {})]
+             for key, label in (("valid", "validation"), ("averaged", "averaged"), ("best", "best"))}
+    return {label: points for label, points in found.items() if points}
+
+
+def across(step: float, last: int) -> float:
+    return LEFT + (WIDE - LEFT - RIGHT) * step / last
+
+
+def draw(panel: Panel, top: float, last: int) -> list[str]:
+    values = sorted(y for points in panel.series.values() for _, y in points)
+    low: float = min(values[0], 0.0) if "rate" in panel.series else values[0]
+    spikes = int(len(values) * 0.005) if "training" in panel.series else 0         # these may leave the picture
+    high: float = max(values[-1 - spikes], low + 1e-9)
+
+    def y(value: float) -> float:
+        return top + panel.high * (high - min(value, high)) / (high - low)
+
+    middle = top + panel.high / 2
+    parts = [f'<text x="16" y="{middle:.1f}" text-anchor="middle" transform="rotate(-90 16 {middle:.1f})">{escape(panel.label)}</text>']
+    parts += [f'<path d="M{LEFT} {y(v):.1f}H{WIDE - RIGHT}" stroke="#e5e7eb"/>'
+              f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>' for v in ticks(low, high,
+                                                                                                       6 if panel.high > 100 else 2)]
+    legend = top + 14 if "training" in panel.series else top + panel.high + 11 - 17 * len(panel.series)      # where curves seldom are
+    for i, (name, points) in enumerate(panel.series.items()):
+        colour, line = COLOURS[name], " ".join(f"{across(a, last):.1f},{y(b):.1f}" for a, b in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{1 if name == "training" else 2}"/>')
+        if name in ("validation", "averaged", "best"):
+            size = 3 if name == "validation" else 5
+            parts += [f'<circle class="{name}" cx="{across(a, last):.1f}" cy="{y(b):.1f}" r="{size}" fill="{colour}"/>' for a, b in points]
+        at = f" at step {points[-1][0]:,}" if name == "best" else ""
+        label = name if name == "training" else "" if name == "rate" else f"{name} {points[-1][1]:.4f}{at}"
+        parts.append(f'<text x="{WIDE - 24}" y="{legend + 17 * i}" text-anchor="end" fill="{colour}">{label}</text>')
+    return parts
+
+
+def running(points: Points) -> Points:
     """A mean over about a fiftieth of the run."""
     share, mean, found = min(1.0, 50 / len(points)), points[0][1], []
     for step, value in points:
@@ -52,14 +92,14 @@ def running(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return found
 
 
-def thin(points: list[tuple[int, float]], most: int = 600) -> list[tuple[int, float]]:
+def thin(points: Points, most: int = 600) -> Points:
     stride = -(-len(points) // most)
     return [*points[:-1:stride], points[-1]]
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between two."""
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """About five round numbers between two, or as many as there is room for."""
     unit = 10 ** floor(log10(max(high - low, 1e-9) / 4))
-    step = next(unit * m for m in (1, 2, 5, 10) if (high - low) / (unit * m) <= 6)
+    step = next(unit * m for m in (1, 2, 5, 10, 20, 50) if (high - low) / (unit * m) <= most)
     first = -(-low // step)
-    return [round(step * (first + i), 10) for i in range(int((high - first * step) / step) + 1)]
+    return [round(step * (first + i), 10) for i in range(int((high - first * step) / step + 1e-9) + 1)]

@@ -3,6 +3,7 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from socket import gethostname
 
@@ -21,6 +22,33 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+def take(file: int) -> None:
+    """The lock, or the error that says who has it; a glance of `held` lasts no longer than a moment."""
+    for _ in range(10):
+        with suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.02)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return None
+
+
+def held(run: Path) -> bool:
+    """Is a run being trained now?"""
+    try:
+        file = os.open(run / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
 class Lock:
     """Held from its making to `release`, to the end of `with`, or to the end of the process."""
 
@@ -32,7 +60,7 @@ class Lock:
         except OSError as error:
             raise ValueError(f"{run} cannot be written: {error.strerror}; give a run folder that can") from None
         try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take(self.file)
         except OSError as error:
             holder = os.pread(self.file, 4096, 0)
             os.close(self.file)

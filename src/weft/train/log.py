@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .. import recipe as R
+from ..cost import units
 from .curve import curve
 
 if TYPE_CHECKING:
@@ -16,13 +18,14 @@ CURVE = "curve.svg"
 
 
 class Log:
-    """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first."""
+    """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first; and so what was measured at
+    its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
 
-    def __init__(self, folder: Path, step: int, board: bool = False) -> None:
-        self.folder, self.path = folder, folder / "log.jsonl"
+    def __init__(self, folder: Path, step: int, validated: int = 0, recipe: R.Recipe | None = None, board: bool = False) -> None:
+        self.folder, self.path, self.recipe = folder, folder / "log.jsonl", recipe
         self.path.touch()
         (folder / CURVE).unlink(missing_ok=True)               # not finished yet
-        cut(self.path, step)
+        cut(self.path, step, validated)
         self.file = self.path.open("a")
         self.board = open_board(folder, step) if board else None
 
@@ -42,10 +45,11 @@ class Log:
                 self.board.add_scalar(name, number, line["step"])
 
     def step(self, e: "Event") -> None:
-        more: dict[str, Any] = {"refused": e.refused, "samples": e.samples} if e.refused else {}
+        more: dict[str, Any] = {units(self.recipe) if self.recipe else "tokens": e.tokens}
+        more |= {"refused": e.refused, "samples": e.samples} if e.refused else {}
         more |= {"experts": {name: round(number, 4) for name, number in e.experts.items()}} if e.experts else {}
         self.write(step=e.step, loss=plain(e.loss), terms={name: plain(mean) for name, mean in e.terms.items()}, norm=plain(e.norm),
-                   rate=e.rate, tokens=e.tokens, seconds=round(e.seconds, 4), **more)
+                   rate=e.rate, seconds=round(e.seconds, 4), **more)
 
     def valid(self, step: int, name: str, terms: dict[str, float]) -> None:
         self.write(step=step, **{name: terms})
@@ -53,7 +57,7 @@ class Log:
     def finish(self) -> None:
         """The picture, and with it the sign that the run is complete."""
         fresh = self.folder / ".curve.svg"
-        fresh.write_text(curve(read(self.path), self.folder.name))
+        fresh.write_text(curve(read(self.path), self.folder.name, self.recipe))
         fresh.replace(self.folder / CURVE)
 
 
@@ -83,15 +87,22 @@ def numbers(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]
             yield path + name, part
 
 
-def cut(path: Path, step: int) -> None:
+MEASURED = ("valid", "averaged", "best")   # what a line beside those of steps holds
+
+
+def cut(path: Path, step: int, validated: int = 0) -> None:
     """Take off all after the last whole line of `step` or before: from the end, however long the log is."""
+    def stays(line: dict[str, Any]) -> bool:
+        here: int = line["step"]
+        return here < step or (here == step and (("valid" in line and validated == step) or not any(name in line for name in MEASURED)))
+
     with path.open("r+b") as file:
         end = size = path.stat().st_size
         if size:
             with mmap(file.fileno(), 0, access=ACCESS_READ) as text:
                 while end:
                     begin = text.rfind(b"\n", 0, end - 1) + 1
-                    if text[end - 1] == 10 and json.loads(text[begin:end])["step"] <= step:
+                    if text[end - 1] == 10 and stays(json.loads(text[begin:end])):
                         break
                     end = begin
         file.truncate(end)

@@ -37,6 +37,7 @@ class Event(NamedTuple):
     refused: str | None = None             # why the step was not taken
     samples: tuple[tuple[int, int], ...] = ()   # (epoch, index) of every sample
     experts: dict[str, float] | None = None     # how evenly the tokens are spread over the experts
+    valid: dict[str, float] | None = None  # what validation found after this step, where it was due
 
 
 class Trainer:
@@ -50,6 +51,7 @@ class Trainer:
         self.average = MovingAverage(objective, recipe.average.decay) if isinstance(recipe.average, R.Moving) else \
             BestWeights(objective, recipe.average.metric) if isinstance(recipe.average, R.Best) else None
         self.step, self.position, self.tokens = 0, 0, 0
+        self.validated = 0                 # the last step at which the validation was done
         self.stop = False                  # set by a signal; all ranks stop at the same step
 
     def __iter__(self) -> Iterator[Event]:

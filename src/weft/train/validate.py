@@ -3,12 +3,12 @@ from typing import Any, Protocol
 
 import torch
 
+from ..cost import rows
 from ..data.loader import Loader
 from ..data.plan import Step, planner
 from ..data.store import Store
 from ..objectives.base import Batch, Corruption, Reader
 from .loop import Trainer, moved, precision
-from .meter import rows
 
 
 class Listener(Protocol):

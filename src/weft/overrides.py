@@ -1,0 +1,156 @@
+"""`--set path=value`: a value changed by dotted paths. All changes are made first, then the whole is checked once.
+
+Beside a value's own fields a path knows `*` (every item), `length` of a list or `depth` of a stack (its blocks repeat), and `norm` of
+a block or branch (pre, post or sandwich)."""
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from .values import KINDS, from_plain, to_plain
+from .words import TABLE, plain, suggest
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+BRANCHES = ("attention", "cross", "feedforward")
+# Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py
+SAID = {"pre": "before each branch", "post": "after each residual sum", "sandwich": "before and after each branch"}
+PLACES = {"pre": ("before",), "post": ("after",), "sandwich": ("before", "out")}
+
+
+def change(value: T, words: list[str], say: Say = lambda line: None) -> T:
+    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
+    if not words:
+        return value
+    tree = to_plain(value)
+    for word in words:
+        path, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not all(path.split(".")):
+            raise ValueError(f"--set {word}: write path=value, such as optimiser.rate=3e-4")
+        try:
+            tree = edit(tree, path.split("."), text, "", say)
+        except Unknown as error:
+            where, near = error.args
+            raise ValueError(f"--set {word}: {where}; {elsewhere(tree, path) or near}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"--set {word}: {error}") from None
+    try:
+        changed: T = from_plain(tree)
+    except ValueError as error:
+        raise ValueError(f"--set {' '.join(words)}: {error}") from None
+    return changed
+
+
+class Unknown(ValueError):
+    """A name that is no field: where, and what there is."""
+
+
+def elsewhere(tree: Any, path: str) -> str:
+    """The path that another tool's word stands for, where it is in this recipe and not beside the unknown name."""
+    word = TABLE.get(plain(path.rpartition(".")[2]))
+    for place in word.places if word else ():
+        if "=" in place and exists(tree, place.partition("=")[0].split(".")):
+            return f"set {word.what} with {place}" if word else ""
+    return ""
+
+
+def exists(tree: Any, names: list[str]) -> bool:
+    try:
+        edit(tree, names, "pre" if names[-1] == "norm" else "1", "", lambda line: None)
+    except ValueError:
+        return False
+    return True
+
+
+def edit(tree: Any, names: list[str], text: str, here: str, say: Say) -> Any:
+    """What `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
+    if not names:
+        return parse(text, tree)
+    name, rest = names[0], names[1:]
+    there = f"{here}.{name}".lstrip(".")
+    if isinstance(tree, list):
+        return edit_list(tree, name, rest, text, here, say)
+    if not isinstance(tree, dict):
+        raise ValueError(f"{here} is {json.dumps(tree)}, which has no parts; there is nothing at {there}")
+    kind = str(tree.get("kind"))
+    if name == "norm" and not rest and ("attention" in tree or "inner" in tree):
+        return place_norm(tree, text, here)
+    if name == "depth" and not rest and "blocks" in tree:
+        return edit(tree, ["blocks", "length"], text, here, say)
+    known = [f.name for f in fields(KINDS[kind])] if kind in KINDS else []
+    if name not in known:
+        raise Unknown(f"{f'{here} ({kind})' if here else kind} has no field {name!r}", suggest(name, known))
+    if name == "norm" and not rest and text in PLACES:
+        inside = "stages.*.*" if "stages" in tree else "blocks.*"
+        raise ValueError(f"{there} is the final norm; place the norms of the blocks with {here}.{inside}.norm={text}")
+    changed = tree | {name: edit(tree.get(name), rest, text, there, say)}
+    return final_norm(tree, changed, text, here, say) if rest[-1:] == ["norm"] and name in ("blocks", "stages") else changed
+
+
+def edit_list(items: list[Any], name: str, rest: list[str], text: str, here: str, say: Say) -> list[Any]:
+    if name == "*":
+        return [edit(item, rest, text, f"{here}.{i}", say) for i, item in enumerate(items)]
+    if name == "length" and not rest:
+        return repeat(items, text, here)
+    if not name.isdecimal() or int(name) >= len(items):
+        raise ValueError(f"there is nothing at {here}.{name}; {here} has {len(items)} parts, counted from 0; * means all of them")
+    i = int(name)
+    return [*items[:i], edit(items[i], rest, text, f"{here}.{name}", say), *items[i + 1:]]
+
+
+def parse(text: str, old: Any) -> Any:
+    if text in KINDS and not isinstance(old, str):
+        return {"kind": text}
+    try:
+        new = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    if type(new) is float and type(old) is int and new.is_integer():
+        return int(new)                    # 1e5 steps
+    return float(new) if type(new) is int and isinstance(old, float) else new
+
+
+def repeat(items: list[Any], text: str, here: str) -> list[Any]:
+    """As many items as asked for: the pattern that they repeat goes on. What is not seen twice is no pattern."""
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{here} needs a count of 1 or more, not {text!r}")
+    period = next((p for p in range(1, len(items) // 2 + 1) if all(item == items[i % p] for i, item in enumerate(items))), None)
+    if len(items) == 1:
+        period = 1
+    if period is None:
+        raise ValueError(f"{here}: its {len(items)} blocks differ and repeat no pattern, so another depth is ambiguous; "
+                         "write the blocks in the recipe")
+    scaled = [name for name in BRANCHES for item in items[:1] if (item.get(name) or {}).get("alpha", 1) != 1]
+    if scaled:
+        raise ValueError(f"{here}.0.{scaled[0]}.alpha is DeepNorm's for {len(items)} blocks and would be wrong for {text}; "
+                         "write the depth in the recipe, with weft.deepnorm")
+    return [items[i % period] for i in range(int(text))]
+
+
+def place_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
+    """The norm of a branch, or of every branch of a block, in another place of x <- after(x * alpha + out(inner(before(x))))."""
+    if text not in PLACES:
+        raise ValueError(f"{here}.norm is {' or '.join(PLACES)}, not {text!r}")
+    if "inner" not in tree:
+        return tree | {name: place_norm(tree[name], text, f"{here}.{name}") for name in BRANCHES if tree.get(name)}
+    norm = next((tree[place] for place in ("before", "after", "out") if tree.get(place)), None)
+    if norm is None:
+        raise ValueError(f"{here} has no norm to place; give one, such as {here}.before=LayerNorm")
+    moved = {place: norm if place in PLACES[text] else None for place in ("before", "out", "after")}
+    return tree | moved | ({"alpha": 1.0, "gain": 1.0} if tree.get("alpha", 1) != 1 else {})       # those are DeepNorm's
+
+
+def last_branch(stack: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = (stack["blocks"] if "blocks" in stack else stack["stages"][-1])[-1]["feedforward"]
+    return found
+
+
+def final_norm(before: dict[str, Any], stack: dict[str, Any], text: str, here: str, say: Say) -> dict[str, Any]:
+    """Where no norm follows the last sum, the stack ends with one; where one does, it does not (Xiong et al. 2020, arXiv:2002.04745)."""
+    last = last_branch(stack)
+    if last == last_branch(before) or text not in PLACES:
+        return stack
+    norm = None if last["after"] else stack.get("norm") or last["before"]
+    did = "stays" if norm and stack.get("norm") else "is added" if norm else "is removed" if stack.get("norm") else "is not needed"
+    say(f"{here}: norms {SAID[text]}; the final norm {here}.norm {did}")
+    return stack | {"norm": norm}

@@ -1,0 +1,70 @@
+"""Is a recipe that of the run that a folder holds? What may differ, what may not, and how far a run can be extended."""
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from .. import recipe as R
+from ..data.files import Missing, find
+from ..values import paths
+from .schedule import scale
+
+# What may change between two starts
+FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
+FILES = re.compile(r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.folder|start|objective\.teacher")
+
+
+def remember(folder: Path, recipe: R.Recipe) -> None:
+    """The recipe beside the run; another recipe in the same folder is refused."""
+    path = folder / "recipe.json"
+    saved = sorted(int(p.name.removeprefix("step-")) for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal())
+    if path.exists() and saved:
+        before = R.of_json(path)
+        for name, was in differences(before, recipe):
+            reason = "" if name != "steps" else cannot_extend(before, recipe, saved[-1])
+            if reason is not None:
+                raise ValueError(f"{folder} was begun with another recipe: {name} was {was!r}; {reason}"
+                                 "undo the change, or give another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(recipe.json())
+    fresh.replace(path)
+
+
+def differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]:
+    """What was and is no more, by path, but for what may change."""
+    old, new = (paths(json.loads(recipe.json())) for recipe in (before, now))
+    free = FREE - {"save.every" if isinstance(now.average, R.Last) else "evaluate" if isinstance(now.average, R.Best) else ""}
+    return [(name, old.get(name)) for name in new | old if name not in free and not same(name, old.get(name), new.get(name))]
+
+
+def same(name: str, before: Any, now: Any) -> bool:
+    """Two spellings of one file or folder are the same."""
+    if before == now or not (FILES.fullmatch(name) and isinstance(before, str) and isinstance(now, str)):
+        return bool(before == now)
+    return places(before) == places(now)
+
+
+def places(path: str) -> list[str]:
+    try:
+        return [found if "://" in found else os.path.realpath(found) for found in find(path)]
+    except (Missing, OSError):
+        return [os.path.realpath(os.path.expanduser(path))]
+
+
+def cannot_extend(before: R.Recipe, now: R.Recipe, done: int) -> str | None:
+    """Why the steps that are done would have been others with this many steps in all; None where they would have been the same."""
+    if now.steps < done:
+        return f"{done:,} steps are done already; "
+    for step in range(done):
+        old, new = (scale(recipe.schedule, step, recipe.steps) for recipe in (before, now))
+        if old != new:
+            peak = now.optimiser.rate
+            return (f"with steps={now.steps} the {type(now.schedule).__name__} schedule would have had a learning rate of {peak * new:.3g} "
+                    f"at step {step + 1:,}, not {peak * old:.3g}, and a run is extended only if all its past steps stay as they were "
+                    "(Constant and InverseRoot always, WarmupStableDecay before its decay); ")
+        if before.length(step) != now.length(step):
+            return (f"with steps={now.steps} step {step + 1:,} would have had rows of {now.length(step)} tokens, "
+                    f"not {before.length(step)}, because `lengths` are shares of the steps; ")
+    return None
