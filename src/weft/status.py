@@ -37,7 +37,8 @@ def status(folder: Path) -> dict[str, Any]:
             "units": unit, unit: sum(line[unit] for line in steps), "seconds": round(sum(line["seconds"] for line in steps), 1),
             "speed": sum(line[unit] for line in last) / sum(line["seconds"] for line in last) if last else None,
             "seconds_left": round(pace * (recipe.steps - done), 1), "refused": [line["step"] for line in steps if line.get("refused")],
-            "experts": steps[-1].get("experts") if steps else None, "checkpoints": saved, "saved": int(saved[-1].removeprefix("step-")) if saved else 0}
+            "experts": steps[-1].get("experts") if steps else None, "checkpoints": saved,
+            "saved": int(saved[-1].removeprefix("step-")) if saved else 0}
 
 
 def mean(lines: list[dict[str, Any]], unit: str) -> float | None:
