@@ -124,11 +124,22 @@ def speed(found: Result) -> Lines:
         for name, row in found.items()))
 
 
+def cost(found: Result) -> Lines:
+    yield (f"One layer of width {found['width']}, forward and backward of one sequence, fp32, one thread: processor time in milliseconds "
+           f"and peak memory in MB. Exponents are fitted from 4,096 tokens on; the theory has n² for full attention and n for the others. "
+           f"At 16,384 tokens a window of 256 is {found['window times as fast at 16384']} times as fast as full attention.")
+    yield ""
+    lengths = sorted({int(n) for row in found["layers"].values() for n in row})
+    yield from table(("layer", *(f"{n:,}" for n in lengths), "time", "memory"), *(
+        (name, *(f"{cell['seconds'] * 1e3:,.0f} / {cell['megabytes']:,.0f}" if (cell := row.get(str(n))) else "skipped" for n in lengths),
+         *(f"n^{found['exponents'][name][what]}" for what in ("seconds", "megabytes"))) for name, row in found["layers"].items()))
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k), ("gpt_char", "A language model of characters", characters),
     ("gpt_char-large", "The large one", characters), ("tune", "Fine-tuning", tuned), ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
-    ("train_speed", "Training steps", speed))
+    ("train_speed", "Training steps", speed), ("attention_cost", "What attention costs", cost))
 
 
 def page(folder: Path = FOLDER) -> str:

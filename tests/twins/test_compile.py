@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import weft
+from weft.model import stack
 
 MODELS = {
     "gpt2": dict(depth=2, width=32, heads=4, vocabulary=64, positions=16),
@@ -13,6 +14,20 @@ MODELS = {
     "vit": dict(depth=2, width=32, heads=4, hidden=64, image=16, patch=4, classes=3),
     "swin": dict(width=16, depths=(2, 2), heads=(2, 2), window=3, image=24, patch=2, classes=3),
 }
+
+
+@pytest.mark.slow
+def test_a_compiled_window_in_blocks_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "window_block", lambda *_: 4)
+    torch.compiler.reset()
+    model = weft.build(weft.families.family("mistral")(depth=2, width=32, heads=4, groups=2, hidden=64, vocabulary=64, window=6)).eval()
+    ids = torch.randint(0, 64, (2, 30))
+    results = []
+    for run in (model, torch.compile(model, fullgraph=True)):
+        y = run(ids)
+        results.append([y, *torch.autograd.grad(y.square().mean(), list(model.parameters()))])
+    for a, b in zip(*results, strict=True):
+        assert (a - b).detach().abs().max() <= 1e-5 * b.detach().abs().max().clamp(min=1)
 
 
 @pytest.mark.slow

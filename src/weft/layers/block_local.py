@@ -82,7 +82,7 @@ class Blocks:
         q_BHLK, k_BGMK, v_BGMK, bias = parts
         B = len(q_BHLK)
         q = runs(chunk.queries.pad(q_BHLK, 2), 2, self.size, self.size)
-        k, v = (Overlapping.apply(chunk.keys.pad(t, 2), self.span, self.size) for t in (k_BGMK, v_BGMK))
+        k, v = (overlapping(chunk.keys.pad(t, 2), self.span, self.size) for t in (k_BGMK, v_BGMK))
         y = kernel(q, k, v, self.mask(chunk, B, bias), causal=False, **options)
         y_BHLK: Tensor = y.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)
         return y_BHLK[:, :, :chunk.queries.end - chunk.queries.begin]
@@ -105,6 +105,13 @@ def runs(t: Tensor, axis: int, length: int, step: int) -> Tensor:
     """Every run of `length` slots along an axis that begins at a multiple of `step`; runs stand side by side in the batch."""
     found: Tensor = t.unfold(axis, length, step)
     return found.movedim(axis, 1).movedim(-1, axis + 1).flatten(0, 1)
+
+
+def overlapping(t_BGMK: Tensor, length: int, step: int) -> Tensor:
+    if torch.compiler.is_compiling():
+        return runs(t_BGMK, 2, length, step)
+    found: Tensor = Overlapping.apply(t_BGMK, length, step)
+    return found
 
 
 class Overlapping(torch.autograd.Function):
