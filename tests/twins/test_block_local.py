@@ -136,8 +136,9 @@ def test_dropout_in_blocks_hides_the_same_weights_in_both_passes() -> None:
 
 # Models
 
-def model_of(pattern: object, score: object = None, shared: object = None, dtype: torch.dtype = torch.float64) -> weft.Model:
-    look = S.Attention(heads=4, groups=2, pattern=pattern, rotary=S.Rotary(), score=score)
+def model_of(pattern: object, score: object = None, shared: object = None, softcap: float | None = None,
+             dtype: torch.dtype = torch.float64) -> weft.Model:
+    look = S.Attention(heads=4, groups=2, pattern=pattern, rotary=S.Rotary(), score=score, softcap=softcap)
     block = S.Block(attention=S.pre(S.RMSNorm(), look), feedforward=S.pre(S.RMSNorm(), S.Dense(hidden=16)))
     back = isinstance(pattern, S.Causal) or (isinstance(pattern, S.Window) and not pattern.after)
     place = {"decoder" if back else "encoder": S.Stack(blocks=(block,) * 2, score=shared)}
@@ -160,7 +161,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PATTERNS = {"window": S.Window(before=5, after=0), "two-sided window": S.Window(before=3, after=2), "causal": S.Causal(), "full": S.Full()}
-SHARED = {"none": {}, "alibi": {"score": S.Alibi()}, "buckets": {"score": S.Buckets(count=8, distance=20)},
+SHARED = {"none": {}, "soft cap": {"softcap": 2.0}, "alibi": {"score": S.Alibi()}, "buckets": {"score": S.Buckets(count=8, distance=20)},
           "shared alibi": {"shared": S.Alibi()}, "shared buckets": {"shared": S.Buckets(count=8, distance=20)}}
 
 
