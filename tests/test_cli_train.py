@@ -17,6 +17,8 @@ from weft.cost import run_flops
 from weft.train.lock import Lock, held
 from weft.values import from_plain
 
+from .objectives.cases import routed
+
 RECIPE = '''
 import weft
 from weft import recipe as R
@@ -224,6 +226,16 @@ def test_status_shows_the_loss_of_the_model_that_is_kept() -> None:
     lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
     found = status.status(Path("runs/small"))
     assert found["kept"]["loss"] == lines[-1]["averaged"]["loss"] != lines[-2]["valid"]["loss"] == found["valid"]
+
+
+def test_the_load_of_experts_is_in_the_log_and_in_status(capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = R.read("small.py")
+    list(run.train(R.put(recipe, "model", routed(recipe.model))))
+    lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
+    assert all(0 < line["experts"]["entropy"] <= 1 and line["terms"]["balance"] > 0.9 for line in lines if "loss" in line)
+    assert lines[-1]["valid"].keys() == {"loss", "token", "balance", "router_z"}
+    assert main(["status", "runs/small"]) == 0
+    assert "load entropy" in capsys.readouterr().out
 
 
 def test_another_teacher_is_refused() -> None:

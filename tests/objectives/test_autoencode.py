@@ -130,3 +130,22 @@ def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     value, spec, row = REFUSED[said]
     with pytest.raises(ValueError, match=said):
         build(value, spec, labelled(row, labels=None))
+
+
+def test_experts_of_encoder_and_pixel_decoder_are_balanced_by_image() -> None:
+    def mixed(stack: S.Stack) -> S.Stack:
+        return S.replace(stack, blocks=tuple(S.replace(b, feedforward=S.replace(b.feedforward, inner=S.Experts(
+            count=3, chosen=1, expert=b.feedforward.inner))) for b in stack.blocks))
+    plain = mae()
+    spec = S.replace(plain, encoder=mixed(plain.encoder), head=S.replace(plain.head, stack=mixed(plain.head.stack)))
+    corruption, objective = build(R.Autoencoding(), spec, KNOWN, dtype=torch.float64)
+    given = batch(corruption, rows(corruption, images(6, mae())))
+    whole, parts = objective(given), [objective({name: x[i::2] for name, x in given.items()}) for i in (0, 1)]
+    assert corruption.counts(given)["balance"] == 12
+    for term in ("balance", "router_z"):
+        torch.testing.assert_close(whole[term], parts[0][term] + parts[1][term], rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        for name, p in objective.named_parameters():
+            if "router" in name:
+                p.zero_()
+    assert float(objective(given)["balance"].detach()) == pytest.approx(12, rel=1e-12)

@@ -125,3 +125,13 @@ def test_the_config_of_a_spec_is_read_again_as_that_spec(c: Case) -> None:
     f = family(c.family)
     spec = f.read(config(c) | {"architectures": [c.kind]})
     assert f.read(json.loads(json.dumps(f.write(spec)))) == spec
+
+
+def test_weights_of_the_routers_losses_are_read_and_written_and_what_has_no_key_does_not_bar_the_way() -> None:
+    small = {"depth": 1, "width": 16, "heads": 2, "groups": 1, "hidden": 8, "vocabulary": 32}
+    mixtral = family("mixtral")
+    written = mixtral.write(mixtral(**small, balance=0.03, z_loss=0.5))
+    assert written["router_aux_loss_coef"] == 0.03
+    again = mixtral.read(written).decoder.blocks[0].feedforward.inner
+    assert (again.balance, again.z_loss) == (0.03, 0.0)
+    assert mixtral(**small).decoder.blocks[0].feedforward.inner.balance == 0.02

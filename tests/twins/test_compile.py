@@ -3,7 +3,12 @@ import pytest
 import torch
 
 import weft
+from weft import recipe as R
 from weft.model import stack
+from weft.model.block import Block
+from weft.objectives import build
+
+from ..objectives.made import batch, meta, rows, texts
 
 MODELS = {
     "gpt2": dict(depth=2, width=32, heads=4, vocabulary=64, positions=16),
@@ -44,5 +49,23 @@ def test_a_compiled_forward_and_backward_is_the_eager_one(name: str) -> None:
         y = run(*inputs)
         y.square().mean().backward()
         results.append([y.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    for a, b in zip(*results, strict=True):
+        assert (a - b).abs().max() <= 1e-5 * b.abs().max().clamp(min=1)
+
+
+@pytest.mark.slow
+def test_the_routers_losses_of_compiled_blocks_are_the_eager_ones() -> None:
+    torch.compiler.reset()
+    spec = weft.mixtral(depth=2, width=32, heads=4, groups=2, hidden=16, vocabulary=60, experts=4, chosen=2, z_loss=0.1)
+    corruption, objective = build(R.NextToken(), spec, meta(R.Documents()))
+    held, results = batch(corruption, rows(corruption, texts(4, 33, 32))), []
+    for compiled in (False, True):
+        for block in objective.modules():
+            if compiled and isinstance(block, Block):
+                block.compile(backend="aot_eager")             # traced; without the minutes of a C++ compiler
+        objective.zero_grad()
+        sums = objective(held)
+        (sums["balance"] + sums["router_z"]).backward()
+        results.append([*(s.detach() for s in sums.values()), *(p.grad.clone() for n, p in objective.named_parameters() if "router" in n)])
     for a, b in zip(*results, strict=True):
         assert (a - b).abs().max() <= 1e-5 * b.abs().max().clamp(min=1)
