@@ -45,9 +45,9 @@ def share(text: str) -> float:
 
 
 def bad_rows_option(made: argparse.ArgumentParser, default: float = 0.001) -> None:
-    few = "10 rows of a small file, or " if default else ""
+    few = "; of a small file up to 10 rows" if default else ""
     made.add_argument("--max-bad-rows", type=share, default=default, metavar="SHARE",
-                      help=f"largest share of rows that may be set aside because they cannot be read (default: {few}{default:g})")
+                      help=f"largest share of rows that may be set aside because they cannot be read (default: {default:g}{few})")
 
 
 def say(line: str) -> None:

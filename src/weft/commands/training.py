@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..say import console, tell, waiting
-from . import STOPPED, Verb, bad_rows_option, way_out
+from . import STOPPED, Verb, bad_rows_option, say, way_out
 
 if TYPE_CHECKING:
     from ..overrides import Say
@@ -19,6 +19,7 @@ def prepare(args: argparse.Namespace) -> int:
     from .. import recipe, watch
     from ..data.prepare import command_data
     from ..data.prepare import prepare as make
+    from ..data.quarantine import notes
     if args.paths[0].partition(":")[0].endswith((".py", "recipe.json")):
         data = recipe.change(recipe.read(args.paths[0]), args.set).data
     else:
@@ -27,6 +28,8 @@ def prepare(args: argparse.Namespace) -> int:
     data = replace(data, max_bad_rows=max(data.max_bad_rows, args.max_bad_rows))
     with watch.Preparing("looking at the sources") as preparing:
         folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show)
+    for line in notes(folder):
+        say(line)
     found = watch.prepared(folder, preparing)
     tell(args, found, lambda width: watch.prepared_page(found))
     return 0
