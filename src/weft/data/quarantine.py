@@ -214,8 +214,10 @@ def judge(folder: Path, rows: int, bad: list[dict[str, Any]], share: float) -> N
 def notes(folder: Path) -> list[str]:
     """A line for each split of prepared data of which rows were set aside."""
     found = []
-    for path in sorted(folder.glob("*/quarantine.jsonl")):
-        rows = json.loads((path.parent / "index.json").read_text())["rows"]
+    for index in sorted(folder.glob("*/index.json")):
+        rows, path = json.loads(index.read_text())["rows"], index.with_name("quarantine.jsonl")
+        if not path.exists():
+            continue
         bad = [json.loads(line) for line in path.read_text().splitlines()]
         found.append(f"{set_aside(rows, bad, path.parent.name)}; all are listed in {path}")
     return found
