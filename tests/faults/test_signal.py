@@ -141,9 +141,9 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
     assert saved.step == 6
 
 
-@pytest.mark.parametrize("where", ["validation", "update"])
+@pytest.mark.parametrize("where", ["validation", "step"])
 def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(where: str, whole: Whole, tmp_path: Path) -> None:
-    turn = 2 if where == "validation" else 12                  # step 12: both times the signal comes before the second validation
+    turn = 2 if where == "validation" else 12 + 2              # in step 12, after two that are tried out: before the second validation ends
     code, said, _ = command(whole.recipes["causal"], tmp_path / "run", lambda: at(where, turn, 0.0))
     assert code == cli.STOPPED, said
     assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6]

@@ -19,10 +19,7 @@ FLOORS = {
     "run": 5, "ready": 5, "study": 5, "watch": 6, "status": 6, "prove": 6, "tune": 6, "serve": 6, "commands": 7, "cli": 8, "__init__": 9,
 }
 NO_TORCH = ("words", "values", "overrides", "spec", "check", "count", "cost", "weights", "recipe", "say", "families", "show", "summary",
-            "watch",
-            "status",
-            "commands",
-            "cli", "__init__")
+            "watch", "status", "commands", "cli", "__init__")
 FILES = sorted(WEFT.rglob("*.py"))
 LONG = {"spec.py": "the whole table of the design space in one place", "recipe.py": "the whole table of what a run can be",
         "count.py": "every shape and every FLOP of it"}
