@@ -135,11 +135,33 @@ def cost(found: Result) -> Lines:
          *(f"n^{found['exponents'][name][what]}" for what in ("seconds", "megabytes"))) for name, row in found["layers"].items()))
 
 
+def experts(found: Result) -> Lines:
+    yield ("A small language model of characters with eight experts per layer, trained with and without the routers' losses (balance "
+           "and z-loss): the entropy of the load (1: even), the largest share of one expert (even: 0.125), and the validation loss of the "
+           f"characters alone; mean of {len(found[0]['runs'])} seeds.")
+    yield ""
+    yield from table(("experts per token", "routers' losses", "entropy of the load", "each seed", "largest share", "validation loss"), *(
+        (row["top_k"], row["losses"], f"{row['mean']['entropy']:.3f}", spread([run["entropy"] for run in row["runs"]], 3),
+         f"{row['mean']['max_share']:.3f}", f"{row['mean']['valid']:.3f}") for row in found))
+
+
+def exported(found: Result) -> Lines:
+    yield ("Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and opened "
+           "by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class probabilities), and "
+           "the largest difference of the outputs.")
+    yield ""
+    yield from table(("recipe", "opened by", "comparisons that agree", "largest difference of outputs"), *(
+        (f"`{name}`", row["class"], ", ".join(f"{check} {own['compared'] - own['differ']} of {own['compared']}"
+                                              for check, own in row["checks"].items()), f"{row['outputs']:.0e}")
+        for name, row in found.items()))
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k), ("gpt_char", "A language model of characters", characters),
     ("gpt_char-large", "The large one", characters), ("tune", "Fine-tuning", tuned), ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
-    ("train_speed", "Training steps", speed), ("attention_cost", "What attention costs", cost))
+    ("train_speed", "Training steps", speed), ("attention_cost", "What attention costs", cost),
+    ("experts", "The load of experts", experts), ("export", "What leaves", exported))
 
 
 def page(folder: Path = FOLDER) -> str:
