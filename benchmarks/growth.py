@@ -1,0 +1,135 @@
+"""What did training do to a model's weights? Per block, the size of its matrices now and at the start, and the size of what each branch
+adds beside the residual stream it is added to; for ELECTRA also how well the discriminator ranks replaced tokens.
+
+    python -m benchmarks.growth runs/electra-mini [runs/bert-mini ...] [--receipt FILE]
+
+Sizes are root mean squares. The stream and the branches are measured on the first validation rows. The discriminator is compared with
+scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
+"""
+import argparse
+import json
+import time
+from collections import defaultdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft import recipe as R
+from weft import run
+from weft.data.loader import Loader
+from weft.data.plan import planner
+from weft.objectives.base import Batch
+from weft.objectives.replaced import Score
+from weft.train.checkpoint import newest
+from weft.train.optimise import is_inner_matrix
+
+from . import receipt
+
+BATCHES = 64
+
+
+def rms(x: Tensor) -> float:
+    return float(x.float().square().mean().sqrt())
+
+
+def sizes(objective: torch.nn.Module) -> dict[str, float]:
+    return {name: rms(p) for name, p in objective.named_parameters() if name.startswith("model.") and p.dim() == 2}
+
+
+def batches(made: run.Made) -> list[Batch]:
+    assert made.valid is not None, "growth reads validation rows; the recipe names none"
+    samples = made.corruption.samples(made.valid, made.recipe.batch.length, tail=True)
+    loader = Loader(planner(made.recipe.batch, samples, 0), samples, made.corruption, 0, 0, 1)
+    return [batch for work in islice(loader.once(made.recipe.batch.count), BATCHES) for batch in work.batches]
+
+
+def watch(model: torch.nn.Module) -> dict[str, list[tuple[float, float]]]:
+    """What each branch reads and adds, gathered while the model runs."""
+    seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def hear(name: str, _: Any, given: Any, found: Any) -> None:
+        seen[name].append((rms(getattr(given[0], "x_BLD", given[0])), rms(found)))
+
+    for name, part in model.named_modules():
+        if name.startswith("encoder.blocks.") and name.endswith(".inner"):
+            part.register_forward_hook(partial(hear, name.removesuffix(".inner")))
+    return seen
+
+
+def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Area under the ROC curve, where chance is 0.5, and average precision, where chance is the share of replaced tokens."""
+    order = np.argsort(score, kind="stable")
+    rank = np.empty(len(order))
+    rank[order] = np.arange(1, len(order) + 1)
+    positives, falling = int(truth.sum()), truth[order[::-1]]
+    area = (rank[truth].sum() - positives * (positives + 1) / 2) / (positives * (len(truth) - positives))
+    return {"auc": float(area), "precision": float((falling.cumsum()[falling] / (np.flatnonzero(falling) + 1)).mean())}
+
+
+def judged(objective: Score, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every token that counts: the discriminator's score, whether it was replaced, and which it is."""
+    answer, at_T = objective.answer(batch), batch["labels_at"]
+    filled = batch["tokens"].flatten().index_copy(0, at_T, answer.drawn_T)
+    truth = torch.zeros(len(filled), dtype=torch.bool).index_copy(0, at_T, answer.drawn_T != batch["labels"].flatten()[at_T])
+    keep = batch["tokens_keep"].flatten() != 0 if "tokens_keep" in batch else torch.ones_like(truth)
+    return answer.replaced_BL.flatten()[keep].numpy(), truth[keep].numpy(), filled[keep].numpy()
+
+
+def discriminator(objective: Score, given: list[Batch]) -> dict[str, Any]:
+    score, truth, token = (np.concatenate(part) for part in zip(*(judged(objective, batch) for batch in given), strict=True))
+    counted, asked = np.arange(len(truth)) % 2 == 0, np.arange(len(truth)) % 2 == 1
+    share, many = truth.mean(), int(token.max()) + 1
+    often = (np.bincount(token[counted], truth[counted], many) + 2 * share) / (np.bincount(token[counted], minlength=many) + 2)
+    loss = np.logaddexp(0, score[asked]) - truth[asked] * score[asked]
+    return {"replaced": float(share), "loss": float(loss.mean()), **ranking(score[asked], truth[asked]),
+            "token alone": ranking(often[token[asked]], truth[asked])}
+
+
+@torch.no_grad()
+def growth(folder: Path) -> dict[str, Any]:
+    made = run.make(R.of_run(folder), fresh=False)
+    objective, start = made.objective.eval(), sizes(made.objective)
+    objective.load_state_dict(found.groups()["model"] if (found := newest(folder / "checkpoints", print)) else {})
+    now, seen, given = sizes(objective), watch(objective.model), batches(made)
+    result: dict[str, Any] = {"step": found.facts["step"]} if found else {}
+    if isinstance(objective, Score):
+        result["discriminator"] = discriminator(objective, given)
+    else:
+        for batch in given:
+            objective(batch)
+    result["matrices"] = {name: {"start": start[name], "now": now[name]} for name in now}
+    result["branches"] = {name: {"stream": fmean(r for r, _ in pairs), "added": fmean(a for _, a in pairs)} for name, pairs in seen.items()}
+    return result
+
+
+def show(folder: Path, found: dict[str, Any]) -> None:
+    inner = [size for name, size in found["matrices"].items() if is_inner_matrix(name, torch.empty(1, 1))]
+    print(f"{folder}, step {found['step']:,}: matrices of blocks {fmean(s['start'] for s in inner):.3f} at the start, "
+          f"{fmean(s['now'] for s in inner):.3f} now", flush=True)
+    for name, size in found["branches"].items():
+        print(f"  {name:32} reads {size['stream']:6.2f}, adds {size['added']:6.2f}")
+    if judge := found.get("discriminator"):
+        print(f"  replaced tokens: loss {judge['loss']:.3f}, AUC {judge['auc']:.3f} (by the token alone {judge['token alone']['auc']:.3f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--receipt", metavar="FILE")
+    given, began, found = parser.parse_args(), time.perf_counter(), dict[str, Any]()
+    for folder in given.runs:
+        found[folder.name] = growth(folder)
+        show(folder, found[folder.name])
+    if given.receipt:
+        receipt.write(given.receipt, found, time.perf_counter() - began)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
