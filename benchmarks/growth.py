@@ -1,10 +1,12 @@
-"""What did training do to a model's weights? Per block, the size of its matrices now and at the start, and the size of what each branch
-adds beside the residual stream it is added to; for ELECTRA also how well the discriminator ranks replaced tokens.
+"""What did training do to a model? Per block, the size of its matrices now and at the start, the size of what each branch adds beside the
+residual stream it is added to, and how far the encoder's outputs still differ; for ELECTRA also how well the discriminator ranks replaced
+tokens.
 
     python -m benchmarks.growth runs/electra-mini [runs/bert-mini ...] [--receipt FILE]
 
-Sizes are root mean squares. The stream and the branches are measured on the first validation rows. The discriminator is compared with
-scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
+Sizes are root mean squares. Streams, branches and outputs are those of validation rows. An output's rank is the exponential of the entropy
+of its principal components' variances; beside it, the share of its mean square that is the same for all tokens. The discriminator is
+compared with scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
 """
 import argparse
 import json
@@ -24,7 +26,8 @@ from weft import recipe as R
 from weft import run
 from weft.data.loader import Loader
 from weft.data.plan import planner
-from weft.objectives.base import Batch
+from weft.model.block import Branch
+from weft.objectives.base import Batch, Objective
 from weft.objectives.replaced import Score
 from weft.train.checkpoint import newest
 from weft.train.optimise import is_inner_matrix
@@ -50,16 +53,33 @@ def batches(made: run.Made) -> list[Batch]:
 
 
 def watch(model: torch.nn.Module) -> dict[str, list[tuple[float, float]]]:
-    """What each branch reads and adds, gathered while the model runs."""
+    """The residual stream before each branch and what the branch adds to it, gathered while the model runs."""
     seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
-    def hear(name: str, _: Any, given: Any, found: Any) -> None:
-        seen[name].append((rms(getattr(given[0], "x_BLD", given[0])), rms(found)))
+    def hear(branch: str, part: Any, given: Any, _: Any) -> None:
+        x_BLD = given[0]
+        seen[branch].append((rms(x_BLD), rms(part.update(*given))))
 
     for name, part in model.named_modules():
-        if name.startswith("encoder.blocks.") and name.endswith(".inner"):
-            part.register_forward_hook(partial(hear, name.removesuffix(".inner")))
+        if isinstance(part, Branch) and name.startswith("encoder.blocks."):
+            part.register_forward_hook(partial(hear, name))
     return seen
+
+
+def spread(x_BLD: Tensor) -> dict[str, float]:
+    """Whether the outputs of different tokens differ: a trunk that says the same everywhere has rank 1 and a common share of 1."""
+    x_TD = x_BLD.flatten(0, 1).double()
+    mean_D = x_TD.mean(0)
+    variance_D = torch.linalg.svdvals(x_TD - mean_D).square()
+    share_D = (variance_D / variance_D.sum()).clamp(min=1e-12)
+    return {"rank": float((-(share_D * share_D.log()).sum()).exp()), "common": float(mean_D.square().sum() / x_TD.square().sum(1).mean())}
+
+
+def outputs(objective: Objective, batch: Batch) -> dict[str, float]:
+    model, tokens_BL = objective.model, batch["tokens"]
+    x_BLD = model.encode(model.embed(tokens_BL, keep=batch.get("tokens_keep"))).x_BLD
+    keep = batch.get("tokens_keep")
+    return spread(x_BLD if keep is None else x_BLD[keep != 0][None])
 
 
 def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
@@ -94,15 +114,17 @@ def discriminator(objective: Score, given: list[Batch]) -> dict[str, Any]:
 @torch.no_grad()
 def growth(folder: Path) -> dict[str, Any]:
     made = run.make(R.of_run(folder), fresh=False)
-    objective, start = made.objective.eval(), sizes(made.objective)
+    objective, start, given = made.objective.eval(), sizes(made.objective), batches(made)
+    before = outputs(objective, given[0])
     objective.load_state_dict(found.groups()["model"] if (found := newest(folder / "checkpoints", print)) else {})
-    now, seen, given = sizes(objective), watch(objective.model), batches(made)
+    now, after, seen = sizes(objective), outputs(objective, given[0]), watch(objective.model)
     result: dict[str, Any] = {"step": found.facts["step"]} if found else {}
     if isinstance(objective, Score):
         result["discriminator"] = discriminator(objective, given)
     else:
         for batch in given:
             objective(batch)
+    result["outputs"] = {"start": before, "now": after}
     result["matrices"] = {name: {"start": start[name], "now": now[name]} for name in now}
     result["branches"] = {name: {"stream": fmean(r for r, _ in pairs), "added": fmean(a for _, a in pairs)} for name, pairs in seen.items()}
     return result
@@ -111,9 +133,11 @@ def growth(folder: Path) -> dict[str, Any]:
 def show(folder: Path, found: dict[str, Any]) -> None:
     inner = [size for name, size in found["matrices"].items() if is_inner_matrix(name, torch.empty(1, 1))]
     print(f"{folder}, step {found['step']:,}: matrices of blocks {fmean(s['start'] for s in inner):.3f} at the start, "
-          f"{fmean(s['now'] for s in inner):.3f} now", flush=True)
+          f"{fmean(s['now'] for s in inner):.3f} now; the outputs' rank {found['outputs']['start']['rank']:.1f} at the start, "
+          f"{found['outputs']['now']['rank']:.1f} now, common share {found['outputs']['start']['common']:.2f} and "
+          f"{found['outputs']['now']['common']:.2f}", flush=True)
     for name, size in found["branches"].items():
-        print(f"  {name:32} reads {size['stream']:6.2f}, adds {size['added']:6.2f}")
+        print(f"  {name:32} stream {size['stream']:6.2f}, adds {size['added']:6.2f}")
     if judge := found.get("discriminator"):
         print(f"  replaced tokens: loss {judge['loss']:.3f}, AUC {judge['auc']:.3f} (by the token alone {judge['token alone']['auc']:.3f})")
 

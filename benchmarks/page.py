@@ -146,9 +146,9 @@ def experts(found: Result) -> Lines:
 
 
 def exported(found: Result) -> Lines:
-    yield ("Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and opened "
-           "by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class probabilities), and "
-           "the largest difference of the outputs.")
+    yield ("Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and "
+           "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
+           "probabilities), and the largest difference of the outputs.")
     yield ""
     yield from table(("recipe", "opened by", "comparisons that agree", "largest difference of outputs"), *(
         (f"`{name}`", row["class"], ", ".join(f"{check} {own['compared'] - own['differ']} of {own['compared']}"

@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 import pytest
+import torch
 from benchmarks.generated import make_clone, make_data, small
 
 import weft
@@ -13,6 +14,8 @@ from weft import recipe as R
 from weft import run
 from weft.data.store import open_store
 from weft.train.log import read as read_log
+from weft.train.optimise import Optimiser
+from weft.train.schedule import scale
 from weft.values import from_json
 
 ROOT = Path(__file__).parents[1]
@@ -131,3 +134,19 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(name:
     assert weft.replace(trained, special=recipe.model.special) == weft.spec.named(recipe.model, open_store(prepared).meta.labels)
     assert not list(prepared.rglob("quarantine.jsonl"))
     assert COUNTS.get(name) in (None, tuple(len(open_store(prepared, split)) for split in ("train", "valid")))
+
+
+def test_noise_alone_does_not_let_electra_mini_outgrow_its_start() -> None:
+    """A discriminator that has learned little yet sends gradients that are mostly noise, and Muon's steps are as long for noise as for
+    signal. At a rate of 0.005 it made the matrices five times as large, and no tagger could be tuned from them (docs/log.md)."""
+    recipe = ALL["electra:mini"]
+    model = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=32, vocabulary=8, positions=4))
+    weights = {n: p for n, p in model.named_parameters() if n.startswith("encoder.") and p.dim() == 2}
+    start = {n: p.detach().square().mean().sqrt() for n, p in weights.items()}
+    optimiser, generator = Optimiser(recipe.optimiser, model), torch.Generator().manual_seed(0)
+    for step in range(recipe.steps):
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape, generator=generator)
+        optimiser.step(scale(recipe.schedule, step, recipe.steps))
+    growth = {n: float(p.detach().square().mean().sqrt() / start[n]) for n, p in weights.items()}
+    assert max(growth.values()) < 2.5, growth

@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import weft
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
-from weft.interop.folder import load
+from weft.interop.folder import load, save
+from weft.model.model import build
 from weft.ready import ready
+from weft.train.optimise import Optimiser
 from weft.tune import search
 from weft.tune.plan import Wish, plan
 
@@ -302,3 +305,36 @@ def test_rows_that_are_set_aside_are_said_and_more_than_a_few_stop_it(
         error = capsys.readouterr().err
         assert told in error
         assert code == 0 or error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("more", "expected", "rates"), [
+    ({}, R.Adafactor(rate=1e-2), (1e-2, 3e-3, 1e-3)),
+    ({"layers": 0.8}, R.AdamW(rate=5e-5, layers=0.8), (5e-5, 4e-5, 3e-5, 2e-5)),
+    ({"trained": R.LoRA(rank=2)}, R.AdamW(rate=5e-5), (5e-4, 4e-4, 3e-4, 2e-4)),
+    ({"rates": (3e-2,)}, R.Adafactor(rate=1e-2), (3e-2,))])
+def test_t5_is_tuned_by_steps_relative_to_its_weights(more: dict[str, Any], expected: R.AdamW | R.Adafactor, rates: tuple[float, ...],
+                                                      start: Path, tmp_path: Path) -> None:
+    spec = weft.t5(depth=1, width=16, heads=2, hidden=32, vocabulary=261, head_width=8)
+    checkpoint = save(build(spec), tmp_path / "t5", to="weft")
+    shutil.copy(start / "tokenizer.json", checkpoint / "tokenizer.json")
+    data = write_examples(tmp_path / "train.jsonl", 20)
+    found = plan(Wish(str(checkpoint), (str(data),), out=str(tmp_path / "run"), **more))
+    assert found.recipe.optimiser == expected
+    assert found.rates == pytest.approx(rates)
+    assert found.at(rates[-1], 0).optimiser.rate == rates[-1]
+
+
+def test_every_weight_of_a_t5_is_moved_by_a_like_share_of_its_size() -> None:
+    """AdamW's first step at 1e-3 moves the token table by a thousandth and the queries by a tenth of their size."""
+    spec = weft.t5(depth=1, width=64, heads=1, hidden=128, vocabulary=64, head_width=64, dropout=0.0)
+
+    def shares(optimiser: R.AdamW | R.Adafactor) -> list[float]:
+        model = build(spec)
+        before = {n: p.detach().clone() for n, p in model.named_parameters() if p.dim() == 2}
+        model(torch.arange(64)[None], torch.arange(64)[None]).square().sum().backward()
+        Optimiser(optimiser, model).step(1.0)
+        return [float((model.get_parameter(n).detach() - p).norm() / p.norm()) for n, p in before.items()]
+
+    even, uneven = shares(R.Adafactor(rate=1e-2)), shares(R.AdamW(rate=1e-3))
+    assert max(even) < 1.5 * min(even)
+    assert max(uneven) > 30 * min(uneven)

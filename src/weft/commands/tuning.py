@@ -131,7 +131,8 @@ def add(verb: Verb) -> None:
                       help="text2text: the text to decode for each class, in the order of the classes (default: their names)")
     made.add_argument("--metric", metavar="NAME", help="to choose by: accuracy, f1, matthews, pearson, spearman, exact or loss")
     made.add_argument("--rates", nargs="+", type=float, default=[], metavar="RATE",
-                      help="5e-5 4e-5 3e-5 2e-5 unless given; with --lora ten, with --frozen a hundred times that")
+                      help="AdamW's 5e-5 4e-5 3e-5 2e-5 unless given; with --lora ten, with --frozen a hundred times that; for T5 "
+                           "Adafactor's 1e-2 3e-3 1e-3, relative to the size of the weights")
     made.add_argument("--restarts", type=int, metavar="N", help="seeds at the best rate; 3 below 10,000 rows, else 1")
     made.add_argument("--epochs", type=float, default=3, help="3 unless given")
     made.add_argument("--batch", type=int, default=32, help="rows a step; 32 unless given")

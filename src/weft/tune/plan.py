@@ -29,6 +29,7 @@ from .model import featured, headed, style_of
 
 TABLE = "tune.json"
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
+RELATIVE_RATES = (1e-2, 3e-3, 1e-3)        # of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
 SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
 HELD_OUT = 0.1                             # of the rows, where no dev data are given
 LONGEST, WINDOW, POOLS = 512, 384, 32      # tokens of a row, of a window of a context; batches that are sorted together
@@ -105,16 +106,14 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     metric = wish.metric or ("loss" if isinstance(row, R.Templated) and row.labels is None else R.METRICS[type(objective)][0])
     batch = R.Rows(count=wish.batch, length=length, pool=POOLS * wish.batch)
     recipe = recipe_of(wish, objective, spec, data, batch, len(store), str(start), metric)
-    rates = tuple(dict.fromkeys(wish.rates)) or tuple(rate * scale(wish.trained, objective) for rate in RATES)
+    usual = RELATIVE_RATES if isinstance(recipe.optimiser, R.Adafactor) else tuple(rate * scale(wish.trained) for rate in RATES)
+    rates = tuple(dict.fromkeys(wish.rates)) or usual
     restarts = wish.restarts or (RESTARTS if len(store) < SMALL else 1)
     return Plan(folder, found.line, found.task, metric, rates, restarts, recipe, len(store), len(dev))
 
 
-def scale(trained: R.HeadOnly | R.LoRA | None, objective: R.Objective) -> float:
-    """Few new weights bear more than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more. T5 is
-    fine-tuned at 1e-3 (arXiv:1910.10683, section 3.1.2)."""
-    if isinstance(objective, R.TextToText) and objective.input == "t5" and trained is None:
-        return 10.0
+def scale(trained: R.HeadOnly | R.LoRA | None) -> float:
+    """Few new weights bear more than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more."""
     return 100.0 if isinstance(trained, R.HeadOnly) else 10.0 if trained else 1.0
 
 
@@ -153,6 +152,15 @@ def objective_of(wish: Wish, found: Guess, spec: S.Model, start: Path) -> R.Obje
     return made
 
 
+def optimiser_of(wish: Wish, spec: S.Model) -> R.AdamW | R.Adafactor:
+    """T5's weights differ in size by a factor of 50, the token table's are the largest: AdamW's steps, equally large for all, hardly move
+    the table (docs/log.md). Its authors fine-tune with Adafactor, whose steps are relative (arXiv:1910.10683, section 3.1.2). Low-rank
+    updates start at zero, and layer-wise rates need AdamW: both keep it."""
+    if isinstance(spec.start, S.T5Start) and wish.trained is None and wish.layers is None:
+        return R.Adafactor(rate=RELATIVE_RATES[0])
+    return R.AdamW(rate=RATES[0], layers=wish.layers)
+
+
 def recipe_of(wish: Wish, objective: R.Objective, spec: S.Model, data: R.Data, batch: R.Rows, rows: int, start: str,
               metric: str) -> R.Recipe:
     epoch = -(-rows // batch.count)
@@ -160,7 +168,7 @@ def recipe_of(wish: Wish, objective: R.Objective, spec: S.Model, data: R.Data, b
     look = max(1, epoch // wish.looks)
     return R.Recipe(
         name="try", model=spec, objective=objective, data=data, batch=batch, steps=steps, start=start,
-        optimiser=R.AdamW(rate=RATES[0], layers=wish.layers), schedule=R.Linear(warmup=steps // 10), trained=wish.trained,
+        optimiser=optimiser_of(wish, spec), schedule=R.Linear(warmup=steps // 10), trained=wish.trained,
         average=R.Best(metric=metric), evaluate=look, save=R.Saves(keep=1),  # type: ignore[arg-type]
         precision=wish.precision or best_precision(), seed=wish.seed)  # type: ignore[arg-type]
 
