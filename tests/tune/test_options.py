@@ -16,7 +16,7 @@ from weft.layers.lowrank import LowRank, merged
 from weft.model.model import build
 from weft.prove import check
 from weft.ready import ready
-from weft.train.adapt import adapt
+from weft.train.adapt import adapt, begin_from
 from weft.train.checkpoint import checkpoints, newest
 from weft.train.log import read
 from weft.train.optimise import Optimiser, below, blocks_of
@@ -269,3 +269,23 @@ def test_a_pooler_that_was_trained_is_kept_and_a_head_of_another_kind_is_not(fol
     afresh = build(bert(POOLED), seed=0).state_dict()
     assert torch.equal(made.objective.model.state_dict()["head.transform.dense.weight"], afresh["head.transform.dense.weight"])
     assert torch.equal(made.objective.model.state_dict()["source.tokens.weight"], guesser.state_dict()["source.tokens.weight"])
+
+
+PRETRAINED: dict[str, S.Model] = {
+    "bert": weft.bert(depth=2, width=16, heads=2, hidden=32, vocabulary=40, positions=32),
+    "electra": weft.electra(depth=2, width=16, heads=2, hidden=32, embedding=8, vocabulary=40, positions=32),
+    "t5": weft.t5(depth=2, width=16, heads=2, hidden=32, head_width=8, vocabulary=40)}
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_a_tagger_starts_with_every_weight_of_the_pre_trained_trunk_and_a_new_head(name: str, tmp_path: Path) -> None:
+    spec, tags = PRETRAINED[name], S.Tags(outputs=9, dropout=0.1)
+    before = build(spec, seed=1)
+    weft.save(before, tmp_path / "model", to="weft")
+    tagger = build(replace(S.with_dropout(spec, 0.1), decoder=None, target=None, head=tags), seed=2)
+    new = {n: t.clone() for n, t in tagger.state_dict().items() if n.startswith("head.")}
+    begin_from(tagger, str(tmp_path / "model"))
+    trunk = {n: t for n, t in before.state_dict().items() if n.startswith(("source.", "encoder."))}
+    assert new.keys() == {"head.out.weight", "head.out.bias"}
+    assert tagger.state_dict().keys() == trunk.keys() | new.keys()
+    assert all(torch.equal(t, (trunk | new)[n]) for n, t in tagger.state_dict().items())
