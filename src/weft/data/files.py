@@ -158,8 +158,11 @@ def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
 
 
 def stamp(path: str) -> str:
-    """A cheaper word for one of very many files: its size and time."""
-    stat = os.stat(path)
+    """A cheaper word for one of very many files: its size and time; empty for one that is missing."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return ""
     return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 

@@ -1,6 +1,5 @@
 """Rows that are kept out: which, why, and how many are too many."""
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from .lines import Bad, Found
 
 TOLERANCE = 0.001                          # of the rows; above it the files are wrong, not a row
 HANDFUL = 10                               # of bad rows is borne however few the rows are
-PIXELS = 1 << 27                           # an image larger than this is a bomb
 
 
 def text_columns(row: R.Row) -> tuple[str, ...]:
@@ -75,14 +73,15 @@ def check(row: R.Row, found: Found, labels: tuple[str, ...]) -> Bad | None:
     """Why this row cannot be one, if so: asked of each row before it is tokenised."""
     try:
         checks(row, found.fields, labels)
-    except (ValueError, TypeError, OSError, SyntaxError) as error:             # Pillow's are of all these kinds
+    except (ValueError, TypeError, OverflowError) as error:
         return Bad(found.offset, str(error).splitlines()[0] if str(error) else type(error).__name__)
     return None
 
 
 def checks(row: R.Row, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
     if isinstance(row, R.Images | R.Boxed):
-        picture(image_bytes(need(fields, "image", object)))
+        from .picture import open_image
+        open_image(image_bytes(need(fields, "image", object)))
     elif isinstance(row, R.Tagged):
         words, tags = need(fields, row.words, list), need(fields, row.tags, list)
         if len(words) != len(tags):
@@ -121,15 +120,6 @@ def image_bytes(cell: Any) -> bytes:
     if not isinstance(held, bytes) or not held:
         raise ValueError("empty image" if held == b"" else "an image without its bytes")
     return held
-
-
-def picture(held: bytes) -> None:
-    """Raises if the image cannot be opened to its last line."""
-    from PIL import Image
-    with Image.open(BytesIO(held)) as image:
-        if image.width * image.height > PIXELS:
-            raise ValueError(f"an image of {image.width} × {image.height} pixels")
-        image.load()
 
 
 def allowed(rows: int, tolerance: float) -> float:
