@@ -33,7 +33,8 @@ from .values import paths
 
 Say = Callable[[str], None]
 # What may change between two starts
-FREE = {"micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
+FREE = {"micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
+        "timeouts.collective", "timeouts.heartbeat"}
 
 
 class Made(NamedTuple):
@@ -155,7 +156,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
     folder = folder_of(recipe, out)
     keep_blocks()
     with ExitStack() as stack:
-        ranks = stack.enter_context(world())
+        ranks = stack.enter_context(world(recipe.timeouts))
         if ranks.rank == 0:
             stack.enter_context(Lock(folder))
             remember(folder, recipe)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..values import from_plain
 from .files import identity, write
 from .lines import Bad, Found, Item
+from .parent import die_with_parent
 from .quarantine import allowed, check, columns
 from .rows import maker
 from .shard import ShardWriter
@@ -188,6 +189,7 @@ def serve() -> None:
     def say(answer: Any) -> None:
         print(json.dumps(answer), flush=True)
 
+    die_with_parent()
     shop = None
     for line in sys.stdin:
         try:
