@@ -500,6 +500,13 @@ class Guard:
 
 
 @value
+class Timeouts:
+    """Seconds until a rank gives up: on a collective operation, and on another rank whose heartbeat is missing."""
+    collective: Positive = 60.0
+    heartbeat: Positive = 10.0
+
+
+@value
 class Saves:
     """A checkpoint each `every` steps and at the end; the newest `keep` stay."""
     every: Count = 500
@@ -526,6 +533,7 @@ class Recipe:
     recompute: bool = False
     compile: bool = False
     guard: Guard = Guard()
+    timeouts: Timeouts = Timeouts()
     save: Saves = Saves()
     evaluate: Count | None = None          # steps between two looks at the validation data; None: at the end only
     workers: Natural = 0                   # processes that make batches

@@ -150,7 +150,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
     folder = folder_of(recipe, out)
     keep_blocks()
     with ExitStack() as stack:
-        ranks = stack.enter_context(world())
+        ranks = stack.enter_context(world(recipe.timeouts))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         refuse_what_cannot_fit(recipe, memory(recipe, ranks.size), available(ranks.device, here))
         if ranks.rank == 0:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft import recipe as R
+from weft.data.files import seal
 from weft.data.store import Store, open_store
 from weft.data.text import Samples
 from weft.values import to_plain
@@ -35,14 +36,14 @@ def write_split(folder: Path, shards: list[Columns]) -> None:
                         "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
     fingerprint = hashlib.sha256(json.dumps(entries).encode()).hexdigest()
     index = {"fingerprint": fingerprint, "rows": sum(e["rows"] for e in entries), "shards": entries}
-    (folder / "index.json").write_text(json.dumps(index))
+    (folder / "index.json").write_bytes(seal(index))
 
 
 def write_data(folder: Path, row: R.Row, vocabulary: int | None = 50_000, **more: Any) -> None:
     plain = {"row": to_plain(row), "vocabulary": vocabulary, "special": {"pad": 0, "unknown": 1, "begin": 2, "end": 3, "mask": 4},
              "sentinels": [], "labels": None, "tokenizer": None}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "data.json").write_text(json.dumps(plain | more))
+    (folder / "data.json").write_bytes(seal(plain | more))
 
 
 def bits(flags: list[bool]) -> str:

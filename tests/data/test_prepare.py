@@ -54,8 +54,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def rows(folder: Path, row: R.Row, given: R.Source, tokenizer: R.Tokenizer | None = R.Bytes()) -> tuple[list[dict[str, Any]], Any]:
-    made = prepare(R.Data(row=row, train=given, tokenizer=tokenizer, max_bad_rows=0.0), folder / "out", workers=1)
+def rows(folder: Path, row: R.Row, given: R.Source, tokenizer: R.Tokenizer | None = R.Bytes(), overwrite: bool = False) -> \
+        tuple[list[dict[str, Any]], Any]:
+    made = prepare(R.Data(row=row, train=given, tokenizer=tokenizer, max_bad_rows=0.0), folder / "out", workers=1, overwrite=overwrite)
     return list(read(made)), json.loads((made / "data.json").read_text())
 
 
@@ -185,7 +186,7 @@ def test_many_small_files_make_few_shards_in_their_order(tmp_path: Path) -> None
     assert [bytes(row["tokens"]).decode().split("\n")[0] for row in found] == [f"text {i}" for i in range(150)]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "train").glob("*.arrow")}
     (tmp_path / "149.txt").write_text("other\n")
-    rows(tmp_path, R.Documents(), given, R.Bytes(special=False))
+    rows(tmp_path, R.Documents(), given, R.Bytes(special=False), overwrite=True)
     assert [path.name for path, when in sorted(before.items()) if path.stat().st_mtime_ns != when] == [max(before).name]
 
 
@@ -211,7 +212,11 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     text = (tmp_path / "a.txt").read_text()
     (tmp_path / "a.txt").write_text(text.replace("Document 5 ", "document 5 "))
     assert fingerprint(data) != word
-    prepare(data, tmp_path / "out", workers=1)
+    held = contents(first)
+    with pytest.raises(ValueError, match=r"out.* holds prepared data of other files or settings.*; give another folder, or overwrite it"):
+        prepare(data, tmp_path / "out", workers=1)
+    assert contents(first) == held                                          # a run may be reading it
+    prepare(data, tmp_path / "out", workers=1, overwrite=True)
     again = json.loads((first / "train" / "index.json").read_text())
     assert again["fingerprint"] != index["fingerprint"]
     tokenizer = load_tokenizer(first)
@@ -220,9 +225,46 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     assert fingerprint(data) == word                                        # content, not time
     write(tmp_path / "a.txt", 30)
-    prepare(data, tmp_path / "out", workers=1)                               # fewer shards: none stays behind
+    prepare(data, tmp_path / "out", workers=1, overwrite=True)               # fewer shards: none stays behind
     kept = {shard["file"][:5] for shard in json.loads((first / "train" / "index.json").read_text())["shards"]}
     assert {path.stem for path in (first / "train").iterdir()} == kept | {"index"}
+
+
+def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_path: Path) -> None:
+    """The folder of `datasets.save_to_disk` has Arrow files of its own, which were removed as shards of longer data."""
+    data = documents(tmp_path)
+    for name in ("dataset_info.json", "train/data-00000-of-00001.arrow", "train/00007.arrow", "train/00009.json", "tokenizer.json"):
+        theirs = tmp_path / "theirs" / name.replace("/", "-") / name
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text("{}")
+        root = tmp_path / "theirs" / name.replace("/", "-")
+        with pytest.raises(ValueError, match=r"holds files that weft prepare did not write \(.*\); give a new or empty folder"):
+            prepare(data, root, workers=1, overwrite=True)
+        assert list(contents(root)) == [name]
+
+
+def test_only_our_own_shards_are_removed_when_data_becomes_shorter(tmp_path: Path) -> None:
+    data = documents(tmp_path)
+    made = prepare(data, tmp_path / "out", workers=1)
+    theirs = [made / "train" / name for name in ("mine.arrow", "90000.arrow", "90001.json", "notes.txt")]
+    for path in theirs:
+        path.write_text("{}")
+    write(tmp_path / "a.txt", 30)
+    prepare(data, tmp_path / "out", workers=1, overwrite=True)
+    assert all(path.exists() for path in theirs)
+    assert not (made / "train" / "00007.arrow").exists()
+
+
+def test_preparing_again_with_verify_makes_damaged_shards_anew(tmp_path: Path) -> None:
+    data = documents(tmp_path)
+    made = prepare(data, tmp_path / "out", workers=1)
+    held = contents(made)
+    for name in ("train/00002.arrow", "valid/00000.arrow", "tokenizer.json", "data.json"):
+        whole = bytearray(held[name])
+        whole[len(whole) // 2] ^= 4
+        (made / name).write_bytes(whole)
+    prepare(data, tmp_path / "out", workers=1, verify=True)
+    assert contents(made) == held
 
 
 def test_the_folder_is_named_after_the_content_where_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +342,7 @@ def test_examples_may_have_numbers_or_given_labels(tmp_path: Path) -> None:
     assert [row["label"] for row in found] == [1.5, 2.0]
     assert meta["labels"] is None
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "no"}\n')
-    found, meta = rows(tmp_path, R.Examples(labels=("yes", "no")), R.Source(paths=(str(tmp_path / "a.jsonl"),)))
+    found, meta = rows(tmp_path, R.Examples(labels=("yes", "no")), R.Source(paths=(str(tmp_path / "a.jsonl"),)), overwrite=True)
     assert (found[0]["label"], meta["labels"]) == (1, ["yes", "no"])
 
 

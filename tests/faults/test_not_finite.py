@@ -133,6 +133,35 @@ def test_beyond_the_budget_the_run_ends_with_one_line_every_refusal_is_logged_an
     assert steps_of(out) == list(range(1, STEPS + 1))
 
 
+def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of_it_is_saved(whole: Whole, tmp_path: Path) -> None:
+    """Loss and gradient are finite; only the weights tell. The checkpoint before it stays, however few are kept."""
+    recipe, out = replace(whole.recipes["causal"], steps=9, save=R.Saves(every=1, keep=1), guard=R.Guard(budget=9)), tmp_path / "run"
+
+    def explode(made: run.Made, event: Any) -> None:
+        if event is not None and event.step == 4:
+            made.trainer.optimiser.step = overflow(made)      # type: ignore[method-assign]
+
+    def overflow(made: run.Made) -> Callable[[float], None]:
+        def step(rate: float) -> None:
+            with torch.no_grad():
+                next(iter(made.trainer.optimiser.named.values())).view(-1)[0] = inf
+        return step
+
+    with pytest.raises(RuntimeError, match="the update of step 5 made the weights non-finite") as caught:
+        train(recipe, out, explode)
+    assert "\n" not in str(caught.value)
+    good(out)
+    assert [found.step for found in checkpoints(out / "checkpoints")] == [4]
+    assert not (out / "model").exists()
+
+
+def test_a_learning_rate_beyond_all_bounds_ends_the_run(whole: Whole, tmp_path: Path) -> None:
+    recipe = replace(whole.recipes["causal"], optimiser=R.AdamW(rate=1e38), schedule=R.Constant(), clip=None, save=R.Saves(every=1))
+    with pytest.raises(RuntimeError, match="made the weights non-finite"):
+        train(recipe, tmp_path / "run", lambda made, event: None)
+    good(tmp_path / "run")
+
+
 def test_a_refusal_at_the_very_last_step_counts_too(whole: Whole, tmp_path: Path) -> None:
     recipe, out = replace(whole.recipes["causal"], guard=R.Guard(budget=0), steps=5), tmp_path / "run"
     assert "allows 0" in poisoned(recipe, out, nan, "loss", lambda step: step == 4)[1]["error"]

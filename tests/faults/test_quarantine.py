@@ -1,11 +1,15 @@
 """F11: corrupt samples are put aside with their file and place, the others keep their order, and too many stop the work."""
 import json
+import os
+import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
@@ -14,9 +18,10 @@ from tests.tune.made import recipe as tuned
 from weft import recipe as R
 from weft import run
 from weft.data import source
-from weft.data.lines import LIMIT
+from weft.data.image import decode
+from weft.data.lines import LIMIT, Found
 from weft.data.prepare import prepare
-from weft.data.quarantine import MAX_BAD_ROWS, judge
+from weft.data.quarantine import MAX_BAD_ROWS, check, judge
 from weft.data.tokenizer import load_tokenizer
 
 ROWS = 1200                                # ten bad rows are borne, eleven are too many
@@ -140,11 +145,84 @@ def test_a_spoilt_image_is_put_aside_with_its_file(tmp_path: Path, spoil: Callab
 
 
 def test_an_image_with_too_many_pixels_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.data.quarantine.PIXELS", 100)
+    monkeypatch.setattr("weft.data.picture.PIXELS", 100)
     (tmp_path / "set" / "a").mkdir(parents=True)
     (tmp_path / "set" / "a" / "1.jpg").write_bytes(jpeg())
     with pytest.raises(ValueError, match="256 × 256 pixels"):
         prepare(R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),))), tmp_path / "out", workers=1)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that says it is enormous; its pixels are missing."""
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(canary) (w) file closefile\nshowpage\n%%EOF\n"
+
+
+def test_bombs_other_plugins_and_files_that_are_no_files_are_put_aside_and_the_rest_is_read(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `DecompressionBombError` is no ValueError, so it ended the job; an EPS named .png started Ghostscript; a FIFO never ended."""
+    started: list[Any] = []
+    monkeypatch.setattr("subprocess.Popen", lambda *given, **more: started.append(given))
+    there = tmp_path / "set" / "a"
+    there.mkdir(parents=True)
+    for i in range(4):
+        (there / f"{i}.png").write_bytes(jpeg())
+    (there / "bomb.png").write_bytes(bomb(100_000, 100_000))
+    (there / "script.png").write_bytes(EPS)
+    (there / "null.png").symlink_to("/dev/zero")
+    (there / "gone.png").symlink_to(there / "nothing")
+    os.mkfifo(there / "fifo.png")
+    (there / "folder.png").mkdir()
+    folder = prepare(R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),))), tmp_path / "out", workers=1)
+    reasons = {Path(entry["file"]).name: entry["reason"] for entry in quarantine(folder)}
+    assert set(reasons) == {"bomb.png", "script.png", "null.png", "gone.png", "fifo.png", "folder.png"}
+    assert "pixels" in reasons["bomb.png"]
+    assert reasons["gone.png"] == "a dangling link"
+    assert not started
+    assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 4
+
+
+def picture(kind: str) -> bytes:
+    out = BytesIO()
+    Image.effect_noise((40, 30), 80).convert("RGB").save(out, kind)
+    return out.getvalue()
+
+
+def mutated(whole: bytes, draw: np.random.Generator) -> bytes:
+    """A few bytes flipped, removed, repeated or cut off."""
+    held = bytearray(whole)
+    for _ in range(int(draw.integers(1, 6))):
+        at, kind = int(draw.integers(max(1, len(held) - 1))), int(draw.integers(5))
+        held = held or bytearray(b"\0" * 8)
+        if kind == 0:
+            held[at] ^= 1 << int(draw.integers(8))
+        elif kind == 1:
+            held[at:at + 4] = draw.bytes(4)
+        elif kind == 2:
+            del held[at:at + int(draw.integers(1, 64))]
+        elif kind == 3:
+            held[at:at] = held[at:at + 32]
+        else:
+            held = held[:max(at, 8)]
+    return bytes(held)
+
+
+def test_a_mutated_image_is_either_read_or_put_aside(long: bool) -> None:
+    draw = np.random.default_rng(0)
+    wholes = [picture(kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")]
+    refused = 0
+    for i in range(12_000 if long else 1_200):
+        data = mutated(wholes[i % len(wholes)], draw)
+        found = check(R.Images(), Found(0, {"image": data, "label": "a"}), ("a",))
+        refused += found is not None
+        if found is None:
+            assert decode(data).mode == "RGB"
+    assert refused > 100
 
 
 @pytest.mark.parametrize("document", ["line", "blank", "heading", "file"])

@@ -1,8 +1,10 @@
 """One rank of a real torchrun dies: all others leave soon, nothing is left running, and the run goes on as if nothing had happened."""
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,20 +67,6 @@ def main() -> None:
     train(R.read(file), Path(out), plot)
 
 
-def alive(session: int) -> list[str]:
-    """Processes of a session, by name."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = path.read_text().rpartition(")")
-            fields = rest.split()
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(name)
-        except OSError:                    # gone meanwhile
-            continue
-    return found
-
-
 PHASES = [("forward", 7, 1), ("reduce", 9, 1), ("save", 12, 0)]
 
 
@@ -102,20 +90,74 @@ def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(wh
     for i, (phase, step, rank) in enumerate(cases):
         out, file = tmp_path / f"run-{i}", tmp_path / "recipe.json"
         file.write_text(two(whole).json())
-        process = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d",
-             "--rdzv-endpoint", "localhost:0", "-m", "tests.faults.test_ranks", str(file), str(out), phase, str(step), str(rank)],
-            cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"})
-        said, _ = process.communicate(timeout=120)
+        process = start(file, out, phase, str(step), str(rank))
+        try:
+            said, _ = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            end(out)
+            raise
         since = fallen(out).stat().st_mtime
-        while (left := alive(process.pid)) and time.time() < since + LIMIT:
+        while (left := members(out)) and time.time() < since + LIMIT:
             time.sleep(0.1)
         assert not left, f"{phase}: still there: {left}"
         assert time.time() < since + LIMIT, said
         assert process.returncode != 0, said
         assert "Signal 9 (SIGKILL)" in said, said
         assert (ranks(two(whole), out, 2, lambda out=out: train(two(whole), out)), told(out)) == expected, f"{phase} at {step}"
+
+
+def start(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d",
+         "--rdzv-endpoint", "localhost:0", "-m", "tests.faults.test_ranks", str(file), str(out), *words],
+        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+def members(out: Path) -> dict[int, int]:
+    """The processes that name a run folder, torchrun, ranks and data workers, each with its parent. Each rank has a session of its own."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            if str(out).encode() in (path / "cmdline").read_bytes().split(b"\0") and fields[0] != "Z":
+                found[int(path.name)] = int(fields[1])
+        except OSError:                    # gone meanwhile
+            continue
+    return found
+
+
+def end(out: Path) -> None:
+    for pid in members(out):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed early", "parent killed"])
+def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(how: str, whole: Whole, tmp_path: Path) -> None:
+    """A stopped rank held the others for the time of a collective operation and torchrun's patience; a killed torchrun left all."""
+    file, out = tmp_path / "recipe.json", tmp_path / "run"
+    file.write_text(replace(two(whole), steps=100_000, save=R.Saves(every=50_000)).json())
+    process = start(file, out, "never", "0", "0")
+    try:
+        ranks_, limit = [], time.time() + 90
+        while len(ranks_) < 2 or not (how == "killed early" or (out / "log.jsonl").exists()):
+            assert process.poll() is None
+            assert time.time() < limit
+            ranks_ = [pid for pid, parent in members(out).items() if parent == process.pid]
+            time.sleep(0.05)
+        time.sleep(1 if how == "killed early" else 3)
+        since = time.time()
+        os.kill(process.pid if how == "parent killed" else max(ranks_), signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
+        while (left := set(members(out)) - {process.pid}) and time.time() < since + LIMIT:
+            process.poll()
+            time.sleep(0.1)
+        assert not left
+    finally:
+        end(out)
+        said = process.communicate()[0]
+    if how == "stopped":
+        assert "has not responded for 10 s; all ranks stop" in said
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ class Missing(ValueError):
     """Nothing is at a path."""
 
 
+class Damaged(ValueError):
+    """A file is not as it was written."""
+
+
 def remote(path: str) -> bool:
     return "://" in path
 
@@ -123,20 +127,32 @@ def identity(path: str) -> str:
     if remote(path):
         system, inner = filesystem(path)
         return f"{system.checksum(inner)}"
-    stat, full = os.stat(path), os.path.abspath(path)
-    now = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]      # nobody changes bytes and keeps all four
-    known = cache("digests", hashlib.sha256(full.encode()).hexdigest())
+    known, now = digest_cache(path)
     try:
-        before, digest = json.loads(known.read_text())
+        before, sha256 = json.loads(known.read_text())
         if before == now:
-            return str(digest)
+            return str(sha256)
     except (OSError, ValueError):
         pass
     with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if stat.st_size > BLOCK:                                                  # small ones are read as quickly
-        keep(known, [now, digest])
-    return digest
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    if now[0] > BLOCK:                                                        # small ones are read as quickly
+        keep(known, [now, sha256])
+    return sha256
+
+
+def digest_cache(path: str) -> tuple[Path, list[int]]:
+    """Where the SHA-256 of a local file is cached, and the state of the file for which it holds."""
+    stat = os.stat(path)
+    state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]    # nobody changes bytes and keeps all four
+    return cache("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
+
+
+def cache_digest(path: str, sha256: str) -> None:
+    """A file whose SHA-256 was computed while it was written need not be read again to verify it."""
+    known, state = digest_cache(path)
+    if state[0] > BLOCK:
+        keep(known, [state, sha256])
 
 
 def cache(room: str, word: str) -> Path:
@@ -162,14 +178,30 @@ def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
 
 
 def stamp(path: str) -> str:
-    """A cheaper word for one of very many files: its size and time."""
-    stat = os.stat(path)
+    """A cheaper word for one of very many files: its size and time; empty for one that is missing."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return ""
     return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
 def digest(*parts: Any) -> str:
     """The SHA-256 of plain values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def seal(content: dict[str, Any]) -> bytes:
+    """JSON that holds its own SHA-256, so that `unseal` notices a changed bit."""
+    return json.dumps(content | {"seal": digest(content)}, indent=1).encode()
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """What `seal` wrote; ValueError if it is not that any more."""
+    content = json.loads(text)
+    if not isinstance(content, dict) or content.pop("seal", None) != digest(content):
+        raise Damaged("it does not match its own SHA-256")
+    return content
 
 
 def write(path: Path, content: bytes) -> None:

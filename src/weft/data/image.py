@@ -1,5 +1,4 @@
 """Images: from encoded bytes to normalised numbers. All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -7,6 +6,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from .. import spec as S
+from .picture import open_image
 from .store import Store
 from .table import Table
 
@@ -19,10 +19,7 @@ TRIES = 10                                 # before a random crop gives up and t
 def decode(data: bytes, channels: int = 3) -> Image.Image:
     if channels not in MODES:
         raise ValueError(f"images are read with 1 or 3 channels, not {channels}")
-    image: Image.Image = Image.open(BytesIO(data))
-    if "transparency" in image.info:       # a palette's clear colour has no place in other modes
-        image = image.convert("RGBA")
-    return image.convert(MODES[channels])
+    return open_image(data, MODES[channels])
 
 
 def crop_box(width: int, height: int, chance: Floats, area: tuple[float, float] = (0.08, 1.0),

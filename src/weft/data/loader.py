@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from .batch import Corruption, make_batch, real_tokens, to_torch
 from .order import Draws
+from .parent import die_with_parent
 from .plan import Pick, Planner, Step, evaluation_plan, share
 from .text import Samples
 
@@ -72,7 +73,7 @@ class Loader:
                 yield groups or [[[Pick(0, 0)]]]
 
         loader = DataLoader(maker, batch_size=None, sampler=ask(), num_workers=self.workers, collate_fn=as_made,
-                            generator=torch.Generator())   # its own: nothing is drawn from torch's
+                            worker_init_fn=start_worker, generator=torch.Generator())   # its own: nothing is drawn from torch's
         for made in loader:
             if isinstance(made, Failed):
                 error = ValueError(made.line)
@@ -98,6 +99,10 @@ class Maker(Dataset[Made | Failed]):
         counted = [self.corruption.counts(batch) for batch in batches]
         counts = {term: sum(count[term] for count in counted) for term in counted[0]}
         return Made([to_torch(batch) for batch in batches], counts, sum(real_tokens(batch, self.corruption.fields) for batch in batches))
+
+
+def start_worker(_: int) -> None:
+    die_with_parent()
 
 
 def as_made(made: Any) -> Any:

@@ -1,11 +1,10 @@
 """`weft prepare`: sources to shards, once. Any number of parts on any machines make the same bytes; a run that was stopped goes on."""
 import base64
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +13,9 @@ import numpy as np
 from .. import recipe as R
 from ..values import from_plain, suggest, to_plain
 from . import records
-from .files import Missing, digest, find, identity, old, stamp, update, write
+from .files import Missing, digest, find, identity, old, seal, stamp, update, write
 from .lines import Found
+from .ownership import held_basis, refuse_changed, refuse_foreign, refuse_other, shard_facts
 from .quarantine import judge, label_column, text_columns
 from .source import Piece, pieces, read, reading, settled
 from .tokenizer import Tokenizer
@@ -55,9 +55,10 @@ Say = Callable[[Progress], None]
 
 
 def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, int] | None = None, workers: int | None = None,
-            say: Say | None = None) -> Path:
+            say: Say | None = None, verify: bool = False, overwrite: bool = False) -> Path:
     """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index.
-    The recipe's own folder serves without its sources, if it is finished."""
+    The recipe's own folder serves without its sources, if it is finished. `verify` compares the SHA-256 of finished shards and makes
+    damaged ones again. A finished folder of other data is replaced only with `overwrite`: a run may be reading it."""
     index, count = part or (0, 1)
     if not 0 <= index < count:
         raise ValueError(f"part = {index} of {count}: parts are counted from 0 to {count - 1}")
@@ -68,6 +69,9 @@ def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, 
             return Path(data.folder)
         raise
     root = Path(folder or data.folder or Path("prepared") / fingerprint(data, splits))
+    refuse_foreign(root)
+    if not overwrite:
+        refuse_other(root, basis_key(data, *splits["train"]))
     root.mkdir(parents=True, exist_ok=True)
     workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     tokenizer, labels = basis(data, *splits["train"], root, say)
@@ -77,7 +81,9 @@ def prepare(data: R.Data, folder: str | Path | None = None, *, part: tuple[int, 
         common = [VERSION, to_plain(data.row), reading(source), tokenizer.sha256 if tokenizer else None, labels]
         tasks = [Task(i, piece, digest(common, piece.identity, piece.spans)) for i, piece in enumerate(work)]
         stale = (split / "index.json").exists()                  # asked first: one that comes later is another process's, of all shards
-        todo = [task for task in tasks if task.number % count == index and facts(split, task) is None]
+        if stale and not overwrite:
+            refuse_changed(split, tasks)
+        todo = [task for task in tasks if task.number % count == index and facts(split, task, verify) is None]
         if todo:
             if stale:
                 (split / "index.json").unlink(missing_ok=True)
@@ -98,11 +104,8 @@ def plan(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
 
 def whole(data: R.Data, root: Path) -> bool:
     """Is all there that a run on these data reads?"""
-    try:
-        row = json.loads((root / "data.json").read_text())["row"]
-    except (OSError, ValueError, KeyError):
-        return False
-    return digest(row) == digest(to_plain(data.row)) and all(
+    held = held_basis(root)
+    return held is not None and digest(held["row"]) == digest(to_plain(data.row)) and all(
         (root / name / "index.json").exists() for name in (["train", "valid"] if data.valid else ["train"]))
 
 
@@ -164,25 +167,27 @@ def telling(stage: str, say: Say | None) -> Iterator[None]:
     tell(1.0)
 
 
+def basis_key(data: R.Data, source: R.Source, work: list[Piece]) -> str:
+    return digest(VERSION, to_plain(data.row), *tokenizer_identity(data), reading(source), [[p.identity, p.spans] for p in work])
+
+
 def basis(data: R.Data, source: R.Source, work: list[Piece], root: Path, say: Say | None) -> tuple[Tokenizer | None, list[str] | None]:
-    key = digest(VERSION, to_plain(data.row), *tokenizer_identity(data), reading(source), [[p.identity, p.spans] for p in work])
-    try:
-        held = json.loads((root / "data.json").read_text())
-        tokenizer = Tokenizer.load(root) if held["tokenizer"] else None
-        if held["key"] == key and held["sha256"] == (tokenizer.sha256 if tokenizer else None):
+    key = basis_key(data, source, work)
+    with suppress(OSError, ValueError):
+        held = held_basis(root)
+        tokenizer = Tokenizer.load(root) if held and held["tokenizer"] else None
+        if held and held["key"] == key and held["sha256"] == (tokenizer.sha256 if tokenizer else None):
             return tokenizer, held["labels"]
-    except (OSError, ValueError, KeyError):
-        pass
     labels = classes(data.row, source, work, say)
     tokenizer = learn(data, source, work, say)
-    if tokenizer:
-        write(root / "tokenizer.json", tokenizer.text.encode())
     mask = np.packbits(tokenizer.continues, bitorder="little").tobytes() if tokenizer else b""
-    write(root / "data.json", json.dumps({
+    write(root / "data.json", seal({
         "row": to_plain(data.row), "vocabulary": tokenizer.size if tokenizer else None, "special": tokenizer.special if tokenizer else {},
         "sentinels": list(tokenizer.sentinels) if tokenizer else [], "labels": labels, "tokenizer": "tokenizer.json" if tokenizer else None,
         "continues": base64.b64encode(mask).decode() if tokenizer else None, "sha256": tokenizer.sha256 if tokenizer else None, "key": key,
-    }, indent=1).encode())
+    }))
+    if tokenizer:                          # after data.json, by which the folder is known as ours
+        write(root / "tokenizer.json", tokenizer.text.encode())
     return tokenizer, labels
 
 
@@ -228,14 +233,15 @@ def finish(split: Path, tasks: list[Task], common: list[Any], max_bad_rows: floa
     if len(shards) < len(tasks):
         return
     kept = {f"{task.number:05d}" for task in tasks}
-    strays = [path for path in (*split.glob("*.arrow"), *split.glob("[0-9]*.json")) if path.stem not in kept]        # of longer data
+    strays = [path for path in shard_facts(split) if path.stem not in kept]                                          # of longer data
+    strays += [path.with_suffix(".arrow") for path in strays]
     for stray in strays + [path for path in split.glob(".*.tmp") if old(path)]:                                     # of a killed run
         stray.unlink(missing_ok=True)
     rows = sum(shard["rows"] for shard in shards)
     judge(split, rows, [entry for shard in shards for entry in shard["quarantine"]], max_bad_rows)
     named = [{name: shard[name] for name in ("file", "rows", "tokens", "sentences", "sha256") if name in shard} for shard in shards]
     index = {"fingerprint": digest(common[1], common[3:], [shard["sha256"] for shard in shards]), "rows": rows, "shards": named}
-    update(split / "index.json", json.dumps(index, indent=1).encode())
+    update(split / "index.json", seal(index))
 
 
 # A data value from words on a command line

@@ -10,6 +10,7 @@ from .files import blocks, filesystem, remote, stamp
 from .lines import Bad, Found, Item, Span
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+LARGEST = 1 << 28                          # bytes of one image's file
 ROWS = 1 << 10                             # read together
 
 
@@ -154,7 +155,27 @@ def classes(folder: str) -> list[str]:
 
 def folder(paths: tuple[str, ...]) -> Iterator[Item]:
     for path in paths:
-        yield Found(0, {"image": Path(path).read_bytes(), "label": Path(path).parent.name, "file": path})
+        try:
+            yield Found(0, {"image": file_bytes(path), "label": Path(path).parent.name, "file": path})
+        except ValueError as error:
+            yield Bad(0, str(error), path)
+
+
+def file_size(path: str) -> int:
+    """Bytes of a regular file, 0 for anything else: such a row is set aside when it is read."""
+    return os.path.getsize(path) if os.path.isfile(path) else 0
+
+
+def file_bytes(path: str | Path) -> bytes:
+    """The bytes of a regular file; ValueError for anything else, which could block or never end."""
+    if not os.path.isfile(path):
+        raise ValueError("a dangling link" if os.path.islink(path) else "not a regular file" if os.path.lexists(path) else "missing")
+    if os.path.getsize(path) > LARGEST:
+        raise ValueError(f"a file of {os.path.getsize(path):,} bytes")
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
 
 
 @lru_cache(maxsize=2)
@@ -181,9 +202,10 @@ def coco(paths: tuple[str, ...], span: Span) -> Iterator[Item]:
         file = (root / image["file_name"]).resolve()
         if not file.is_relative_to(root):
             yield Bad(place, f"{image['file_name']} is outside {root}")
-        elif not file.is_file():
-            yield Bad(place, f"{file} is missing")
-        else:
+            continue
+        try:
             own = boxes.get(image["id"], [])
-            yield Found(place, {"image": file.read_bytes(), "boxes": [note["bbox"] for note in own],
+            yield Found(place, {"image": file_bytes(file), "boxes": [note["bbox"] for note in own],
                                 "labels": [note["name"] for note in own], "file": str(file)})
+        except ValueError as error:
+            yield Bad(place, f"{file}: {error}")

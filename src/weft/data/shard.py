@@ -11,7 +11,7 @@ from typing import IO, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from .files import publish
+from .files import cache_digest, publish
 
 Array = np.ndarray[Any, Any]
 
@@ -94,6 +94,7 @@ class ShardWriter:
         with open(temporary, "rb") as made:
             self.sha256 = file_digest(made, "sha256").hexdigest()
         publish(temporary, self.path)
+        cache_digest(str(self.path), self.sha256)
 
 
 def texts(values: list[bytes]) -> tuple[Array, Array]:

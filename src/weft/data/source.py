@@ -202,7 +202,7 @@ def line_places(path: str, numbers: list[int]) -> list[int]:
 def folder_pieces(path: str, part: tuple[float, float]) -> list[Piece]:
     files = records.image_files(path, part)
     return [Piece(tuple(group), (), bytes_, digest([[os.path.relpath(name, path), stamp(name)] for name in group]))
-            for group, bytes_ in grouped(files, [os.path.getsize(name) for name in files])]
+            for group, bytes_ in grouped(files, [records.file_size(name) for name in files])]
 
 
 def grouped(files: list[Any], sizes: list[int]) -> Iterator[tuple[list[Any], int]]:
@@ -223,9 +223,9 @@ def coco_pieces(source: R.Source) -> list[Piece]:
     images = records.coco_table(table, stamp(table))[0]
     begin, end = records.stretch(len(images), source.part)
     names = [os.path.join(root, image["file_name"]) for image in images]
-    sizes = [os.path.getsize(names[i]) if os.path.exists(names[i]) else 0 for i in range(begin, end)]
+    sizes = [records.file_size(names[i]) for i in range(begin, end)]
     return [Piece((table, root), ((group[0], group[-1] + 1),), bytes_,
-                  digest([word, [stamp(names[i]) if os.path.exists(names[i]) else "" for i in group]]))
+                  digest([word, [stamp(names[i]) for i in group]]))
             for group, bytes_ in grouped(list(range(begin, end)), sizes)]
 
 

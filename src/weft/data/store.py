@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from .. import recipe as R
 from ..values import from_plain
-from .files import filesystem, remote
+from .files import Damaged, filesystem, identity, remote, unseal
 
 OPEN = 64                                  # shards open at once in one process
 AGAIN = "run weft prepare again"
@@ -65,6 +65,13 @@ class Folder:
         except FileNotFoundError:
             raise ValueError(f"{self.address}/{name} is missing: the data is not prepared completely; {AGAIN}") from None
 
+    def sealed(self, name: str) -> dict[str, Any]:
+        """A JSON file of ours, whose bits are as they were written."""
+        try:
+            return unseal(self.text(name))
+        except (json.JSONDecodeError, UnicodeDecodeError, Damaged) as error:
+            raise ValueError(f"{self.address}/{name} is damaged ({error}); {AGAIN}") from None
+
     def local(self, name: str, fingerprint: str) -> Path:
         """The file on this machine. Fetched under a name of its own, then renamed: others see all of it or nothing."""
         if not self.remote:
@@ -86,7 +93,7 @@ class Folder:
 
 
 def read_meta(folder: Folder) -> Meta:
-    plain = json.loads(folder.text("data.json"))
+    plain = folder.sealed("data.json")
     labels, continues = plain.get("labels"), plain.get("continues")
     if continues is not None:              # one bit a token, the first token in the lowest bit
         bits = np.frombuffer(base64.b64decode(continues), np.uint8)
@@ -100,7 +107,7 @@ class Store:
     """One split. All positions are found by bisection over the shards: nothing costs more as the data grows."""
 
     def __init__(self, folder: Folder, split: str) -> None:
-        index = json.loads(folder.text(f"{split}/index.json"))
+        index = folder.sealed(f"{split}/index.json")
         self.folder, self.split, self.meta, self.fingerprint = folder, split, read_meta(folder), str(index["fingerprint"])
         self.entries = [Entry(e["file"], e["rows"], e.get("tokens", 0), e.get("sha256", "")) for e in index["shards"]]
         self.row_starts = np.cumsum([0, *(e.rows for e in self.entries)])
@@ -163,7 +170,15 @@ class Store:
         if len(self.opened) >= OPEN:
             self.opened.popitem(last=False)
         entry = self.entries[s]
-        self.opened[s] = Shard(self.folder.local(f"{self.split}/{entry.file}", self.fingerprint), entry)
+        name = f"{self.split}/{entry.file}"
+        path = self.folder.local(name, self.fingerprint)
+        if (wrong := damage(path, entry)) and self.folder.remote:
+            path.unlink(missing_ok=True)   # only our copy may be damaged
+            path = self.folder.local(name, self.fingerprint)
+            wrong = damage(path, entry)
+        if wrong:
+            raise ValueError(wrong)
+        self.opened[s] = Shard(path, entry)
         return self.opened[s]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -266,18 +281,14 @@ def joined(parts: list[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def verify(store: Store) -> list[str]:
-    """What is wrong with the bytes of a split, a line a shard; nothing, if all of them are as they were written. Reads everything."""
-    wrong = []
-    for entry in store.entries:
-        try:
-            path = store.folder.local(f"{store.split}/{entry.file}", store.fingerprint)
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != entry.sha256:
-                wrong.append(f"{path} is damaged (its SHA-256 is {found[:12]}…, not {entry.sha256[:12]}…); {AGAIN}")
-        except FileNotFoundError:
-            wrong.append(f"{store.folder.address}/{store.split}/{entry.file} is missing; {AGAIN}")
-        except ValueError as error:
-            wrong.append(str(error))
-    return wrong
+def damage(path: Path, entry: Entry) -> str | None:
+    """What is wrong with a shard's bytes. They are hashed once per change of the file (`identity` caches), so a second start is free."""
+    try:
+        found = identity(str(path))
+    except FileNotFoundError:
+        return f"{path} is missing; {AGAIN}"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror}); {AGAIN}"
+    if found != entry.sha256:
+        return f"{path} is damaged (its SHA-256 is {found[:12]}…, not {entry.sha256[:12]}…); {AGAIN}"
+    return None

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..values import from_plain
-from .files import write
+from .files import identity, write
 from .lines import Bad, Found, Item
+from .parent import die_with_parent
 from .quarantine import allowed, check, columns, entry, places
 from .rows import maker
 from .shard import ShardWriter
@@ -96,15 +97,25 @@ class Workshop:
         write(path.with_suffix(".json"), json.dumps(facts).encode())
 
 
-def facts(split: Path, task: Task) -> dict[str, Any] | None:
-    """What a finished shard says of itself, if it was made from this very piece."""
-    path = split / f"{task.number:05d}"
+def facts(split: Path, task: Task, verify: bool = False) -> dict[str, Any] | None:
+    """What a finished shard says of itself, if it was made from this very piece; `verify` also compares its SHA-256."""
+    path = split / f"{task.number:05d}.arrow"
+    held = facts_of(path.with_suffix(".json"))
     try:
-        held: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-        fits = held["fingerprint"] == task.fingerprint and path.with_suffix(".arrow").stat().st_size == held["bytes"]
-        return held if fits else None
-    except (OSError, ValueError, KeyError):
+        fits = held is not None and held["fingerprint"] == task.fingerprint and path.stat().st_size == held["bytes"]
+        return held if held and fits and (not verify or identity(str(path)) == held["sha256"]) else None
+    except OSError:
         return None
+
+
+def facts_of(path: Path) -> dict[str, Any] | None:
+    """The facts in a file, if it is one that `Workshop.shard` wrote."""
+    try:
+        held = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(held, dict) and {"fingerprint", "bytes", "sha256"} <= held.keys() and held.get("file") == f"{path.stem}.arrow"
+    return held if ours else None
 
 
 def as_piece(plain: Any) -> Piece:
@@ -171,6 +182,7 @@ def serve() -> None:
     def say(answer: Any) -> None:
         print(json.dumps(answer), flush=True)
 
+    die_with_parent()
     shop = None
     for line in sys.stdin:
         try:

@@ -7,9 +7,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-PATIENCE = timedelta(seconds=60)           # how long a rank waits for another before it takes it for dead
+from .. import recipe as R
+from ..data.parent import die_with_parent
+from .heartbeat import heartbeat
 
 
 class World:
@@ -47,15 +50,19 @@ class World:
 
 
 @contextmanager
-def world() -> Iterator[World]:
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+def world(timeouts: R.Timeouts = R.Timeouts()) -> Iterator[World]:
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()                  # a killed torchrun leaves no rank behind
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
-    try:
-        yield World(dist.get_rank(), size)
-    finally:
-        dist.destroy_process_group()
+    limit = timedelta(seconds=timeouts.collective)
+    store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
+    with heartbeat(store, rank, size, timeouts.heartbeat):
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=limit, store=store, rank=rank, world_size=size)
+        try:
+            yield World(rank, size)
+        finally:
+            dist.destroy_process_group()

@@ -39,6 +39,12 @@ class Guard:
             raise RuntimeError(f"{len(self.refused)} steps were refused, the last, step {what['step']}, because {what['reason']}; "
                                f"guard.budget allows {self.s.budget}; log.jsonl names the samples; to go on after all, --set guard.budget")
 
+    def weights(self, step: int, largest: float) -> None:
+        """Ends a run whose weights an update made non-finite: they can be neither used nor undone, and must not be saved."""
+        if not isfinite(largest):
+            raise RuntimeError(f"the update of step {step} made the weights non-finite ({largest}) although loss and gradient are finite; "
+                               "nothing of it is saved; lower the learning rate and continue from the last checkpoint in another run")
+
     def state(self) -> dict[str, Any]:
         return {"recent": self.recent, "refused": self.refused}
 

@@ -93,6 +93,8 @@ class Trainer:
             if recipe.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.optimiser.named.values(), recipe.clip, norm)
             self.optimiser.step(rate)
+            largest = torch.nn.utils.get_total_norm([p.detach() for p in self.optimiser.named.values()], float("inf"))
+            self.guard.weights(self.step + 1, float(largest))
             if isinstance(self.average, MovingAverage):
                 self.average.update()
             self.guard.accept(loss)

@@ -11,7 +11,8 @@ from ..values import paths
 from .schedule import scale
 
 # What may change between two starts
-FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper"}
+FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
+        "timeouts.collective", "timeouts.heartbeat"}
 FILES = re.compile(r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.folder|start|objective\.teacher")
 
 
