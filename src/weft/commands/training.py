@@ -27,7 +27,8 @@ def prepare(args: argparse.Namespace) -> int:
         data = command_data(args.paths, **{word: getattr(args, word) for word in words})
     data = replace(data, max_bad_rows=max(data.max_bad_rows, args.max_bad_rows))
     with watch.Preparing("looking at the sources") as preparing:
-        folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show)
+        folder = make(data, args.out, part=watch.part(args.part), workers=args.workers, say=preparing.show, verify=True,
+                      overwrite=args.overwrite)
     for line in notes(folder):
         say(line)
     found = watch.prepared(folder, preparing)
@@ -118,10 +119,12 @@ def status(args: argparse.Namespace) -> int:
 
 def add_prepare(verb: Verb) -> None:
     made = verb(prepare, "turn sources into shards, once; again, it goes on where it was",
-                "A recipe's data, or files: weft prepare a.txt.gz b.txt.gz --out shards.")
+                "A recipe's data, or files: weft prepare a.txt.gz b.txt.gz --out shards. Finished shards are verified by their SHA-256, and "
+                "damaged ones are made again.")
     made.add_argument("paths", metavar="RECIPE|PATH", nargs="+", help="a recipe, or files, globs and addresses; .gz and .zst too")
     made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe")
     made.add_argument("--out", metavar="FOLDER", help="prepared/<fingerprint> unless given")
+    made.add_argument("--overwrite", action="store_true", help="replace finished data of other files or settings in the folder")
     made.add_argument("--part", metavar="I/N", help="only every N-th piece from the I-th (from 0): one job of N; the result is the same")
     made.add_argument("--workers", type=int, help="processes; as many as there are cores unless given")
     made.add_argument("--as", dest="kind", default="documents", metavar="ROW",
