@@ -119,7 +119,7 @@ def status(args: argparse.Namespace) -> int:
 
 def add_prepare(verb: Verb) -> None:
     made = verb(prepare, "turn sources into shards, once; again, it goes on where it was",
-                "A recipe's data, or files: weft prepare a.txt.gz b.txt.gz --out shards. Finished shards are verified by their SHA-256, and "
+                "A recipe's data, or files: weft prepare a.txt.gz b.txt.gz --out shards. Finished shards are verified by their SHA-256; "
                 "damaged ones are made again.")
     made.add_argument("paths", metavar="RECIPE|PATH", nargs="+", help="a recipe, or files, globs and addresses; .gz and .zst too")
     made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe")
