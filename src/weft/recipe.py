@@ -382,7 +382,8 @@ class SGD:
 @value
 class Muon:
     """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
-    AdamW at `other` for all else."""
+    AdamW at `other` for all else. Each step has the same size, also where the gradient is noise: a model that will be fine-tuned needs a
+    rate near AdamW's, or its matrices outgrow their start (docs/log.md)."""
     rate: Positive
     other: AdamW
     momentum: Rate = 0.95
