@@ -26,11 +26,11 @@ from weft import recipe as R
 from weft import run
 from weft.data.loader import Loader
 from weft.data.plan import planner
+from weft.layers.roles import Role, roles_of
 from weft.model.block import Branch
 from weft.objectives.base import Batch, Objective
 from weft.objectives.replaced import Score
 from weft.train.checkpoint import newest
-from weft.train.optimise import is_inner_matrix
 
 from . import receipt
 
@@ -113,29 +113,33 @@ def discriminator(objective: Score, given: list[Batch]) -> dict[str, Any]:
 
 @torch.no_grad()
 def growth(folder: Path) -> dict[str, Any]:
+    found = newest(folder / "checkpoints", print)
+    if found is None:
+        raise SystemExit(f"{folder} has no checkpoint; train it first")
     made = run.make(R.of_run(folder), fresh=False)
     objective, start, given = made.objective.eval(), sizes(made.objective), batches(made)
     before = outputs(objective, given[0])
-    objective.load_state_dict(found.groups()["model"] if (found := newest(folder / "checkpoints", print)) else {})
+    objective.load_state_dict(found.groups()["model"])
     now, after, seen = sizes(objective), outputs(objective, given[0]), watch(objective.model)
-    result: dict[str, Any] = {"step": found.facts["step"]} if found else {}
+    result: dict[str, Any] = {"step": found.facts["step"]}
     if isinstance(objective, Score):
         result["discriminator"] = discriminator(objective, given)
     else:
         for batch in given:
             objective(batch)
     result["outputs"] = {"start": before, "now": after}
+    inner = [name for name, role in roles_of(objective).items() if role is Role.MATRIX and name in now]
+    result["blocks"] = {"start": fmean(start[name] for name in inner), "now": fmean(now[name] for name in inner)}
     result["matrices"] = {name: {"start": start[name], "now": now[name]} for name in now}
     result["branches"] = {name: {"stream": fmean(r for r, _ in pairs), "added": fmean(a for _, a in pairs)} for name, pairs in seen.items()}
     return result
 
 
 def show(folder: Path, found: dict[str, Any]) -> None:
-    inner = [size for name, size in found["matrices"].items() if is_inner_matrix(name, torch.empty(1, 1))]
-    print(f"{folder}, step {found['step']:,}: matrices of blocks {fmean(s['start'] for s in inner):.3f} at the start, "
-          f"{fmean(s['now'] for s in inner):.3f} now; the outputs' rank {found['outputs']['start']['rank']:.1f} at the start, "
-          f"{found['outputs']['now']['rank']:.1f} now, common share {found['outputs']['start']['common']:.2f} and "
-          f"{found['outputs']['now']['common']:.2f}", flush=True)
+    size, outputs = found["blocks"], found["outputs"]
+    print(f"{folder}, step {found['step']:,}: matrices of blocks {size['start']:.3f} at the start, {size['now']:.3f} now; "
+          f"the outputs' rank {outputs['start']['rank']:.1f} at the start, {outputs['now']['rank']:.1f} now, "
+          f"common share {outputs['start']['common']:.2f} and {outputs['now']['common']:.2f}", flush=True)
     for name, size in found["branches"].items():
         print(f"  {name:32} stream {size['stream']:6.2f}, adds {size['added']:6.2f}")
     if judge := found.get("discriminator"):
