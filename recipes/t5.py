@@ -45,6 +45,6 @@ paper = Recipe(
     optimiser=Adafactor(rate=1e-2), schedule=Constant(), clip=None, precision="bf16", micro=32, workers=2, save=Saves(every=5000),
     paper="arXiv:1910.10683, section 3.1: 220M parameters")
 
-mini = replace(                            # as wide and as dear as recipes/bert.py:mini; so short, it does not pay (docs/results.md)
+mini = replace(                            # as wide and as dear as recipes/bert.py:mini; tune it with Adafactor (docs/log.md)
     tiny, name="t5-mini", steps=2445,
     model=weft.with_dropout(weft.t5(depth=2, width=256, heads=4, hidden=1024, head_width=64, vocabulary=8192), 0.0))
