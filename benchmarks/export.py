@@ -49,10 +49,16 @@ def recipes() -> dict[str, R.Recipe]:
 def leave(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> Path:
     """Train in `home`, the current folder; -> the folder in Hugging Face's layout."""
     make_data(home / "data", recipe.data)
-    if isinstance(recipe.objective, R.Distillation) and not Path(recipe.objective.teacher).exists():
-        list(run.train(short(all_recipes["gpt_bpe:tiny"])))
+    for earlier in earlier_runs(recipe, all_recipes):
+        list(run.train(short(all_recipes[earlier])))
     list(run.train(short(recipe)))
     return save(load(Path("runs") / recipe.name / "model"), home / "out" / recipe.name)
+
+
+def earlier_runs(recipe: R.Recipe, all_recipes: dict[str, R.Recipe]) -> list[str]:
+    """The recipes whose models this one starts from or learns from."""
+    needed = {recipe.start, getattr(recipe.objective, "teacher", None)}
+    return [name for name, other in all_recipes.items() if f"runs/{other.name}/model" in needed]
 
 
 def short(recipe: R.Recipe) -> R.Recipe:

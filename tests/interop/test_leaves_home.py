@@ -13,7 +13,7 @@ import pytest
 import tokenizers
 import torch
 import transformers as hf
-from benchmarks.export import opened_by, recipes, short
+from benchmarks.export import earlier_runs, opened_by, recipes, short
 from benchmarks.generated import WORDS, make_clone, make_data
 
 import weft
@@ -40,7 +40,7 @@ CLASSES = {                                # how each opens
     "mae:tiny": "ViTMAEForPreTraining", "roberta:tiny": "RobertaForMaskedLM", "similarity_stsb:tiny": "BertModel in CrossEncoder",
     "t5:tiny": "T5ForConditionalGeneration", "t5:mini": "T5ForConditionalGeneration", "tag_conll2003:tiny": "BertForTokenClassification",
     "translate_multi30k:tiny": "MarianMTModel", "translate_multi30k:good": "PegasusForConditionalGeneration",
-    "vit:tiny": "ViTForImageClassification"}
+    "vit:tiny": "ViTForImageClassification", "vit:tiny_48": "ViTForImageClassification"}
 QUICK = [name for name in RECIPES if name not in ("electra:mini", "bert:mini", "t5:mini", "gpt_char:large")]   # as their tiny ones
 
 
@@ -63,8 +63,8 @@ def leave(name: str) -> tuple[Path, Path]:
     """The run and the folder in Hugging Face's layout, by the command."""
     recipe = RECIPES[name]
     make_data(Path("data").resolve(), recipe.data)
-    if isinstance(recipe.objective, R.Distillation):
-        leave("gpt_bpe:tiny")
+    for earlier in earlier_runs(recipe, RECIPES):
+        leave(earlier)
     folder, out = Path("runs") / recipe.name, Path("out") / recipe.name
     trained = replace(short(recipe), steps=8)
     if isinstance(recipe.objective, R.Translation):            # so that a translation is not empty
