@@ -73,6 +73,7 @@ def read_activation(name: str) -> str:
 
 
 ACTIVATION = Way(read_activation, FOREIGN.__getitem__)
+PYTORCH_ACTIVATION = Way(read_activation, lambda name: "gelu_pytorch_tanh" if name == "gelu_tanh" else FOREIGN[name])   # not gelu_new
 TUPLE = Way(tuple, list)
 SAME = Way(lambda x: x, lambda x: x)
 

@@ -63,9 +63,11 @@ def test_a_source_that_changed_between_two_starts_is_refused(folder: bool, tmp_p
     assert child(recipe, out, after_save(out, 3, 5)) is None
     before = (tmp_path / "data" / "train.txt").read_bytes()
     write_text(tmp_path / "data" / "train.txt", 40, seed=7)
+    shards = {path: path.read_bytes() for path in Path(recipe.data.folder).rglob("*") if path.is_file()} if recipe.data.folder else {}
     said = refused(recipe, out)
-    assert "the data changed since this run began" in said
-    assert "bring the old data back, or start another run with --out" in said
+    assert ("holds prepared data of other files or settings" if folder else "the data changed since this run began") in said
+    assert ("give another folder" if folder else "bring the old data back, or start another run with --out") in said
+    assert all(path.read_bytes() == held for path, held in shards.items())         # refused before the run's shards were written over
     (tmp_path / "data" / "train.txt").write_bytes(before)      # and with it, the run goes on
     assert isinstance(child(recipe, out), str)
 
@@ -111,7 +113,8 @@ def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_nam
 def test_what_may_change_between_two_starts_may(whole: Whole, begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
     recipe, out = begun
     free = replace(recipe, workers=1, recompute=True, evaluate=2, save=R.Saves(every=2, keep=5), guard=R.Guard(budget=9), paper="one")
-    assert {"micro", "compile", "workers", "recompute", "evaluate", "save.every", "save.keep", "guard.budget", "paper"} == run.FREE
+    assert {"micro", "compile", "workers", "recompute", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
+            "data.max_bad_rows", "timeouts.collective", "timeouts.heartbeat"} == run.FREE
     assert child(free, out) == child(recipe, tmp_path / "plain")       # not one bit of it is seen
     run.remember(out, replace(recipe, micro=2, compile=True))
 

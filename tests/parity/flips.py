@@ -24,6 +24,7 @@ EXEMPT = {                                 # what an evaluated forward cannot sh
     r" special\b": "names token ids for data and decoding; a forward is given ids and a mask",
     r" context ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
+    r" features ": "a new head's input, which no published class has; tests/twins/test_features.py compares it with hidden_states",
     r" head\.bias (trained -> stored|stored -> trained)": "the same sum; whether it trains shows in the parameter count",
     r" source\.positions Learned -> Sine2D": "on patches both are the file's table; whether it trains shows in the gradients",
     r"swin source\.image ": "the images it was trained on, where no table is shaped by them",

@@ -19,7 +19,8 @@ AUTO = {"ForMaskedLM": "MaskedLM", "ForPreTraining": "PreTraining", "ForSequence
         "ForTokenClassification": "TokenClassification", "ForQuestionAnswering": "QuestionAnswering", "ForMultipleChoice": "MultipleChoice",
         "ForCausalLM": "CausalLM", "LMHeadModel": "CausalLM", "ForConditionalGeneration": "Seq2SeqLM", "MTModel": "Seq2SeqLM",
         "ForImageClassification": "ImageClassification", "WithTeacher": "ImageClassification", "ForObjectDetection": "ObjectDetection"}
-WORKED_OUT = {f"{stack}.embed_positions.weight" for stack in ("encoder", "decoder")}    # MarianModel makes them, yet calls them missing
+WORKED_OUT = {f"{prefix}{stack}.embed_positions.weight"        # Marian and Pegasus make them, yet call them missing
+              for prefix in ("", "model.") for stack in ("encoder", "decoder")}
 
 
 def outputs(s: S.Model) -> set[str]:

@@ -209,7 +209,7 @@ def test_the_best_weights_are_in_every_checkpoint_so_that_no_retention_can_lose_
     made = recipe(folder / "data", average=R.Best(metric="f1"), evaluate=3)
     finish(made, tmp_path)
     (found,) = checkpoints(tmp_path / "checkpoints")
-    assert found.facts["best"]["step"] <= found.facts["looked"] == 18
+    assert found.facts["best"]["step"] <= found.facts["validated"] == 18
     assert set(found.group("average")) == set(found.group("model"))
 
 
@@ -234,7 +234,7 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(folder
     found = newest(tmp_path / "hurt" / "checkpoints", pytest.fail)
     assert found is not None
     assert found.step == 5
-    assert found.facts["looked"] == 0
+    assert found.facts["validated"] == 0
     monkeypatch.setattr(run, "validate", validate)
     finish(made, tmp_path / "hurt")
     assert told(tmp_path / "hurt") == told(tmp_path / "whole")

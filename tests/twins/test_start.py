@@ -17,7 +17,8 @@ TEXT: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "voca
 IMAGE: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "image": 8, "patch": 4}
 PLAIN = {k: v for k, v in TEXT.items() if k != "hidden"}
 SMALL: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("transformer", "marian", "modernbert", "gpt_neox"), TEXT), "electra": TEXT | {"positions": 12, "embedding": 8},
+    **dict.fromkeys(("transformer", "marian", "pegasus", "modernbert", "gpt_neox", "starcoder2"), TEXT),
+    "electra": TEXT | {"positions": 12, "embedding": 8},
     **dict.fromkeys(("bert", "roberta", "bart"), TEXT | {"positions": 12}),
     **dict.fromkeys(("gpt", "gpt2", "gpt3"), PLAIN | {"positions": 12}), "bloom": PLAIN,
     **dict.fromkeys(("t5", "t5_v1_1", "mt5", "byt5"), TEXT | {"head_width": 8}), "llama": TEXT | {"groups": 1},

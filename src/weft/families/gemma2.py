@@ -2,7 +2,7 @@
 from typing import Any
 
 from ..spec import Attention, Block, Causal, Gated, Model, RMSNorm, Rotary, Stack, Tokens, Vocabulary, Window, sandwich
-from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Table, Way, layer, sizes
+from ..weights import PYTORCH_ACTIVATION, TUPLE, Family, Field, Row, Table, Way, layer, sizes
 from .llama import heads as llama_heads
 
 SIZES = sizes("depth width heads groups head_width hidden query", _2b=(26, 2304, 8, 4, 256, 9216, 256),
@@ -46,7 +46,7 @@ FIELDS = (
     Field("theta", ("rope_parameters.rope_theta", "rope_theta"), f"{LOOK}.rotary.theta", 10_000.0, Way(float, float)),
     Field("eps", "rms_norm_eps", "decoder.norm.eps", 1e-6),
     Field("activation", ("hidden_activation", "hidden_act"), f"{HIDDEN}.activation", "gelu_tanh",
-          Way(ACTIVATION.read, lambda n: "gelu_pytorch_tanh" if n == "gelu_tanh" else ACTIVATION.write(n))),
+          PYTORCH_ACTIVATION),
     Field("softcap", "attn_logit_softcapping", f"{LOOK}.softcap", 50.0, nullable=True),
     Field("logit_softcap", "final_logit_softcapping", lambda m: getattr(m.head, "softcap", 30.0), 30.0, nullable=True),
     Field("std", "initializer_range", "start.std", 0.02))

@@ -10,7 +10,7 @@ SIZES = sizes("depth width heads hidden vocabulary segments eps offset", base=(1
               large=(24, 1024, 16, 4096, 50265, 1, 1e-5, 2))
 
 
-def make(offset: int = 2, positions: int = 510, rows: int | None = None, **rest: Any) -> Model:
+def make(offset: int = 2, positions: int = 512, rows: int | None = None, **rest: Any) -> Model:
     """`rows` of the position table, of which the first `offset` belong to no position."""
     return bert.make(offset=offset, positions=positions if rows is None else rows - offset, **rest)
 

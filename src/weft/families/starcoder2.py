@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..spec import Attention, Block, Causal, Dense, LayerNorm, Model, Rotary, Stack, Tokens, Vocabulary, Window, pre
-from ..weights import ACTIVATION, Family, Field, Table, both, layer, sizes
+from ..weights import PYTORCH_ACTIVATION, Family, Field, Table, both, layer, sizes
 from .llama import ATTENTION, CORE, ENDS, HIDDEN, LOOK, heads
 from .mistral import WINDOW
 
@@ -31,7 +31,8 @@ FIELDS = (
     Field("groups", "num_key_value_heads", lambda m: m.decoder.blocks[0].attention.inner.groups
           or m.decoder.blocks[0].attention.inner.heads, 2), WINDOW,
     Field("eps", "norm_epsilon", "decoder.norm.eps", 1e-5), Field("hidden", "intermediate_size", f"{HIDDEN}.hidden", 12288),
-    Field("bias", "use_bias", f"{LOOK}.bias", True), Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu_tanh", ACTIVATION),
+    Field("bias", "use_bias", f"{LOOK}.bias", True),
+    Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu_tanh", PYTORCH_ACTIVATION),
     Field("dropout", "residual_dropout", "decoder.blocks.0.attention.dropout", 0.0),
     Field("embedding_dropout", "embedding_dropout", "source.dropout", 0.0))
 
