@@ -76,7 +76,8 @@ def tuned(found: Result) -> Lines:
 def transfer(found: Result) -> Lines:
     yield ("Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
            "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, each at its "
-           "best rate.")
+           "best rate. Measured before two causes of ELECTRA's and T5's losses were mended and before BERT's next-sentence labels "
+           "were a fair coin ([log.md](log.md)); to be measured again.")
     yield ""
     yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed", "rates"), *(
         (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
