@@ -138,12 +138,14 @@ class Family:
         if size is not None and size not in self.sizes:
             raise ValueError(f"{self.name} has no size {size!r}; {suggest(size, list(self.sizes))}")
         known = self.sizes[size or next(iter(self.sizes))]
-        names = {*known, *(f.argument for f in self.fields), *inspect.signature(self.make).parameters,
-                 "head", "start", "special", "context"}
-        for name in set(changes) - names:
-            raise ValueError(f"{self.name} has no {name!r}; {suggest(name, sorted(names - {'given', 'rest', 'std'}))}")
+        if changes:
+            names = {*known, *(f.argument for f in self.fields), *inspect.signature(self.make).parameters,
+                     "head", "start", "special", "context"}
+            for name in set(changes) - names:
+                raise ValueError(f"{self.name} has no {name!r}; {suggest(name, sorted(names - {'given', 'rest', 'std'}))}")
         outer: dict[str, Any] = {"start": self.start} | {k: changes.pop(k) for k in ("start", "special", "context") if k in changes}
-        return replace(self.make(**{**known, **changes}), **outer)
+        made = self.make(**{**known, **changes})
+        return made if all(getattr(made, name) == part for name, part in outer.items()) else replace(made, **outer)
 
     def read(self, config: Mapping[str, Any]) -> S.Model:
         """The spec that a config.json describes."""
