@@ -178,7 +178,8 @@ def test_bombs_other_plugins_and_files_that_are_no_files_are_put_aside_and_the_r
     (there / "gone.png").symlink_to(there / "nothing")
     os.mkfifo(there / "fifo.png")
     (there / "folder.png").mkdir()
-    folder = prepare(R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),))), tmp_path / "out", workers=1)
+    data = R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "set"),)), max_bad_rows=0.9)
+    folder = prepare(data, tmp_path / "out", workers=1)
     reasons = {Path(entry["file"]).name: entry["reason"] for entry in quarantine(folder)}
     assert set(reasons) == {"bomb.png", "script.png", "null.png", "gone.png", "fifo.png", "folder.png"}
     assert "pixels" in reasons["bomb.png"]
@@ -291,6 +292,7 @@ def test_memory_stays_small_beside_an_endless_line(tmp_path: Path) -> None:
 
 def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path) -> None:
     made_ = tuned(tmp_path, steps=2)
+    made_ = replace(made_, data=replace(made_.data, folder=str(tmp_path / "once")))
     train = tmp_path / "train.jsonl"
     train.write_text('{"text": "half\n' + train.read_text())
     told: list[str] = []
@@ -301,6 +303,7 @@ def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path
     assert said[0].startswith(f"1 of 61 train rows set aside ({train}, line 1: bad JSON")
     assert said[0].endswith("quarantine.jsonl")
     train.write_text('{"text": "half\n' * 10 + "".join(train.read_text().splitlines(keepends=True)[1:]))
+    made_ = replace(made_, data=replace(made_.data, folder=str(tmp_path / "twice")))       # the first may still be read
     with pytest.raises(ValueError, match=r"10 of 70 rows cannot be read .*--set data\.max_bad_rows=0\.143"):
         list(run.train(made_, tmp_path / "other"))
     assert [*run.train(replace(made_, data=replace(made_.data, max_bad_rows=0.143)), tmp_path / "other")]

@@ -30,7 +30,7 @@ def data(folder: Path, row: R.Row | None = None) -> R.Data:
     folder.mkdir(parents=True, exist_ok=True)
     train, valid = write_examples(folder / "train.jsonl", 60), write_examples(folder / "valid.jsonl", 25, 1)
     made = R.Data(row=row or R.Examples(), train=R.Source(paths=(str(train),)), valid=R.Source(paths=(str(valid),)), tokenizer=R.Bytes(),
-                  folder=str(folder / "prepared"))
+                  folder=str(folder / ("prepared" if row is None else type(row).__name__)))
     prepare(made)
     return made
 

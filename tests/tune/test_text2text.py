@@ -106,7 +106,7 @@ def test_what_cannot_be_is_said_in_one_line(model: str, said: str, more: dict[st
 def run(starts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("run")
     data = write_examples(folder / "train.jsonl", 60)
-    assert cli.main(["tune", str(starts["t5"]), "--data", str(data), "--out", str(folder / "run"), "--rates", "1e-2", "--restarts", "1",
+    assert cli.main(["tune", str(starts["t5"]), "--data", str(data), "--out", str(folder / "run"), "--rates", "5e-2", "--restarts", "1",
                      "--epochs", "12", "--batch", "8", "--precision", "fp32", "--prefix", "loom: ", "--label-words", "no", "yes"]) == 0
     return folder / "run"
 
