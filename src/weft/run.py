@@ -125,7 +125,8 @@ def restore(made: Made, folder: Path, say: Say) -> None:
     made.trainer.validated = found.facts.get("validated", found.step)
     before, now = found.facts["world"], made.trainer.world.size
     if before != now:
-        say(f"{before} ranks until now, {now} from here on: the same samples, but another draw of dropout and other rounding")
+        drawn = "another draw of attention dropout and " if made.trainer.fused_dropout else ""
+        say(f"{before} ranks until now, {now} from here on: the same samples, but {drawn}other rounding")
     say(f"going on after step {made.trainer.step:,} of {made.recipe.steps:,} ({found.path.name})")
 
 
@@ -161,6 +162,8 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             say(line)
         trainer = made.trainer
         stack.callback(trainer.let_go)
+        if trainer.fused_dropout:
+            say("attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout")
         restore(made, folder, say)
         ranks.wait()
         if trainer.step == recipe.steps and finished(folder):

@@ -3,6 +3,7 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import weft
 from weft import recipe as R
 from weft import run
 from weft import spec as S
-from weft.data.loader import Loader
-from weft.data.plan import planner
+from weft.data.batch import make_batch, to_torch
+from weft.data.loader import Loader, Work
+from weft.data.order import Draws
+from weft.data.plan import Step, planner
 from weft.objectives import Corruption, Objective, Reader, build
 from weft.train.average import mean_of
 from weft.train.checkpoint import checkpoints
@@ -39,9 +42,11 @@ def recipe(model: S.Model, **more: Any) -> R.Recipe:
                                                    "schedule": R.Constant(), "clip": None, **more})
 
 
-def built(name: str, dtype: torch.dtype = torch.float64) -> tuple[S.Model, Built]:
+def built(name: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> tuple[S.Model, Built]:
     value, spec, known, samples = CASES[name]()
-    spec = S.with_dropout(spec, 0.0)
+    spec = S.with_dropout(spec, dropout)
+    if isinstance(value, R.ReplacedTokens):
+        value = replace(value, generator=S.with_dropout(value.generator, dropout))
     corruption, objective = build(value, spec, known, seed=1, dtype=dtype)
     return spec, (corruption, objective, samples)
 
@@ -74,7 +79,8 @@ def close(a: Any, b: Any) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name: str) -> None:
-    spec, made = built(name)
+    """With dropout, which depends on the sample and the place in it."""
+    spec, made = built(name, dropout=0.1)
     single = trainer(recipe(spec), (made[0], copy.deepcopy(made[1]), made[2]))
     start, expected = weights(single), steps(single, 2)
     assert all(not torch.equal(start[n], w) for n, w in weights(single).items() if not n.endswith("key.bias"))
@@ -133,6 +139,28 @@ def test_two_ranks_with_3_and_300_labels_are_one(whole: Whole, tmp_path: Path) -
     halves = json.loads(json.dumps(told(*lopsided(micro=1))))
     for name, value in single[0].items():
         close(torch.tensor(halves[0][name], dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["masked", "causal", "translate", "replaced", "tag"])
+def test_samples_that_share_a_row_drop_what_they_drop_alone(name: str) -> None:
+    """Packed into rows of 96 tokens, or padded a row each: the same loss and the same update, with dropout."""
+    spec, made = built(name, dropout=0.1)
+    full = recipe(spec, batch=R.Packed(count=4, length=96))
+    packed, padded = (trainer(full, (made[0], copy.deepcopy(made[1]), made[2])) for _ in range(2))
+    groups = next(packed.loader(96).start(0)).step.rows
+    assert any(len(group) > 1 for group in groups)
+    one_a_row = alone(padded, [[pick] for group in groups for pick in group], made)
+    padded.loader = lambda _: one_a_row
+    found = [(event.loss, event.norm, weights(one)) for one in (packed, padded) for event in steps(one, 1)]
+    close(*found)
+
+
+def alone(one: Trainer, rows: Any, made: Built) -> Any:
+    """A loader whose one step has these samples, a row each."""
+    batch = make_batch(made[2], made[0], rows, Draws(one.recipe.seed))
+    counts = made[0].counts(batch)
+    work = Work(Step(0, len(rows), rows), [to_torch(batch)], counts, 0)
+    return SimpleNamespace(start=lambda _: iter([work]))
 
 
 def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:

@@ -3,8 +3,10 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from weft.layers import keyed
 from weft.layers.attention import products, weights
-from weft.layers.dropout import LANES, Dropout, build_dropout, draw, dropout, kept_lanes
+from weft.layers.dropout import Dropout, SkipBranch, dropout, kept_lanes
+from weft.layers.keyed import LANES, draw, draw_fast, draw_slow, draw_weights, numbered, row_keys, samples
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
 
@@ -61,7 +63,7 @@ def test_a_seed_repeats_the_draws_and_the_next_draw_is_another() -> None:
 def test_out_of_training_it_hands_back_what_it_got() -> None:
     x = torch.randn(4)
     assert Dropout(0.5).eval()(x) is x
-    assert build_dropout(0.0).train()(x) is x
+    assert Dropout(0.0).train()(x) is x
     assert not torch.equal(Dropout(0.999).train()(x), x)
 
 
@@ -100,7 +102,7 @@ def test_attention_with_dropped_weights_is_the_open_formula_with_the_same_draws(
     def fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return products(q, k, v, mask, causal=causal, scale=None, dropout=0.2)
     def slow(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        weight = weights(q, k, mask, causal, None) * draw(torch.Size((2, 4, 9, 9)), kept).double() * (LANES / kept)
+        weight = weights(q, k, mask, causal, None) * draw_weights(torch.Size((2, 4, 9, 9)), kept).double() * (LANES / kept)
         return weight @ v.repeat_interleave(4 // groups, 1)
     found = []
     for kernel, kind in ((fast, dtype), (slow, torch.float64)):
@@ -129,3 +131,61 @@ def test_a_compiled_dropout_has_the_same_share_and_scale() -> None:
     y = torch.compile(Dropout(0.25), fullgraph=True)(torch.ones(100_000))
     assert abs((y == 0).double().mean() - 0.25) < 0.01
     assert torch.allclose(y[y != 0], torch.tensor(4 / 3))
+
+
+# Which numbers belong to which token
+
+CPU = torch.device("cpu")
+PACKED = torch.tensor([[1, 1, 1, 2, 2, 2, 2, 3, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 15])
+@pytest.mark.parametrize(("rows", "heads", "length", "n"), [(3, 2, 5, 7), (2, 1, 130, 300), (2, 3, 7, 260), (1, 1, 1, 1001), (5, 1, 9, 3)])
+def test_the_fast_draw_has_the_bits_of_the_slow_one(rows: int, heads: int, length: int, n: int, chunk: int,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed, "CHUNK", chunk)
+    keys = row_keys(rows, length, CPU)
+    table = numbered(numbered(torch.tensor(5), 2 * heads).view(2, heads, 1), -(-n // 4))
+    fast, slow = (f(keys, table, n, -9000) for f in (draw_fast, draw_slow))
+    assert fast.shape == (rows, heads, length, n)
+    assert torch.equal(fast, slow)
+
+
+def test_the_fast_draw_of_packed_rows_has_the_bits_of_the_slow_one_within_every_document() -> None:
+    with samples(torch.tensor([[0, 5, 6, 7], [0, 9, 0, 0]])):
+        keys = row_keys(2, 10, CPU, PACKED)
+    table = numbered(numbered(torch.tensor(5), 4).view(2, 2, 1), 3)
+    same = ((PACKED[:, :, None] == PACKED[:, None, :]) & (PACKED != 0)[:, :, None])[:, None]
+    fast, slow = (f(keys, table, 10, 0) * same for f in (draw_fast, draw_slow))
+    assert torch.equal(fast, slow)
+    with samples(torch.tensor([6])):       # the second document by itself
+        alone = draw_fast(row_keys(1, 4, CPU), table[..., :1], 4, 0)
+    assert torch.equal(fast[:1, :, 3:7, 3:7], alone)
+
+
+def test_tokens_heads_and_calls_know_nothing_of_one_another() -> None:
+    """Correlations of all kinds of pairs, and of the products of four that lie at the corners of a rectangle of tokens and words."""
+    torch.manual_seed(11)
+    kept = [draw_weights(torch.Size((16, 4, 64, 256)), LANES // 2).double() * 2 - 1 for _ in range(2)]
+    x, most = kept[0], 5 / kept[0][..., :-4].numel() ** 0.5
+    assert float(x.mean()) == pytest.approx(0, abs=most)
+    for a, b in ((kept[0], kept[1]), (x[1:], x[:-1]), (x[:, 1:], x[:, :-1]), (x[:, :, 1:], x[:, :, :-1]),
+                 *((x[..., step:], x[..., :-step]) for step in (1, 2, 3, 4))):
+        assert float((a * b).mean()) == pytest.approx(0, abs=1.5 * most)
+    for step in (1, 4):
+        corners = x[:, :, 1:, step:] * x[:, :, :-1, step:] * x[:, :, 1:, :-step] * x[:, :, :-1, :-step]
+        assert float(corners.mean()) == pytest.approx(0, abs=1.5 * most)
+    for lane in range(4):                  # every 16 bits of a word, not their mean alone
+        assert float(x[..., lane::4].mean()) == pytest.approx(0, abs=3 * most)
+
+
+@pytest.mark.parametrize("layer", [Dropout(0.5), SkipBranch(0.5)])
+def test_a_sample_drops_the_same_beside_any_others(layer: torch.nn.Module) -> None:
+    x, numbers = torch.ones(6, 5, 8), torch.tensor([40, 41, 42, 43, 44, 45])
+    found = []
+    for rows in ([0, 1, 2, 3, 4, 5], [4, 2]):
+        torch.manual_seed(12)
+        with samples(numbers[rows]):
+            found.append(layer(x[rows]))
+    assert torch.equal(found[0][[4, 2]], found[1])
+    assert len(found[0].unique(dim=0)) > 1

@@ -12,6 +12,7 @@ from .text import Samples
 if TYPE_CHECKING:
     from torch import Tensor
 
+SAMPLES = "samples"                        # the field of a batch that says which sample a row is: dropout is keyed by it
 IGNORE = -100                              # the label where nothing is asked; as in layers.loss, which needs torch
 Row = dict[str, np.ndarray]
 Fields = dict[str, tuple[str, int]]        # ragged field -> its stream and what pads it
@@ -31,8 +32,24 @@ def make_batch(samples: Samples, corruption: Corruption, groups: Sequence[Sequen
     """The batch of these groups of samples: a group a row."""
     rows = [[make_row(samples, corruption, pick, draws) for pick in group] for group in groups]
     if packed is None:
-        return collate([row for (row,) in rows], corruption.fields)
-    return pack(rows, corruption.fields, packed)
+        return collate([row for (row,) in rows], corruption.fields) | {SAMPLES: np.array([sample_number(pick) for (pick,) in groups])}
+    batch = pack(rows, corruption.fields, packed)
+    return batch | {SAMPLES: number_documents(groups, rows, corruption.fields)}
+
+
+def sample_number(pick: Pick) -> int:
+    """One whole number for a sample in an epoch, below 2 ** 56."""
+    return (int(pick.epoch) & 0xFFFF) << 40 | int(pick.index)
+
+
+def number_documents(groups: Sequence[Sequence[Pick]], rows: list[list[Row]], fields: Fields) -> np.ndarray:
+    """(row, document): the sample of each document of a packed row, and which of the sample's documents it is; column 0 is padding."""
+    lines = [[0, *(part << 56 | sample_number(pick) for pick, row in zip(group, parts, strict=True)
+                   for part in range(count_documents(row, fields)))] for group, parts in zip(groups, rows, strict=True)]
+    numbers = np.zeros((len(lines), max(map(len, lines))), np.int64)
+    for line, found in zip(numbers, lines, strict=True):
+        line[:len(found)] = found
+    return numbers
 
 
 def make_row(samples: Samples, corruption: Corruption, pick: Pick, draws: Draws) -> Row:
@@ -67,8 +84,14 @@ def number(group: list[Row], fields: Fields) -> list[Row]:
         keeps = {f"{stream}_keep": np.asarray(row.get(f"{stream}_keep", np.ones(len(row[name]), np.int64)))
                  for name, (stream, _) in fields.items()}
         found.append(row | {name: np.where(keep > 0, keep + first - 1, 0) for name, keep in keeps.items()})
-        first += max((int(keep.max(initial=0)) for keep in keeps.values()), default=1)
+        first += count_documents(row, fields)
     return found
+
+
+def count_documents(row: Row, fields: Fields) -> int:
+    """Of one sample: as many as its `<stream>_keep` numbers."""
+    return max((int(row[f"{stream}_keep"].max(initial=0)) if f"{stream}_keep" in row else min(len(row[name]), 1)
+                for name, (stream, _) in fields.items()), default=1)
 
 
 def lay(groups: list[list[Row]], fields: Fields, width: int = 0) -> tuple[Row, dict[str, list[list[int]]]]:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from ..count import widths
+from .dropout import drop_weights
+from .keyed import Keys, drawing
 from .mask import Pair
 from .norm import build_norm, cap
 from .position import build_score, rotate
@@ -29,7 +31,7 @@ def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *
     """torch's own kernel, which has no soft cap; where its backward is slow, two matrix products."""
     if softcap is not None:
         return opened(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout, softcap=softcap)
-    if backward_is_slow(q_BHLK, k_BGMK):
+    if backward_is_slow(q_BHLK, k_BGMK) or (dropout and plain_cpu(q_BHLK)):    # torch's own has no fused dropout on a CPU either
         return products(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout)
     return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, attn_mask=mask, is_causal=causal, scale=scale,
                                           dropout_p=dropout, enable_gqa=q_BHLK.shape[1] != k_BGMK.shape[1])
@@ -63,7 +65,9 @@ def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, s
 def opened(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
            causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor:
     """The slow twin of `fused`, in the open: its oracle, and the way to see the weights."""
-    weight_BHLM = F.dropout(weights(q_BHLK, k_BGMK, mask, causal, scale, softcap), dropout)
+    weight_BHLM = weights(q_BHLK, k_BGMK, mask, causal, scale, softcap)
+    if dropout:
+        weight_BHLM = drop_weights(weight_BHLM, dropout)
     return weight_BHLM @ v_BGMK.repeat_interleave(q_BHLK.shape[1] // v_BGMK.shape[1], 1)
 
 
@@ -85,6 +89,7 @@ class View(NamedTuple):
     place_BLD: Tensor | None = None
     memory_place_BMD: Tensor | None = None
     grid: tuple[int, int] | None = None
+    keys: Keys | None = None               # what the queries draw random numbers with
     split: Callable[[Kernel], Kernel] | None = None            # for long rows: the kernel on parts of them; pair and mask are one part's
 
 
@@ -141,8 +146,9 @@ class Attention(nn.Module):
         if self.score is not None:
             mask = add_score(self.score(view.pair), mask)
         kernel = self.kernel if view.split is None else view.split(self.kernel)
-        return kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
-                      causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0, softcap=self.s.softcap)
+        with drawing(view.keys):
+            return kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
+                          causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0, softcap=self.s.softcap)
 
     def split(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
         """Heads apart, each or all together normalised; in autocast a norm widens its numbers, which the values do not share."""

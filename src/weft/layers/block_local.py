@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import spec as S
 from .attention import Kernel, add_score
+from .keyed import Keys, drawing, keys_for
 from .mask import Pair, all_of, keep_predicates, window
 from .precision import cast_once
 
@@ -42,6 +43,12 @@ class Chunk(NamedTuple):
         return [q_BHLK[:, :, self.queries.begin:self.queries.end], *(t[:, :, self.keys.begin:self.keys.end] for t in keys)]
 
 
+class Random(NamedTuple):
+    """What dropout draws with: the number of the call, and the queries' keys."""
+    seed: int
+    key_BL: Tensor
+
+
 class Blocks:
     """How the queries of a window are split. In every block the same query meets the same key at the same distance, so `pair` is the
     pair of any block, and scores that depend on distance are computed for one block only."""
@@ -62,8 +69,11 @@ class Blocks:
             q_BHLK, k_BGMK, v_BGMK = (cast_once(t) for t in (q_BHLK, k_BGMK, v_BGMK))
             if torch.compiler.is_compiling():
                 return self.attend(kernel, self.chunk(0, self.count), (q_BHLK, k_BGMK, v_BGMK, mask), options)
-            seed = int(torch.empty((), dtype=torch.int64).random_(1 << 62)) if options["dropout"] else None
-            y_BHLK: Tensor = Recomputed.apply(self, kernel, options, seed, q_BHLK, k_BGMK, v_BGMK, mask)
+            random = None
+            if options["dropout"]:
+                keys = keys_for(torch.Size((len(q_BHLK), self.queries, 1)), q_BHLK.device)
+                random = Random(int(torch.empty((), dtype=torch.int64).random_(1 << 62)), keys.key_BL)
+            y_BHLK: Tensor = Recomputed.apply(self, kernel, options, random, q_BHLK, k_BGMK, v_BGMK, mask)
             return y_BHLK
         return attend
 
@@ -140,21 +150,21 @@ class Recomputed(torch.autograd.Function):
     place: a slice under autograd would make a tensor of the whole length per chunk."""
 
     @staticmethod
-    def forward(context: Any, blocks: Blocks, kernel: Kernel, options: dict[str, Any], seed: int | None, q_BHLK: Tensor, k_BGMK: Tensor,
-                v_BGMK: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(context: Any, blocks: Blocks, kernel: Kernel, options: dict[str, Any], random: Random | None, q_BHLK: Tensor,
+                k_BGMK: Tensor, v_BGMK: Tensor, bias: Tensor | None) -> Tensor:
         context.save_for_backward(q_BHLK, k_BGMK, v_BGMK, bias)
-        context.how = blocks, kernel, options, seed
+        context.how = blocks, kernel, options, random
         y_BHLK = q_BHLK.new_empty(*q_BHLK.shape[:3], v_BGMK.shape[-1])
         for chunk in blocks.chunks(q_BHLK):
             q, k, v = chunk.cut(q_BHLK, k_BGMK, v_BGMK)
-            with apart(q_BHLK, seed, chunk):
+            with apart(q_BHLK, random, blocks, chunk):
                 y_BHLK[:, :, chunk.queries.begin:chunk.queries.end] = blocks.attend(kernel, chunk, (q, k, v, bias), options)
         return y_BHLK
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, grad_BHLK: Tensor) -> tuple[Tensor | None, ...]:
-        blocks, kernel, options, seed = context.how
+        blocks, kernel, options, random = context.how
         q_BHLK, k_BGMK, v_BGMK, bias = context.saved_tensors
         biased = context.needs_input_grad[-1]
         total = [torch.zeros_like(t) for t in (q_BHLK, k_BGMK, v_BGMK)]
@@ -162,7 +172,7 @@ class Recomputed(torch.autograd.Function):
         for chunk in blocks.chunks(q_BHLK):
             q, k, v = (t.detach().requires_grad_() for t in chunk.cut(q_BHLK, k_BGMK, v_BGMK))
             own = bias.detach().requires_grad_() if biased else bias
-            with apart(q_BHLK, seed, chunk), torch.enable_grad():
+            with apart(q_BHLK, random, blocks, chunk), torch.enable_grad():
                 y_BHLK = blocks.attend(kernel, chunk, (q, k, v, own), options)
             (part,) = chunk.cut(grad_BHLK)
             grads = torch.autograd.grad(y_BHLK, (q, k, v, own) if biased else (q, k, v), part)
@@ -174,11 +184,17 @@ class Recomputed(torch.autograd.Function):
 
 
 @contextmanager
-def apart(t: Tensor, seed: int | None, chunk: Chunk) -> Iterator[None]:
-    """Without autocast (the tensors are cast already), and with the chunk's own random numbers, the same in both passes."""
+def apart(t: Tensor, random: Random | None, blocks: Blocks, chunk: Chunk) -> Iterator[None]:
+    """Without autocast (the tensors are cast already), and with the random numbers of the chunk's queries, the same in both passes and
+    however many blocks a chunk holds."""
     kind = t.device.type
     devices = [] if kind in ("cpu", "meta") else [t.device]
-    with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False), torch.random.fork_rng(devices, enabled=seed is not None):
-        if seed is not None:
-            torch.manual_seed(seed + chunk.queries.begin)
-        yield
+    narrow = nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
+    with narrow, torch.random.fork_rng(devices, enabled=random is not None):
+        if random is None:
+            yield
+            return
+        torch.manual_seed(random.seed)
+        key_BL = random.key_BL[:, chunk.queries.begin:chunk.queries.end]
+        with drawing(Keys(runs(chunk.queries.pad(key_BL, 1), 1, blocks.size, blocks.size))):
+            yield

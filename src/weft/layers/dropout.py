@@ -1,33 +1,37 @@
 """Dropping numbers (Srivastava et al. 2014) and whole branches (Huang et al. 2016), in training only."""
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .precision import plain_cpu
-
-LANES = 1 << 16                            # a draw is 16 bits of a random word, so a rate is a whole number of 65536ths
-
-
-def build_dropout(rate: float) -> nn.Module:
-    return Dropout(rate) if rate else nn.Identity()
+from .keyed import LANES, Keys, draw, draw_weights, row_keys
 
 
 class Dropout(nn.Dropout):
-    def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.p) if self.training else x
+    """`keep`: of the tokens of packed rows, where no block says whose they are."""
+
+    def forward(self, x: Tensor, keep_BL: Tensor | None = None) -> Tensor:
+        if not self.training or not self.p:
+            return x
+        return dropout(x, self.p, None if keep_BL is None else row_keys(x.shape[0], x.shape[1], x.device, keep_BL))
 
 
-def dropout(x: Tensor, rate: float) -> Tensor:
-    """Each number is 0 with probability `rate`; the others grow to keep the mean. On the CPU torch's own draws one number at a time:
-    a third of a training step."""
-    if not plain_cpu(x):
-        return F.dropout(x, rate)
+def dropout(x: Tensor, rate: float, keys: Keys | None = None) -> Tensor:
+    """Each number is 0 with probability `rate`; the others grow to keep the mean. Which ones depends on the sample and the place in it
+    (`keyed`); torch's own also draws one number at a time on a CPU, a third of a training step."""
+    if type(x) is not Tensor:
+        return F.dropout(x, rate)          # a sharded or an imagined tensor
     kept = kept_lanes(rate)
-    y: Tensor = Hide.apply(x, draw(x.shape, kept), LANES / kept)
-    return y
+    return scaled(x, draw(x.shape, kept, keys, x.device), LANES / kept)
+
+
+def drop_weights(weight_BHLM: Tensor, rate: float) -> Tensor:
+    """Dropout of attention weights."""
+    if type(weight_BHLM) is not Tensor:
+        return F.dropout(weight_BHLM, rate)
+    kept = kept_lanes(rate)
+    return scaled(weight_BHLM, draw_weights(weight_BHLM.shape, kept, weight_BHLM.device), LANES / kept)
 
 
 def kept_lanes(rate: float) -> int:
@@ -35,16 +39,17 @@ def kept_lanes(rate: float) -> int:
     return min(max(round((1 - rate) * LANES), 1), LANES - 1)
 
 
-def draw(shape: torch.Size, lanes: int) -> Tensor:
-    """Ones with probability lanes / 65536, else zeros, in 16 bits; torch's generator gives the seed of the random words (SFC64)."""
-    seed, many = int(torch.empty((), dtype=torch.int64).random_()), shape.numel()
-    words = np.random.SFC64(seed).random_raw(-(-many // 4))
-    return torch.from_numpy(words.view(np.int16))[:many].view(shape).lt_(lanes - LANES // 2)
-
-
 def hide(x: Tensor, kept: Tensor) -> Tensor:
     """x · kept; for 16-bit numbers their bits times 0 or 1, without a conversion."""
     return (x.view(torch.int16) * kept).view(x.dtype) if x.dtype.itemsize == 2 else x * kept
+
+
+def scaled(x: Tensor, kept: Tensor, scale: float) -> Tensor:
+    """x · kept · scale."""
+    if torch.compiler.is_compiling():
+        return x * (kept * scale).to(x.dtype)
+    y: Tensor = Hide.apply(x, kept, scale)
+    return y
 
 
 class Hide(torch.autograd.Function):
@@ -71,5 +76,6 @@ class SkipBranch(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return x
-        kept_B = torch.rand(x.shape[0], device=x.device) >= self.rate
-        return x * (kept_B / (1 - self.rate)).to(x.dtype).view(-1, *[1] * (x.dim() - 1))
+        kept = kept_lanes(self.rate)
+        kept_B11 = draw(torch.Size((len(x), 1, 1)), kept, row_keys(len(x), 1, x.device), x.device)
+        return x * (kept_B11.view(-1, *[1] * (x.dim() - 1)) * (LANES / kept)).to(x.dtype)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from .backbone import ResNet
-from .dropout import build_dropout
+from .dropout import Dropout
 from .norm import build_norm
 from .position import Learned2D, sine_unit, sinusoid, stretch
 from .roles import Role, with_role
@@ -23,7 +23,7 @@ class Tokens(nn.Module):
         self.positions = with_role(nn.Embedding(learned.count + learned.offset, table_width), Role.POSITION) if learned else None
         segments = s.segments if isinstance(s, S.Tokens) else None
         self.segments = nn.Embedding(segments, table_width) if segments else None
-        self.norm, self.drop = build_norm(s.norm, table_width), build_dropout(s.dropout)
+        self.norm, self.drop = build_norm(s.norm, table_width), Dropout(s.dropout)
         wider = self.tokens is not None and table_width != width
         self.project = with_role(nn.Linear(table_width, width), Role.PROJECTION) if wider else None
 
@@ -36,7 +36,7 @@ class Tokens(nn.Module):
             x_BLD = x_BLD + self.place(ids_BL, keep_BL, position_BL, x_BLD)
         if self.segments is not None:
             x_BLD = x_BLD + (self.segments.weight[0] if segments_BL is None else self.segments(segments_BL))
-        x_BLD = self.drop(self.norm(x_BLD))
+        x_BLD = self.drop(self.norm(x_BLD), keep_BL)
         return Sequence(x_BLD if self.project is None else self.project(x_BLD), keep_BL, position_BL)
 
     def place(self, ids_BL: Tensor, keep_BL: Tensor | None, position_BL: Tensor | None, x_BLD: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Patches(nn.Module):
         elif s.positions is not None:
             self.positions = with_role(nn.Embedding(self.side ** 2 + len(s.tokens), width), Role.POSITION)
             self.positions.weight.requires_grad_(isinstance(s.positions, S.Learned))
-        self.norm, self.drop = build_norm(s.norm, width), build_dropout(s.dropout)
+        self.norm, self.drop = build_norm(s.norm, width), Dropout(s.dropout)
 
     def forward(self, image_BCRS: Tensor) -> Sequence:
         p = self.s.patch

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from .dropout import build_dropout
+from .dropout import dropout
+from .keyed import Keys, keys_for, numbered
 from .loss import wide
 from .norm import ACTIVATIONS
 from .roles import Role, matrix, with_role
@@ -48,7 +49,7 @@ class Experts(nn.Module):
     def __init__(self, s: S.Experts, width: int) -> None:
         super().__init__()
         self.s, e = s, s.expert
-        self.activation, self.drop = ACTIVATIONS[e.activation], build_dropout(e.dropout)
+        self.activation, self.dropout = ACTIVATIONS[e.activation], e.dropout
         self.router = matrix(width, s.count, False)
         self.gate = Bank(s.count, width, e.hidden, e.bias) if isinstance(e, S.Gated) else None
         self.up = Bank(s.count, width, e.hidden, e.bias)
@@ -66,6 +67,11 @@ class Experts(nn.Module):
         best, chosen = score_BLE.topk(self.s.chosen, -1)
         return best.softmax(-1, dtype=torch.promote_types(best.dtype, torch.float32)), chosen
 
+    def keys(self, x_BLD: Tensor, order_T: Tensor) -> Keys:
+        """Of the hidden vectors, in their order: each token's own for each of its experts."""
+        key_BL = keys_for(x_BLD.shape, x_BLD.device).key_BL
+        return Keys(numbered(key_BL.flatten(), self.s.chosen).flatten()[order_T][None])
+
     def forward(self, x_BLD: Tensor) -> Tensor:
         self.score_BLE = self.router(x_BLD)
         gates, chosen = self.choose(self.score_BLE.flatten(0, 1))
@@ -76,7 +82,9 @@ class Experts(nn.Module):
         h_TF = self.activation((self.up if self.gate is None else self.gate)(x_TD, ends_E, expert_T))
         if self.gate is not None:
             h_TF = h_TF * self.up(x_TD, ends_E, expert_T)
-        y_TD = self.down(self.drop(h_TF), ends_E, expert_T) * gates.flatten()[order_T, None].to(h_TF.dtype)
+        if self.training and self.dropout:
+            h_TF = dropout(h_TF, self.dropout, self.keys(x_BLD, order_T))
+        y_TD = self.down(h_TF, ends_E, expert_T) * gates.flatten()[order_T, None].to(h_TF.dtype)
         return torch.zeros_like(x_BLD).flatten(0, 1).index_add(0, token_T, y_TD.to(x_BLD.dtype)).view_as(x_BLD)
 
 

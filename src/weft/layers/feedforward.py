@@ -2,7 +2,7 @@
 from torch import Tensor, nn
 
 from .. import spec as S
-from .dropout import build_dropout
+from .dropout import Dropout
 from .norm import ACTIVATIONS
 from .precision import cast_once
 from .roles import matrix
@@ -11,7 +11,7 @@ from .roles import matrix
 class FeedForward(nn.Module):
     def __init__(self, s: S.Dense | S.Gated, width: int) -> None:
         super().__init__()
-        self.activation, self.drop = ACTIVATIONS[s.activation], build_dropout(s.dropout)
+        self.activation, self.drop = ACTIVATIONS[s.activation], Dropout(s.dropout)
         self.gate = matrix(width, s.hidden, s.bias) if isinstance(s, S.Gated) else None
         self.up = matrix(width, s.hidden, s.bias)
         self.down = matrix(s.hidden, width, s.bias)

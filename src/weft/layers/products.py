@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .dropout import LANES, draw, hide, kept_lanes
+from .dropout import hide, kept_lanes
+from .keyed import LANES, draw_weights
 
 
 def products(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
@@ -21,7 +22,7 @@ def products(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None
     elif mask is not None:
         bias, seen = mask.clamp(min=least), (mask > least).any(-1, keepdim=True)
     y_BHLK: Tensor = Products.apply(q_BHLK, k_BGMK, v_BGMK, bias, q_BHLK.shape[-1] ** -0.5 if scale is None else scale,
-                                    draw(shape_BHLM, kept) if dropout else None, LANES / kept if dropout else 1.0)
+                                    draw_weights(shape_BHLM, kept) if dropout else None, LANES / kept if dropout else 1.0)
     return y_BHLK if seen is None else y_BHLK * seen.to(y_BHLK.dtype)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from .. import spec as S
 from .attention import Kernel
+from .keyed import Keys, drawing, keys_for
 from .mask import Pair
 
 LONG = 1 << 18                             # queries times keys from which on a call per document takes less time on a CPU than a mask
@@ -23,17 +24,26 @@ class Segments:
         """The same kernel for whole rows, made of one call per document; a query that has no keys gives 0."""
         def attend(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, **options: Any) -> Tensor:
             assert mask is None
+            B, _, L, _ = q_BHLK.shape
+            key_BL = keys_for(torch.Size((B, L, 1)), q_BHLK.device).key_BL if options["dropout"] else None
             rows = zip(q_BHLK.split(1), k_BGMK.split(1), v_BGMK.split(1), self.queries, self.keys, strict=True)
-            return torch.cat([attend_row(kernel, *row, options) for row in rows])
+            return torch.cat([attend_row(kernel, *row, None if key_BL is None else key_BL[i], options) for i, row in enumerate(rows)])
         eager: Kernel = torch.compiler.disable(attend)         # lengths differ from batch to batch
         return eager
 
 
-def attend_row(kernel: Kernel, q_1HLK: Tensor, k_1GMK: Tensor, v_1GMK: Tensor, queries: Row, keys: Row, options: dict[str, Any]) -> Tensor:
-    numbers, (k, v) = [number for number, _ in keys], (cut(t, keys) for t in (k_1GMK, v_1GMK))
-    held = {number: i for i, number in enumerate(numbers) if number}
-    parts = [kernel(q, k[held[number]], v[held[number]], None, **options) if number in held else
-             q.new_zeros(*q.shape[:3], v_1GMK.shape[-1]) for q, (number, _) in zip(cut(q_1HLK, queries), queries, strict=True)]
+def attend_row(kernel: Kernel, q_1HLK: Tensor, k_1GMK: Tensor, v_1GMK: Tensor, queries: Row, keys: Row,
+               key_L: Tensor | None, options: dict[str, Any]) -> Tensor:
+    k, v = (cut(t, keys) for t in (k_1GMK, v_1GMK))
+    held = {number: i for i, (number, _) in enumerate(keys) if number}
+    parts, end = [], 0
+    for q, (number, length) in zip(cut(q_1HLK, queries), queries, strict=True):
+        end += length
+        if number not in held:
+            parts.append(q.new_zeros(*q.shape[:3], v_1GMK.shape[-1]))
+            continue
+        with drawing(None if key_L is None else Keys(key_L[None, end - length:end])):
+            parts.append(kernel(q, k[held[number]], v[held[number]], None, **options))
     return torch.cat(parts, 2)
 
 

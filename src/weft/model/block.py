@@ -3,9 +3,10 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from ..layers.attention import Attention, View
-from ..layers.dropout import SkipBranch, build_dropout
+from ..layers.dropout import Dropout, SkipBranch
 from ..layers.experts import Experts
 from ..layers.feedforward import FeedForward
+from ..layers.keyed import drawing
 from ..layers.linformer import LinformerAttention
 from ..layers.norm import LayerScale, build_norm
 from ..layers.window import WindowAttention
@@ -25,7 +26,7 @@ class Branch(nn.Module):
     def __init__(self, s: S.Branch, width: int) -> None:
         super().__init__()
         self.before, self.out, self.after = (build_norm(n, width) for n in (s.before, s.out, s.after))
-        self.inner, self.alpha, self.drop = build_inner(s.inner, width), s.alpha, build_dropout(s.dropout)
+        self.inner, self.alpha, self.drop = build_inner(s.inner, width), s.alpha, Dropout(s.dropout)
         self.layer_scale = LayerScale(width) if s.layer_scale else nn.Identity()
         self.skip = SkipBranch(s.skip) if s.skip else nn.Identity()
 
@@ -51,10 +52,11 @@ class Block(nn.Module):
 
     def forward(self, x_BLD: Tensor, view: View, memory_BMD: Tensor | None = None, across: View | None = None,
                 cache: BlockCache | None = None) -> Tensor:
-        if self.parallel:
-            return x_BLD + self.attention.update(x_BLD, None, view, cache) + self.feedforward.update(x_BLD)
-        x_BLD = self.attention(x_BLD, None, view, cache)
-        if self.cross is not None:
-            x_BLD = self.cross(x_BLD, memory_BMD, across, cache)
-        y_BLD: Tensor = self.feedforward(x_BLD)
-        return y_BLD
+        with drawing(view.keys):
+            if self.parallel:
+                return x_BLD + self.attention.update(x_BLD, None, view, cache) + self.feedforward.update(x_BLD)
+            x_BLD = self.attention(x_BLD, None, view, cache)
+            if self.cross is not None:
+                x_BLD = self.cross(x_BLD, memory_BMD, across, cache)
+            y_BLD: Tensor = self.feedforward(x_BLD)
+            return y_BLD

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from ..count import out_width, table_width, vocabulary
-from ..layers.dropout import build_dropout
+from ..layers.dropout import Dropout
 from ..layers.norm import ACTIVATIONS, build_norm, cap
 from ..layers.roles import Role, with_role
 from ..layers.sequence import Sequence
@@ -66,7 +66,7 @@ class Classes(Head):
     def __init__(self, s: S.Classes, m: S.Model) -> None:
         width = out_width(m)
         super().__init__(s.transform, width, width)
-        self.pool, self.drop = s.pool, build_dropout(s.dropout)
+        self.pool, self.drop = s.pool, Dropout(s.dropout)
         many = len(m.source.tokens) if s.pool == "tokens" and isinstance(m.source, S.Patches) else 0
         self.out = nn.ModuleList(nn.Linear(width, s.outputs, bias=s.bias) for _ in range(many)) if many else \
             nn.Linear(width, s.outputs, bias=s.bias)
@@ -106,10 +106,10 @@ class Tags(Head):
         width = out_width(m)
         super().__init__(s.transform, width, width)
         outputs, rate = (s.outputs, s.dropout) if isinstance(s, S.Tags) else (2, 0.0)
-        self.drop, self.out = build_dropout(rate), nn.Linear(width, outputs)
+        self.drop, self.out = Dropout(rate), nn.Linear(width, outputs)
 
     def forward(self, sequence: Sequence) -> Tensor:
-        logits: Tensor = self.out(self.drop(self.transform(sequence.x_BLD)))
+        logits: Tensor = self.out(self.drop(self.transform(sequence.x_BLD), sequence.keep_BL))
         return logits
 
 

@@ -6,6 +6,7 @@ from .. import spec as S
 from ..count import widths, window_block
 from ..layers.attention import View, add_score, fused
 from ..layers.block_local import Blocks
+from ..layers.keyed import keys_of
 from ..layers.mask import FULL, Pair, see
 from ..layers.norm import build_norm
 from ..layers.position import angles, build_score
@@ -52,7 +53,7 @@ class Stack(nn.Module):
         self.keep_BL = sequence.keep_BL
         split = all(block.attention.inner.kernel is fused for block in self.blocks)  # type: ignore[union-attr]
         views = self.views(sequence, cache, split=split)
-        across = None if memory is None else look_across(sequence, memory, split=split)
+        across = None if memory is None else look_across(sequence, memory, split=split, training=self.training)
         x_BLD = sequence.x_BLD
         held = {0: x_BLD} if 0 in self.layers else {}
         for i, block in enumerate(self.blocks):
@@ -67,7 +68,7 @@ class Stack(nn.Module):
 
     def views(self, sequence: Sequence, cache: Cache | None, *, split: bool = False) -> list[View]:
         """`split`: long rows in parts. A kernel that shows its weights sees whole rows."""
-        pair = self_pair(sequence, cache)
+        pair, keys = self_pair(sequence, cache), keys_of(sequence) if self.training else None
         views = []
         for a in self.looks:
             begin = 0 if cache is None else cache.begin(a.pattern)     # a window has let go of what it cannot see
@@ -84,7 +85,7 @@ class Stack(nn.Module):
             if a.rotary is not None:
                 turn = angles(a.rotary, pair.query_BL, widths(a, self.width)[0], torch.float64
                               if sequence.x_BLD.dtype == torch.float64 else torch.float32)
-            views.append(View(seen, mask, causal, turn, sequence.place_BLD, None, sequence.grid, parts))
+            views.append(View(seen, mask, causal, turn, sequence.place_BLD, None, sequence.grid, keys, parts))
         return views
 
 
@@ -101,13 +102,14 @@ def look(a: S.Attention) -> S.Attention:
     return S.Attention(heads=a.heads, key_width=a.key_width, pattern=a.pattern, rotary=a.rotary, score=a.score)
 
 
-def look_across(sequence: Sequence, memory: Sequence, *, split: bool = False) -> View:
+def look_across(sequence: Sequence, memory: Sequence, *, split: bool = False, training: bool = False) -> View:
     pair = Pair(count(sequence), count(memory), sequence.keep_BL, memory.keep_BL)
     if sequence.keep_BL is None or memory.keep_BL is None or sequence.keep_BL.dtype == torch.bool:
         pair = pair._replace(query_keep_BL=None)
     parts = segments(FULL, pair) if split else None
     mask = None if parts is not None else see(FULL, pair, triangle=False)[0]
-    return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD, split=parts)
+    keys = keys_of(sequence, memory) if training else None
+    return View(pair, mask, False, None, sequence.place_BLD, memory.place_BLD, keys=keys, split=parts)
 
 
 class Merge(nn.Module):
@@ -139,7 +141,7 @@ class Pyramid(nn.Module):
         for i, stage in enumerate(self.stages):
             if i:
                 sequence = self.merges[i - 1](sequence)
-            view = View(self_pair(sequence, None), grid=sequence.grid)
+            view = View(self_pair(sequence, None), grid=sequence.grid, keys=keys_of(sequence) if self.training else None)
             x_BLD = sequence.x_BLD
             for block in stage:  # type: ignore[attr-defined]
                 x_BLD = block(x_BLD, view)

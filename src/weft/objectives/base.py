@@ -18,6 +18,7 @@ from ..data.store import Meta, Store
 from ..data.text import Samples
 from ..data.tokenizer import Marks
 from ..layers.experts import Experts, routing
+from ..layers.keyed import Keys, drawing, keys_of
 from ..layers.loss import IGNORE as IGNORE
 from ..layers.loss import cross_entropy as cross_entropy
 from ..layers.sequence import Sequence
@@ -167,10 +168,12 @@ def labels_at(batch: Batch, field: str = "labels") -> Tensor:
 def read_at(model: Model, sequence: Sequence, at_T: Tensor) -> Tensor:
     """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's. In training a few more rows follow, which
     nothing asks for."""
-    x_TD = sequence.x_BLD.flatten(0, 1)
+    x_TD, keys = sequence.x_BLD.flatten(0, 1), keys_of(sequence).key_BL.flatten() if model.training else None
     if len(at_T) != len(x_TD):
-        x_TD = x_TD[F.pad(at_T, (0, -len(at_T) % grain(len(at_T)))) if model.training else at_T]
-    logits_1TV = model.read(Sequence(x_TD[None]))
+        at_T = F.pad(at_T, (0, -len(at_T) % grain(len(at_T)))) if model.training else at_T
+        x_TD, keys = x_TD[at_T], None if keys is None else keys[at_T]
+    with drawing(None if keys is None else Keys(keys[None])):
+        logits_1TV = model.read(Sequence(x_TD[None]))
     assert isinstance(logits_1TV, Tensor)
     return logits_1TV.squeeze(0)           # a view both ways; an index would copy the gradient
 

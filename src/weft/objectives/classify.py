@@ -202,7 +202,7 @@ class Score(Objective):
         assert isinstance(head, Classes)
         assert isinstance(head.out, nn.Linear)
         x_BD = head.transform(pool(sequence, head.pool))
-        logits_BV: Tensor = head.out(head.drop(torch.add(*x_BD.chunk(2))))
+        logits_BV: Tensor = head.out(head.drop(x_BD.unflatten(0, (-1, 2)).sum(1)))
         return logits_BV
 
     def score(self, answer: Tensor | auxiliary.Joint, batch: Batch) -> dict[str, Tensor]:
@@ -213,6 +213,6 @@ class Score(Objective):
 
 
 def both_orders(batch: Batch) -> Batch:
-    """A batch of twice the rows: A B, then B A."""
-    return {name: torch.cat((batch[name], batch[SWAPPED.get(name, name)]))
+    """A batch of twice the rows: A B, then B A of every sample."""
+    return {name: torch.stack((batch[name], batch[SWAPPED.get(name, name)]), 1).flatten(0, 1)
             for name in ("tokens", "tokens_keep", "segments") if name in batch}

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .. import recipe as R
+from ..data.batch import SAMPLES
 from ..data.loader import Loader, Work
 from ..data.order import mix
+from ..layers.attention import Attention
+from ..layers.keyed import samples
 from ..model.block import Block
 from ..objectives.base import Batch, Objective
 from .adapt import awake
@@ -77,7 +80,6 @@ class Trainer:
         if stop:
             return None
         awake(self.objective, recipe.trained)
-        torch.manual_seed(mix(recipe.seed, self.step, self.world.rank))   # dropout: nothing to restore
         counts = dict(zip(terms, counted, strict=True))
         summed = self.backward(work, counts)
         sums = self.world.sum(summed.tolist())
@@ -129,14 +131,28 @@ class Trainer:
         self.objective.load = []
         total = torch.zeros(len(weights), dtype=torch.float64, device=self.world.device)
         for i, batch in enumerate(work.batches):
-            with self.world.alone(self.module, i < len(work.batches) - 1):
+            self.seed(i)
+            inputs = moved(batch, self.world.device)
+            with self.world.alone(self.module, i < len(work.batches) - 1), samples(inputs.pop(SAMPLES)):
                 with precision(self.recipe.precision, self.world.device):
-                    sums = self.module(moved(batch, self.world.device))
+                    sums = self.module(inputs)
                 loss = sum(sums[t] * (weights[t] * work.share * self.world.size / max(counts[t], 1)) for t in weights)
                 assert isinstance(loss, Tensor)
                 loss.backward()
             total += torch.stack([sums[t].detach().double() for t in weights]) * work.share
         return torch.cat([total, *(load_E.double() * work.share for load_E in self.objective.load)])
+
+    def seed(self, micro: int) -> None:
+        """Every micro-batch of a step draws the same numbers: its samples tell them apart (`layers.keyed`). An accelerator's fused
+        kernels cannot do so, and draw for themselves."""
+        torch.manual_seed(mix(self.recipe.seed, self.step))
+        if self.world.device.type != "cpu":
+            torch.get_device_module(self.world.device).manual_seed(mix(self.recipe.seed, self.step, self.world.rank, micro))
+
+    @property
+    def fused_dropout(self) -> bool:
+        """Whether attention weights are dropped by an accelerator's own kernel, which knows rows and not samples."""
+        return self.world.device.type != "cpu" and any(isinstance(m, Attention) and m.s.dropout for m in self.objective.modules())
 
     # What a checkpoint holds
 
