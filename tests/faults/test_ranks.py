@@ -134,9 +134,16 @@ def end(out: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed early", "parent killed"])
-def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(how: str, whole: Whole, tmp_path: Path) -> None:
+def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(how: str, whole: Whole, tmp_path: Path,
+                                                                                    long: bool) -> None:
     """A stopped rank held the others for the time of a collective operation and torchrun's patience; a killed torchrun left all."""
-    file, out = tmp_path / "recipe.json", tmp_path / "run"
+    for i in range(17 if long else 1):
+        leaves_no_process(how, whole, tmp_path / f"{i}", 1 + i % 5)
+
+
+def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> None:
+    folder.mkdir()
+    file, out = folder / "recipe.json", folder / "run"
     file.write_text(replace(two(whole), steps=100_000, save=R.Saves(every=50_000)).json())
     process = start(file, out, "never", "0", "0")
     try:
@@ -146,7 +153,7 @@ def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_kil
             assert time.time() < limit
             ranks_ = [pid for pid, parent in members(out).items() if parent == process.pid]
             time.sleep(0.05)
-        time.sleep(1 if how == "killed early" else 3)
+        time.sleep(patience)
         since = time.time()
         os.kill(process.pid if how == "parent killed" else max(ranks_), signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
         while (left := set(members(out)) - {process.pid}) and time.time() < since + LIMIT:
