@@ -31,7 +31,7 @@ from .train.log import Log, finished
 from .train.loop import Event, Trainer, digest
 from .train.memory import available, keep_blocks, refuse_what_cannot_fit
 from .train.same import FREE as FREE
-from .train.same import remember
+from .train.same import refuse_other, remember
 from .train.signals import signals
 from .train.validate import validate
 
@@ -115,11 +115,8 @@ def folder_of(recipe: R.Recipe, out: str | Path | None) -> Path:
     return Path(out) if out is not None else Path("runs") / recipe.name
 
 
-def restore(made: Made, folder: Path, say: Say) -> None:
-    """Go on from the newest good checkpoint."""
-    found = newest(folder / "checkpoints", say)
-    if found is None:
-        return
+def restore(made: Made, found: Checkpoint, folder: Path, say: Say) -> None:
+    """Go on from a checkpoint."""
     recognise(made, found, folder)
     made.trainer.restore(found.groups(), found.facts)
     made.trainer.validated = found.facts.get("validated", found.step)
@@ -130,6 +127,8 @@ def restore(made: Made, folder: Path, say: Say) -> None:
 
 
 def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
+    """ValueError for a checkpoint of another run: of another recipe, other data or another teacher."""
+    refuse_other(found, made.recipe)
     for name, now in made.identity.items():
         if (before := found.facts[name]) != now:
             raise ValueError(f"{folder}: the {name} changed since this run began (fingerprint {before[:12]}, now {now[:12]}); "
@@ -155,13 +154,18 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
         refuse_what_cannot_fit(recipe, memory(recipe, ranks.size), available(ranks.device, here))
         if ranks.rank == 0:
             stack.enter_context(Lock(folder))
+        found = newest(folder / "checkpoints", say)
+        if found is not None:
+            refuse_other(found, recipe)                # before anything is written
+        if ranks.rank == 0:
             remember(folder, recipe)
-        made = make(recipe, ranks, progress, fresh=not any((folder / "checkpoints").glob("step-*")))
+        made = make(recipe, ranks, progress, fresh=found is None)
         for line in notes(Path(made.data)):
             say(line)
         trainer = made.trainer
         stack.callback(trainer.let_go)
-        restore(made, folder, say)
+        if found is not None:
+            restore(made, found, folder, say)
         ranks.wait()
         if trainer.step == recipe.steps and finished(folder):
             say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
@@ -274,6 +278,8 @@ def kept(made: Made, folder: Path, say: Say) -> dict[str, torch.Tensor] | None:
     if not (wanted := averaged(made.recipe)):
         return None
     last = [c for c in checkpoints(folder / "checkpoints") if c.step in wanted]
+    for found in last:
+        recognise(made, found, folder)
     if len(last) < len(wanted):
         say(f"averaged over {len(last)} checkpoints, not {len(wanted)}: the others are missing or damaged")
     return mean_of(c.group("model") for c in last)

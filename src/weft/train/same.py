@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import recipe as R
 from ..data.files import Missing, find
-from ..values import paths
+from ..values import from_json, paths
+from .checkpoint import STATE, Checkpoint
 from .schedule import scale
 
 # What may change between two starts
@@ -16,21 +17,32 @@ FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evalua
 FILES = re.compile(r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.folder|start|objective\.teacher")
 
 
+def refuse_other(found: Checkpoint, recipe: R.Recipe) -> None:
+    """ValueError for a recipe that is not that of a checkpoint: another run's, or edited since."""
+    before = saved_recipe(found)
+    for name, was in differences(before, recipe):
+        reason = "" if name != "steps" else cannot_extend(before, recipe, found.step)
+        if reason is not None:
+            raise ValueError(f"{found.path} was saved with another recipe: {name} was {was!r}; {reason}"
+                             "undo the change, or give another --out")
+
+
+def saved_recipe(found: Checkpoint) -> R.Recipe:
+    try:
+        saved = from_json(found.facts["recipe"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{found.path / STATE} holds no recipe that can be read: {error}") from None
+    if not isinstance(saved, R.Recipe):
+        raise ValueError(f"{found.path / STATE} holds a {type(saved).__name__}, not a Recipe")
+    return saved
+
+
 def remember(folder: Path, recipe: R.Recipe) -> None:
-    """The recipe beside the run; another recipe in the same folder is refused."""
-    path = folder / "recipe.json"
-    saved = sorted(int(p.name.removeprefix("step-")) for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal())
-    if path.exists() and saved:
-        before = R.of_json(path)
-        for name, was in differences(before, recipe):
-            reason = "" if name != "steps" else cannot_extend(before, recipe, saved[-1])
-            if reason is not None:
-                raise ValueError(f"{folder} was begun with another recipe: {name} was {was!r}; {reason}"
-                                 "undo the change, or give another --out")
+    """The recipe beside the run."""
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
+    fresh = (folder / "recipe.json").with_suffix(".new")
     fresh.write_text(recipe.json())
-    fresh.replace(path)
+    fresh.replace(folder / "recipe.json")
 
 
 def differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]:
