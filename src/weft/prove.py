@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import recipe as R
-from .run import due, look, make, recognise
+from .run import due, look, make, recognise, silent
 from .train.checkpoint import checkpoints
 from .train.lock import Lock
+from .train.same import recipe_of
 
 
 class Proof(NamedTuple):
@@ -20,7 +21,7 @@ class Proof(NamedTuple):
 def check(out: str | Path) -> Proof:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the newest."""
     folder, started = Path(out), time.perf_counter()
-    recipe = R.of_run(folder)
+    recipe = recipe_of(folder, silent)
     found = checkpoints(folder / "checkpoints")
     if not found:
         raise ValueError(f"{folder} has no good checkpoint yet; train it first")

@@ -19,6 +19,7 @@ from .data.tokenizer import with_marks
 from .evaluate.measured import Measured
 from .interop.beside import special_ids
 from .interop.folder import load, save
+from .interop.manifest import damage
 from .layers.lowrank import merged
 from .model.model import Model
 from .objectives import Corruption, Objective, Reader, build
@@ -158,7 +159,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
         if found is not None:
             refuse_other(found, recipe)                # before anything is written
         if ranks.rank == 0:
-            remember(folder, recipe)
+            remember(folder, recipe, say if found else silent)
         made = make(recipe, ranks, progress, fresh=found is None)
         for line in notes(Path(made.data)):
             say(line)
@@ -168,10 +169,12 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
             restore(made, found, folder, say)
         ranks.wait()
         if trainer.step == recipe.steps and finished(folder):
-            say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
-            return
+            if (wrong := damage(folder / "model")) is None:
+                say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
+                return
+            say(f"{wrong}; the model is made again from the checkpoint")
         saver = stack.enter_context(Saver(folder / "checkpoints", recipe.save.keep, averaged(recipe))) if ranks.rank == 0 else None
-        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board)) if ranks.rank == 0 else None
+        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board, say)) if ranks.rank == 0 else None
         need = checkpoint_bytes(recipe, sum(p.numel() for p in made.objective.parameters()))
         free_space(folder / "checkpoints", need * (keep_of(recipe) + 1))
         if begun is not None:
@@ -194,7 +197,8 @@ def walk(made: Made, saver: Saver | None, log: Log | None) -> Iterator[Event]:
             found = look(made)
             note(log, "valid", event.step, found)
             event = event._replace(valid=found)
-        if saver is not None and event.step % recipe.save.every == 0:
+        if saver is not None and log is not None and event.step % recipe.save.every == 0:
+            log.sync()
             saver.submit(event.step, *state_of(made))
             saved = event.step
         try:
@@ -290,8 +294,5 @@ def export(made: Made, folder: Path) -> Path:
     model = merged(made.objective.model)
     meta, corruption = made.store.meta, made.corruption
     model.spec = special_ids(S.named(model.spec, meta.labels), meta.special, corruption.start)
-    out = save(model, folder / "model", to="weft")
-    if meta.tokenizer:
-        text = Folder(str(made.data)).text("tokenizer.json")
-        (out / "tokenizer.json").write_text(with_marks(text, corruption.marks) if corruption.marks else text, "utf-8")
-    return out
+    text = Folder(str(made.data)).tokenizer() if meta.tokenizer else None
+    return save(model, folder / "model", to="weft", tokenizer=with_marks(text, corruption.marks) if text and corruption.marks else text)
