@@ -6,6 +6,7 @@ from typing import NamedTuple
 from . import recipe as R
 from .run import due, look, make, recognise, silent
 from .train.checkpoint import checkpoints
+from .train.environment import configured
 from .train.lock import Lock
 from .train.same import recipe_of
 
@@ -27,7 +28,7 @@ def check(out: str | Path) -> Proof:
         raise ValueError(f"{folder} has no good checkpoint yet; train it first")
     if found[-1].facts["world"] > 1:
         raise ValueError(f"{folder} was trained by {found[-1].facts['world']} ranks, whose sums one process does not repeat bit by bit")
-    with Lock(folder):
+    with Lock(folder), configured(recipe):
         made = make(recipe, fresh=False)
         for one in found[-2:]:
             recognise(made, one, folder)

@@ -539,6 +539,8 @@ class Recipe:
     save: Saves = Saves()
     evaluate: Count | None = None          # steps between two looks at the validation data; None: at the end only
     workers: Natural = 0                   # processes that make batches
+    threads: Count | None = None           # CPU threads of one process, on which the last bits depend; None: PyTorch's choice
+    deterministic: bool = False            # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
     seed: Natural = 0
     start: str | None = None               # a model folder to start from: its trunk, and its head where it fits
     paper: str = ""

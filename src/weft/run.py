@@ -24,9 +24,10 @@ from .layers.lowrank import merged
 from .model.model import Model
 from .objectives import Corruption, Objective, Reader, build
 from .train.adapt import adapt, begin_from
-from .train.average import BestWeights, mean_of
+from .train.average import BestWeights, averaged, keep_of, mean_of
 from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
 from .train.distribute import World, world
+from .train.environment import changes, configured, environment
 from .train.lock import Lock
 from .train.log import Log, finished
 from .train.loop import Event, Trainer, digest
@@ -124,6 +125,8 @@ def restore(made: Made, found: Checkpoint, folder: Path, say: Say) -> None:
     before, now = found.facts["world"], made.trainer.world.size
     if before != now:
         say(f"{before} ranks until now, {now} from here on: the same samples, but another draw of dropout and other rounding")
+    if changed := changes(found.facts.get("environment", {}), environment(made.trainer.world.device)):
+        say(changed)
     say(f"going on after step {made.trainer.step:,} of {made.recipe.steps:,} ({found.path.name})")
 
 
@@ -139,7 +142,8 @@ def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
 def state_of(made: Made) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     groups, facts = made.trainer.state()
     return groups, facts | made.identity | {"recipe": made.recipe.json(), "world": made.trainer.world.size,
-                                            "validated": made.trainer.validated}
+                                            "validated": made.trainer.validated,
+                                            "environment": environment(made.trainer.world.device)}
 
 
 # Training
@@ -150,6 +154,7 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
     folder = folder_of(recipe, out)
     keep_blocks()
     with ExitStack() as stack:
+        stack.enter_context(configured(recipe))
         ranks = stack.enter_context(world(recipe.timeouts))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         refuse_what_cannot_fit(recipe, memory(recipe, ranks.size), available(ranks.device, here))
@@ -215,17 +220,6 @@ def keep(saver: Saver | None, made: Made, saved: int) -> None:
         if made.trainer.step > saved:
             saver.submit(made.trainer.step, *state_of(made))
         saver.wait()
-
-
-def keep_of(recipe: R.Recipe) -> int:
-    return max(recipe.save.keep, len(averaged(recipe)))
-
-
-def averaged(recipe: R.Recipe) -> list[int]:
-    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
-    if not isinstance(recipe.average, R.Last):
-        return []
-    return sorted({*range(recipe.save.every, recipe.steps, recipe.save.every), recipe.steps})[-recipe.average.count:]
 
 
 def due(recipe: R.Recipe, step: int) -> bool:

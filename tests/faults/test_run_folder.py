@@ -116,7 +116,7 @@ def test_what_may_change_between_two_starts_may(whole: Whole, begun: tuple[R.Rec
     recipe, out = begun
     free = replace(recipe, workers=1, recompute=True, evaluate=2, save=R.Saves(every=2, keep=5), guard=R.Guard(budget=9), paper="one")
     assert {"micro", "compile", "workers", "recompute", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
-            "data.max_bad_rows", "timeouts.collective", "timeouts.heartbeat"} == run.FREE
+            "data.max_bad_rows", "timeouts.collective", "timeouts.heartbeat", "threads"} == run.FREE
     assert child(free, out) == child(recipe, tmp_path / "plain")       # not one bit of it is seen
     run.refuse_other(checkpoints(out / "checkpoints")[-1], replace(recipe, micro=2, compile=True))
 

@@ -72,8 +72,9 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train, with words before, meanwhile and after."""
     from .. import status as files
     from .. import watch
-    from ..run import folder_of, keep_of
+    from ..run import folder_of
     from ..run import train as steps
+    from ..train.average import keep_of
     screen: list[watch.Screen] = []
     held: list[Made] = []                  # nothing, if there was nothing left to do
     first = is_first()

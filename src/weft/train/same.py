@@ -18,7 +18,7 @@ FILE = "recipe.json"
 
 # What may change between two starts
 FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
-        "timeouts.collective", "timeouts.heartbeat"}
+        "timeouts.collective", "timeouts.heartbeat", "threads"}
 FILES = re.compile(r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.folder|start|objective\.teacher")
 
 
