@@ -275,7 +275,7 @@ def kept(made: Made, folder: Path, say: Say) -> dict[str, torch.Tensor] | None:
         return made.trainer.average.held
     if not (wanted := averaged(made.recipe)):
         return None
-    last = [c for c in checkpoints(folder / "checkpoints") if c.step in wanted]
+    last = [c for c in checkpoints(folder / "checkpoints", say) if c.step in wanted]
     for found in last:
         recognise(made, found, folder)
     if len(last) < len(wanted):
