@@ -144,7 +144,7 @@ def test_another_spelling_of_the_same_files_and_folders_is_the_same_run(tmp_path
         spelt = R.change(recipe, [f'data.{name}.paths=["{base}/{name}.txt"]' for name in ("train",
                                                                                           "valid")] + [f"data.folder={base}/documents"])
         run.refuse_other(found, spelt)
-        run.remember(Path("run"), spelt)
+        run.remember(Path("run"), spelt, print)
         assert R.of_run(out) == spelt                          # shown as it was typed last
     monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
     short = R.change(recipe, ['data.train.paths=["train.txt"]', 'data.valid.paths=["valid.txt"]'])

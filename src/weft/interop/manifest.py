@@ -53,4 +53,5 @@ def damage(folder: Path) -> str | None:
 def verify(folder: Path) -> None:
     """ValueError for a file of ours that is not as it was written; a folder without a manifest is somebody else's."""
     if (folder / SPEC).exists() and (folder / MANIFEST).exists() and (wrong := damage(folder)):
-        raise ValueError(f"{wrong}; make the folder again, that of a run with weft resume RUN")
+        raise ValueError(f"{wrong}; make the folder again, that of a run with weft resume RUN; if you changed the file yourself, "
+                         f"delete {MANIFEST}")
