@@ -3,6 +3,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     return {"threads": torch.get_num_threads(), "torch": torch.__version__, "cpu": cpu(), "accelerator": accelerator}
 
 
+@cache
 def cpu() -> str:
     """The processor's name, and the instructions that PyTorch uses on it."""
     try:

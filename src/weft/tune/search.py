@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .. import recipe as R
 from ..data.files import write
 from ..interop.beside import carry
-from ..interop.manifest import damage, write_manifest
+from ..interop.manifest import MANIFEST, damage, write_manifest
 from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
@@ -78,7 +78,9 @@ class Pace:
 
 def complete(folder: Path, recipe: R.Recipe) -> bool:
     """Finished, and with this very recipe; with another one, `train` says what differs."""
-    return finished(folder) and damage(folder / "model") is None and R.of_run(folder) == recipe
+    model = folder / "model"
+    whole = model.is_dir() and (not (model / MANIFEST).exists() or damage(model) is None)
+    return finished(folder) and whole and R.of_run(folder) == recipe
 
 
 def so_far(folder: Path, metric: str) -> float | None:
