@@ -1,6 +1,8 @@
 """F13: one bit flipped anywhere in prepared data, an exported model, an average, a tokenizer or a recipe beside them: it is found before it
 is used, the file is named, and what can be made again is made again."""
+import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,7 @@ from weft.data.work import facts_of
 from weft.interop.describe import describe
 from weft.train.checkpoint import newest
 from weft.train.same import recipe_of
+from weft.values import seal
 
 from .runs import documents, gpt, model_bytes, partial_recipe, told, train
 from .test_run_folder import held
@@ -153,6 +156,17 @@ def test_an_export_that_was_broken_off_is_found(done: tuple[R.Recipe, Path], tmp
     with pytest.raises(ValueError, match="is damaged"):
         describe(tmp_path / "other" / "model")
     assert model_bytes(out) == old
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../../checkpoints", "../recipe.json", "sub/../../lock", "link", "fifo", "gone", None])
+def test_a_manifest_names_only_files_beside_it(name: str | None, done: tuple[R.Recipe, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "model"
+    shutil.copytree(done[1] / "model", folder)
+    (folder / "link").symlink_to("/dev/zero")
+    os.mkfifo(folder / "fifo")
+    (folder / "manifest.json").write_bytes(seal({"files": {name: "0"} if name else [1]}))
+    with pytest.raises(ValueError, match=rf"{folder}/.* is damaged"):
+        describe(folder)
 
 
 # An average, and the recipe

@@ -69,7 +69,7 @@ def refused(recipe: R.Recipe, out: Path) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(("name", "other"), permutations(FIELDS, 2))
+@pytest.mark.parametrize(("name", "other"), list(permutations(FIELDS, 2)))
 def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(name: str, other: str, runs: Runs, tmp_path: Path) -> None:
     """Only the recipe file was compared; a checkpoint's own recipe was saved and never read. SGD's in AdamW's run was a KeyError."""
     recipe, found = runs.begun(name, tmp_path), runs.saved(other)

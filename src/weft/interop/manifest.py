@@ -1,7 +1,6 @@
 """The SHA-256 of every file of a model folder in our own layout: one that is not as it was written is found before it is used."""
 import shutil
 from pathlib import Path
-from typing import Any
 
 from ..data.files import identity, named, sync, write
 from ..values import Damaged, seal, unseal
@@ -37,10 +36,14 @@ def damage(folder: Path) -> str | None:
     if not (folder / MANIFEST).exists():
         return f"{folder / MANIFEST} is missing"
     try:
-        files: dict[str, Any] = unseal((folder / MANIFEST).read_text("utf-8"))["files"]
-    except (ValueError, KeyError) as error:
+        files = unseal((folder / MANIFEST).read_text("utf-8")).get("files")
+    except (ValueError, OSError) as error:
         return f"{folder / MANIFEST} is damaged: {error if isinstance(error, Damaged) else 'not JSON'}"
+    if not isinstance(files, dict) or any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
+        return f"{folder / MANIFEST} is damaged: it names other files than those beside it"
     for name, sha256 in files.items():
+        if not (folder / name).is_file():  # a pipe or a device never ends
+            return f"{folder / name} is damaged: it is missing, or no file"
         try:
             found = identity(str(folder / name))
         except OSError as error:
