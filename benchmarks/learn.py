@@ -74,7 +74,9 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
             print(f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms", flush=True)
     made, lines = held[0] if held else run.make(recipe), read(out / "log.jsonl")
     if not held:                           # it was finished before
-        run.restore(made, out, run.silent)
+        found = run.newest(out / "checkpoints", run.silent)
+        assert found
+        run.restore(made, found, out, run.silent)
     steps = [line for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line][-1]["valid"]
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)

@@ -12,6 +12,7 @@ from .words import TABLE, plain, suggest
 
 T = TypeVar("T")
 Say = Callable[[str], None]
+DEEPEST = 10_000                           # items that a list can be repeated to
 BRANCHES = ("attention", "cross", "feedforward")
 # Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py
 SAID = {"pre": "before each branch", "post": "after each residual sum", "sandwich": "before and after each branch"}
@@ -112,8 +113,8 @@ def parse(text: str, old: Any) -> Any:
 
 def repeat(items: list[Any], text: str, here: str) -> list[Any]:
     """As many items as asked for: the pattern that they repeat goes on. What is not seen twice is no pattern."""
-    if not text.isdecimal() or not int(text):
-        raise ValueError(f"{here} needs a count of 1 or more, not {text!r}")
+    if not text.isdecimal() or not 0 < int(text[:9]) <= DEEPEST:
+        raise ValueError(f"{here} needs a count from 1 to {DEEPEST:,}, not {text[:40]!r}")
     period = next((p for p in range(1, len(items) // 2 + 1) if all(item == items[i % p] for i, item in enumerate(items))), None)
     if len(items) == 1:
         period = 1

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import recipe as R
-from .run import due, look, make, recognise
+from .run import due, look, make, recognise, silent
 from .train.checkpoint import checkpoints
+from .train.environment import configured
 from .train.lock import Lock
+from .train.same import recipe_of
 
 
 class Proof(NamedTuple):
@@ -20,15 +22,16 @@ class Proof(NamedTuple):
 def check(out: str | Path) -> Proof:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the newest."""
     folder, started = Path(out), time.perf_counter()
-    recipe = R.of_run(folder)
+    recipe = recipe_of(folder, silent)
     found = checkpoints(folder / "checkpoints")
     if not found:
         raise ValueError(f"{folder} has no good checkpoint yet; train it first")
     if found[-1].facts["world"] > 1:
         raise ValueError(f"{folder} was trained by {found[-1].facts['world']} ranks, whose sums one process does not repeat bit by bit")
-    with Lock(folder):
+    with Lock(folder), configured(recipe):
         made = make(recipe, fresh=False)
-        recognise(made, found[-1], folder)
+        for one in found[-2:]:
+            recognise(made, one, folder)
         made.trainer.restore(found[-1].groups(), found[-1].facts)
         kept = made.trainer.digest()
         made = make(recipe, fresh=len(found) == 1)             # as another process would begin

@@ -18,6 +18,7 @@ from .layers.lowrank import merged
 from .model.model import Model, build
 from .train.adapt import adapt
 from .train.checkpoint import newest
+from .train.same import recipe_of
 
 
 class Ready(NamedTuple):
@@ -45,10 +46,10 @@ def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str |
     folder = fetch(name)
     if not (folder / "recipe.json").exists():
         return Ready(str(name), load(folder, dtype=dtype, device=device), tokenizer_of(folder), None, folder)
-    recipe = R.of_run(folder)
+    recipe = recipe_of(folder, complain)
     if (folder / "model").is_dir():
         return Ready(str(name), load(folder / "model", dtype=dtype, device=device), tokenizer_of(folder / "model"), recipe, folder)
-    found = newest(folder / "checkpoints", lambda line: print(f"weft: {line}", file=sys.stderr))
+    found = newest(folder / "checkpoints", complain)
     if found is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
     data = Folder(str(recipe.data.folder or Path("prepared") / fingerprint(recipe.data)))
@@ -56,7 +57,11 @@ def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str |
     model = build(S.named(recipe.model, labels), dtype=dtype, device=device)
     adapt(model, recipe.trained)
     model.load_state_dict({key.removeprefix("model."): t for key, t in found.group("model").items() if key.startswith("model.")})
-    return Ready(str(name), merged(model).eval(), Tokenizer(data.text("tokenizer.json")) if recipe.data.tokenizer else None, recipe, folder)
+    return Ready(str(name), merged(model).eval(), Tokenizer(data.tokenizer()) if recipe.data.tokenizer else None, recipe, folder)
+
+
+def complain(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr)
 
 
 def tokenizer_of(folder: Path) -> Tokenizer | None:

@@ -1,4 +1,5 @@
 """What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
+import json
 import re
 from importlib.util import module_from_spec, spec_from_file_location
 from math import ceil
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from .overrides import change as change
 from .spec import Count, Fraction, Model, Natural, Positive, Rate, Share
-from .values import from_json, suggest, to_json, value
+from .values import Damaged, from_plain, suggest, to_json, unseal, value
 from .values import put as put
 
 FIELD = re.compile(r"\{([^{}]+)\}")      # a column's name in a template
@@ -538,6 +539,8 @@ class Recipe:
     save: Saves = Saves()
     evaluate: Count | None = None          # steps between two looks at the validation data; None: at the end only
     workers: Natural = 0                   # processes that make batches
+    threads: Count | None = None           # CPU threads of one process, on which the last bits depend; None: PyTorch's choice
+    deterministic: bool = False            # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
     seed: Natural = 0
     start: str | None = None               # a model folder to start from: its trunk, and its head where it fits
     paper: str = ""
@@ -606,9 +609,16 @@ def of_run(folder: Path) -> Recipe:
     return of_json(path)
 
 
-def of_json(path: Path) -> Recipe:
+def of_json(path: Path, sealed: bool = True) -> Recipe:
+    """The recipe of a JSON file. One that holds its own SHA-256, as that of a run does, must match it, unless `sealed` is False."""
     try:
-        found = from_json(path.read_text())
+        text = path.read_text("utf-8")
+        plain = json.loads(text)
+        if isinstance(plain, dict) and "seal" in plain:
+            plain = unseal(text) if sealed else {name: part for name, part in plain.items() if name != "seal"}
+        found = from_plain(plain)
+    except Damaged as error:
+        raise Damaged(f'{path} was changed after it was written: {error}; if you edited it, delete its last field, "seal"') from None
     except ValueError as error:
         raise ValueError(f"{path} is no recipe: {error}") from None
     if not isinstance(found, Recipe):

@@ -19,19 +19,21 @@ from .data.tokenizer import with_marks
 from .evaluate.measured import Measured
 from .interop.beside import special_ids
 from .interop.folder import load, save
+from .interop.manifest import damage
 from .layers.lowrank import merged
 from .model.model import Model
 from .objectives import Corruption, Objective, Reader, build
 from .train.adapt import adapt, begin_from
-from .train.average import BestWeights, mean_of
+from .train.average import BestWeights, averaged, keep_of, mean_of
 from .train.checkpoint import Checkpoint, Saver, checkpoints, free_space, newest
 from .train.distribute import World, world
+from .train.environment import changes, configured, environment
 from .train.lock import Lock
 from .train.log import Log, finished
 from .train.loop import Event, Trainer, digest
 from .train.memory import available, keep_blocks, refuse_what_cannot_fit
 from .train.same import FREE as FREE
-from .train.same import remember
+from .train.same import refuse_other, remember
 from .train.signals import signals
 from .train.validate import validate
 
@@ -115,11 +117,8 @@ def folder_of(recipe: R.Recipe, out: str | Path | None) -> Path:
     return Path(out) if out is not None else Path("runs") / recipe.name
 
 
-def restore(made: Made, folder: Path, say: Say) -> None:
-    """Go on from the newest good checkpoint."""
-    found = newest(folder / "checkpoints", say)
-    if found is None:
-        return
+def restore(made: Made, found: Checkpoint, folder: Path, say: Say) -> None:
+    """Go on from a checkpoint."""
     recognise(made, found, folder)
     made.trainer.restore(found.groups(), found.facts)
     made.trainer.validated = found.facts.get("validated", found.step)
@@ -127,10 +126,14 @@ def restore(made: Made, folder: Path, say: Say) -> None:
     if before != now:
         drawn = "another draw of attention dropout and " if made.trainer.fused_dropout else ""
         say(f"{before} ranks until now, {now} from here on: the same samples, but {drawn}other rounding")
+    if changed := changes(found.facts.get("environment", {}), environment(made.trainer.world.device)):
+        say(changed)
     say(f"going on after step {made.trainer.step:,} of {made.recipe.steps:,} ({found.path.name})")
 
 
 def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
+    """ValueError for a checkpoint of another run: of another recipe, other data or another teacher."""
+    refuse_other(found, made.recipe)
     for name, now in made.identity.items():
         if (before := found.facts[name]) != now:
             raise ValueError(f"{folder}: the {name} changed since this run began (fingerprint {before[:12]}, now {now[:12]}); "
@@ -140,7 +143,8 @@ def recognise(made: Made, found: Checkpoint, folder: Path) -> None:
 def state_of(made: Made) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
     groups, facts = made.trainer.state()
     return groups, facts | made.identity | {"recipe": made.recipe.json(), "world": made.trainer.world.size,
-                                            "validated": made.trainer.validated}
+                                            "validated": made.trainer.validated,
+                                            "environment": environment(made.trainer.world.device)}
 
 
 # Training
@@ -151,26 +155,34 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
     folder = folder_of(recipe, out)
     keep_blocks()
     with ExitStack() as stack:
+        stack.enter_context(configured(recipe))
         ranks = stack.enter_context(world(recipe.timeouts))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         refuse_what_cannot_fit(recipe, memory(recipe, ranks.size), available(ranks.device, here))
         if ranks.rank == 0:
             stack.enter_context(Lock(folder))
-            remember(folder, recipe)
-        made = make(recipe, ranks, progress, fresh=not any((folder / "checkpoints").glob("step-*")))
+        found = newest(folder / "checkpoints", say)
+        if found is not None:
+            refuse_other(found, recipe)                # before anything is written
+        if ranks.rank == 0:
+            remember(folder, recipe, say if found else silent)
+        made = make(recipe, ranks, progress, fresh=found is None)
         for line in notes(Path(made.data)):
             say(line)
         trainer = made.trainer
         stack.callback(trainer.let_go)
         if trainer.fused_dropout:
             say("attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout")
-        restore(made, folder, say)
+        if found is not None:
+            restore(made, found, folder, say)
         ranks.wait()
         if trainer.step == recipe.steps and finished(folder):
-            say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
-            return
+            if (wrong := damage(folder / "model")) is None:
+                say(f"{folder} is finished: all {recipe.steps:,} steps are done; its model lies in {folder / 'model'}")
+                return
+            say(f"{wrong}; the model is made again from the checkpoint")
         saver = stack.enter_context(Saver(folder / "checkpoints", recipe.save.keep, averaged(recipe))) if ranks.rank == 0 else None
-        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board)) if ranks.rank == 0 else None
+        log = stack.enter_context(Log(folder, trainer.step, trainer.validated, recipe, board, say)) if ranks.rank == 0 else None
         need = checkpoint_bytes(recipe, sum(p.numel() for p in made.objective.parameters()))
         free_space(folder / "checkpoints", need * (keep_of(recipe) + 1))
         if begun is not None:
@@ -193,7 +205,8 @@ def walk(made: Made, saver: Saver | None, log: Log | None) -> Iterator[Event]:
             found = look(made)
             note(log, "valid", event.step, found)
             event = event._replace(valid=found)
-        if saver is not None and event.step % recipe.save.every == 0:
+        if saver is not None and log is not None and event.step % recipe.save.every == 0:
+            log.sync()
             saver.submit(event.step, *state_of(made))
             saved = event.step
         try:
@@ -210,17 +223,6 @@ def keep(saver: Saver | None, made: Made, saved: int) -> None:
         if made.trainer.step > saved:
             saver.submit(made.trainer.step, *state_of(made))
         saver.wait()
-
-
-def keep_of(recipe: R.Recipe) -> int:
-    return max(recipe.save.keep, len(averaged(recipe)))
-
-
-def averaged(recipe: R.Recipe) -> list[int]:
-    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
-    if not isinstance(recipe.average, R.Last):
-        return []
-    return sorted({*range(recipe.save.every, recipe.steps, recipe.save.every), recipe.steps})[-recipe.average.count:]
 
 
 def due(recipe: R.Recipe, step: int) -> bool:
@@ -276,7 +278,9 @@ def kept(made: Made, folder: Path, say: Say) -> dict[str, torch.Tensor] | None:
         return made.trainer.average.held
     if not (wanted := averaged(made.recipe)):
         return None
-    last = [c for c in checkpoints(folder / "checkpoints") if c.step in wanted]
+    last = [c for c in checkpoints(folder / "checkpoints", say) if c.step in wanted]
+    for found in last:
+        recognise(made, found, folder)
     if len(last) < len(wanted):
         say(f"averaged over {len(last)} checkpoints, not {len(wanted)}: the others are missing or damaged")
     return mean_of(c.group("model") for c in last)
@@ -287,8 +291,5 @@ def export(made: Made, folder: Path) -> Path:
     model = merged(made.objective.model)
     meta, corruption = made.store.meta, made.corruption
     model.spec = special_ids(S.named(model.spec, meta.labels), meta.special, corruption.start)
-    out = save(model, folder / "model", to="weft")
-    if meta.tokenizer:
-        text = Folder(str(made.data)).text("tokenizer.json")
-        (out / "tokenizer.json").write_text(with_marks(text, corruption.marks) if corruption.marks else text, "utf-8")
-    return out
+    text = Folder(str(made.data)).tokenizer() if meta.tokenizer else None
+    return save(model, folder / "model", to="weft", tokenizer=with_marks(text, corruption.marks) if text and corruption.marks else text)

@@ -1,4 +1,7 @@
 """How far runs are and how good, from their files alone: one on a page, several in a table."""
+import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +19,18 @@ def status(folder: Path) -> dict[str, Any]:
     """One run; torch is not needed. `loss` is a mean over the steps before the last validation, or over the last few without one:
     over samples, as the validation's own is, and not one step's."""
     from .train.lock import held
-    from .train.log import finished, read
-    recipe = R.of_run(folder)
-    lines = read(folder / "log.jsonl")
+    from .train.log import excerpt, finished
+    from .train.same import recipe_of
+    recipe = recipe_of(folder, complain)
+    lines, sample, whole = excerpt(folder / "log.jsonl", complain)
     steps = [line for line in lines if "loss" in line]
     kept: dict[str, Any] = next((line[name] for line in reversed(lines) for name in ("averaged", "best") if name in line), {})
     valid: dict[str, Any] = next((line for line in reversed(lines) if "valid" in line), {"step": 0, "valid": {}})
-    saved = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))
+    saved = sorted(p.name for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal())
     last, done = steps[-RECENT:], steps[-1]["step"] if steps else 0
-    pace = sum(line["seconds"] for line in last) / max(len(last), 1)
+    pace = total(last, "seconds") / max(len(last), 1)
+    taken = [line for line in sample if "loss" in line]
+    share = 1 if whole else done / max(len(taken), 1)          # of a long log, what a sample of its steps comes to
     unit, over = units(recipe), done == recipe.steps and finished(folder)
     end = valid["step"] or done
     window = [line for line in steps if max(0, end - (recipe.evaluate or RECENT)) < line["step"] <= end]
@@ -34,16 +40,34 @@ def status(folder: Path) -> dict[str, Any]:
             "recent_loss": mean(last, unit), "valid": valid["valid"].get("loss"), "valid_step": valid["step"] or None,
             "metric": R.metric(recipe), "valid_metric": valid["valid"].get(R.metric(recipe)),
             "kept": R.scores(recipe, kept) | ({"step": kept["step"]} if "step" in kept else {}),
-            "units": unit, unit: sum(line[unit] for line in steps), "seconds": round(sum(line["seconds"] for line in steps), 1),
-            "speed": sum(line[unit] for line in last) / sum(line["seconds"] for line in last) if last else None,
-            "seconds_left": round(pace * (recipe.steps - done), 1), "refused": [line["step"] for line in steps if line.get("refused")],
+            "units": unit, unit: round(share * total(taken, unit)),
+            "seconds": round(share * total(taken, "seconds"), 1), "estimated": not whole,
+            "speed": total(last, unit) / total(last, "seconds") if total(last, "seconds") else None,
+            "seconds_left": round(pace * (recipe.steps - done), 1), "refused": refused(folder, saved, [*steps, *taken]),
             "experts": steps[-1].get("experts") if steps else None, "checkpoints": saved,
             "saved": int(saved[-1].removeprefix("step-")) if saved else 0}
 
 
+def total(lines: list[dict[str, Any]], name: str) -> Any:
+    return sum(line.get(name) or 0 for line in lines)
+
+
+def complain(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr)
+
+
+def refused(folder: Path, saved: list[str], lines: list[dict[str, Any]]) -> list[int]:
+    """The steps that were not taken, of the log and of the newest checkpoint, which knows them all."""
+    steps = {line["step"] for line in lines if line.get("refused")}
+    for name in saved[-1:]:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            steps |= {what["step"] for what in json.loads((folder / "checkpoints" / name / "state.json").read_text())["guard"]["refused"]}
+    return sorted(steps)
+
+
 def mean(lines: list[dict[str, Any]], unit: str) -> float | None:
     """Of the steps that were taken, each by what it read."""
-    taken = [(line["loss"], line[unit]) for line in lines if line["loss"] is not None and not line.get("refused")]
+    taken = [(line["loss"], line.get(unit) or 0) for line in lines if line["loss"] is not None and not line.get("refused")]
     return sum(loss * many for loss, many in taken) / max(sum(many for _, many in taken), 1) if taken else None
 
 
@@ -78,7 +102,8 @@ def page(s: dict[str, Any]) -> "Table":
         said = ", ".join(f"{name} {value:.4f}" for name, value in s["kept"].items() if name != "step")
         page.add_row("kept", f"{'the best' if at else 'averaged'} weights: {said} in validation{at}")
     if s["speed"] is not None:
-        page.add_row("so far", f"{short(s[s['units']])} {s['units']} in {clock(s['seconds'])}, {short(s['speed'])} {s['units']}/s")
+        about = "about " * s["estimated"]
+        page.add_row("so far", f"{about}{short(s[s['units']])} {s['units']} in {clock(s['seconds'])}, {short(s['speed'])} {s['units']}/s")
     if s["experts"]:
         page.add_row("experts", f"load entropy {s['experts']['entropy']:.3f} of 1, largest share {s['experts']['max_share']:.1%}")
     page.add_row("checkpoints", ", ".join(s["checkpoints"]) or "none yet")

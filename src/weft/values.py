@@ -2,6 +2,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from hashlib import sha256
 from typing import Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, ValidationError
@@ -152,6 +153,28 @@ def to_json(thing: Any) -> str:
 
 def from_json(text: str) -> Any:
     return from_plain(json.loads(text))
+
+
+class Damaged(ValueError):
+    """A file is not as it was written."""
+
+
+def digest(*parts: Any) -> str:
+    """The SHA-256 of plain values."""
+    return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def seal(content: dict[str, Any]) -> bytes:
+    """JSON that holds its own SHA-256, so that `unseal` notices a changed bit."""
+    return json.dumps(content | {"seal": digest(content)}, indent=1).encode()
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """What `seal` wrote, byte by byte; ValueError if it is not that any more."""
+    content = json.loads(text)
+    if not isinstance(content, dict) or content.pop("seal", None) is None or seal(content) != text.encode():
+        raise Damaged("it does not match its own SHA-256")
+    return content
 
 
 def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:

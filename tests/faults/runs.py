@@ -152,7 +152,9 @@ def train(recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[
         seen(event)
     if not held:                           # it was finished already
         held.append(run.make(recipe))
-        run.restore(held[0], out, say)
+        found = run.newest(out / "checkpoints", say)
+        assert found
+        run.restore(held[0], found, out, say)
     return digest or held[0].trainer.digest()
 
 

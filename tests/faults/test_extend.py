@@ -57,6 +57,6 @@ def test_what_would_change_the_past_is_refused_with_the_reason(more: dict[str, A
     assert isinstance(child(recipe, out), str)
     said = refused(replace(recipe, steps=steps), out)
     assert line in said
-    assert f"{out} was begun with another recipe: steps was 8" in said
+    assert f"{out}/checkpoints/step-000000008 was saved with another recipe: steps was 8" in said
     assert finished(out)
     assert R.of_run(out) == recipe

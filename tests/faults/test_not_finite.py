@@ -133,33 +133,48 @@ def test_beyond_the_budget_the_run_ends_with_one_line_every_refusal_is_logged_an
     assert steps_of(out) == list(range(1, STEPS + 1))
 
 
-def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of_it_is_saved(whole: Whole, tmp_path: Path) -> None:
-    """Loss and gradient are finite; only the weights tell. The checkpoint before it stays, however few are kept."""
-    recipe, out = replace(whole.recipes["causal"], steps=9, save=R.Saves(every=1, keep=1), guard=R.Guard(budget=9)), tmp_path / "run"
+UPDATES: dict[str, Any] = {                # an update that puts a value into one weight, the first or the last; or a rate beyond all bounds
+    **{f"{value} in the {'first' if i == 0 else 'last'} weight": (value, i) for value in (nan, inf, -inf) for i in (0, -1)},
+    **{f"{kind.__name__} at {rate:g}": kind(rate=rate) for kind in (R.AdamW, R.Adam) for rate in (1e38, 1e300)}}
 
-    def explode(made: run.Made, event: Any) -> None:
-        if event is not None and event.step == 4:
-            made.trainer.optimiser.step = overflow(made)      # type: ignore[method-assign]
 
-    def overflow(made: run.Made) -> Callable[[float], None]:
-        def step(rate: float) -> None:
-            with torch.no_grad():
-                next(iter(made.trainer.optimiser.named.values())).view(-1)[0] = inf
-        return step
+def overflow(made: run.Made, value: float, which: int) -> Callable[[float], None]:
+    """An optimiser's step after which one weight is not finite."""
+    def step(rate: float) -> None:
+        with torch.no_grad():
+            list(made.trainer.optimiser.named.values())[which].view(-1)[which] = value
+    return step
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of_it_is_saved(
+        kind: str, whole: Whole, tmp_path: Path) -> None:
+    """Loss and gradient are finite; only the weights tell. Every step is saved and one checkpoint kept, the steps around the update are
+    refused, and still the last good one is not rotated out."""
+    own = UPDATES[kind]
+    given: dict[str, Any] = {} if isinstance(own, tuple) else {"optimiser": own, "schedule": R.Constant(), "clip": None}
+    recipe = replace(whole.recipes["causal"], steps=9, save=R.Saves(every=1, keep=1), guard=R.Guard(budget=9), **given)
+    out, refusals = tmp_path / "run", [1, 2, 3] if isinstance(own, tuple) else [0, 1, 2, 3]
+
+    def plot(made: run.Made, event: Any) -> None:
+        if event is None:
+            poison(made, nan, "loss", lambda step: step in refusals)           # the steps before the update, saved too
+        elif event.step == 4 and isinstance(own, tuple):
+            made.trainer.optimiser.step = overflow(made, *own)  # type: ignore[method-assign]
+
+    def again(made: run.Made, event: Any) -> None:
+        if isinstance(own, tuple):
+            made.trainer.optimiser.step = overflow(made, *own)  # type: ignore[method-assign]
 
     with pytest.raises(RuntimeError, match="the update of step 5 made the weights non-finite") as caught:
-        train(recipe, out, explode)
+        train(recipe, out, plot)
     assert "\n" not in str(caught.value)
-    good(out)
     assert [found.step for found in checkpoints(out / "checkpoints")] == [4]
+    good(out)
     assert not (out / "model").exists()
-
-
-def test_a_learning_rate_beyond_all_bounds_ends_the_run(whole: Whole, tmp_path: Path) -> None:
-    recipe = replace(whole.recipes["causal"], optimiser=R.AdamW(rate=1e38), schedule=R.Constant(), clip=None, save=R.Saves(every=1))
-    with pytest.raises(RuntimeError, match="made the weights non-finite"):
-        train(recipe, tmp_path / "run", lambda made, event: None)
-    good(tmp_path / "run")
+    with pytest.raises(RuntimeError, match="the update of step 5 made the weights non-finite"):
+        train(recipe, out, again)
+    assert [found.step for found in checkpoints(out / "checkpoints")] == [4]   # and so after another start
 
 
 def test_a_refusal_at_the_very_last_step_counts_too(whole: Whole, tmp_path: Path) -> None:

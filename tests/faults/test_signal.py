@@ -24,7 +24,7 @@ from .runs import STEPS, Whole, child, fork, steps_of, told, wait, whole
 __all__ = ["whole"]
 LIMIT = 10.0                               # seconds
 PHASES: dict[str, tuple[Any, str]] = {     # what is called first in each
-    "import": (R, "change"), "prepare": (run, "prepare"), "build": (run, "build"), "restore": (run, "restore"), "probe": (Trainer, "probe"),
+    "import": (R, "change"), "prepare": (run, "prepare"), "build": (run, "build"), "restore": (run, "newest"), "probe": (Trainer, "probe"),
     "step": (Trainer, "backward"), "update": (Trainer, "take"), "validation": (run, "validate"), "save": (checkpoint, "_put"),
     "finish": (run, "finish"), "export": (run, "export"), "end": (run.Log, "finish")}
 

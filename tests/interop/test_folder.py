@@ -174,6 +174,7 @@ def test_fresh_may_name_any_part_and_only_parts_that_exist(mlm: Path) -> None:
 @pytest.mark.parametrize("to", ["hf", "weft"])
 def test_a_missing_an_extra_and_a_misshapen_tensor_are_each_named(tmp_path: Path, to: str) -> None:
     weft.save(made(), tmp_path, to=to)
+    (tmp_path / "manifest.json").unlink(missing_ok=True)       # else the changed file itself is named
     key = TABLE if to == "hf" else "source.tokens.weight"
     whole = (tmp_path / WEIGHTS).read_bytes()
     for change, word in ((lambda s: s.pop(key), "source.tokens.weight"), (lambda s: s.update(odd=torch.ones(1)), "odd"),
@@ -278,6 +279,7 @@ def test_a_broken_json_file_is_named(mlm: Path, file: str, text: str) -> None:
     ({"source": {"kind": "Tokens"}}, "source")])
 def test_a_wrong_spec_file_is_named_with_what_is_wrong(tmp_path: Path, change: dict[str, Any], word: str) -> None:
     weft.save(made(), tmp_path, to="weft")
+    (tmp_path / "manifest.json").unlink()
     change_json(tmp_path / "weft.json", **change)
     said = complaint(lambda: weft.load(tmp_path))
     assert str(tmp_path / "weft.json") in said
@@ -286,6 +288,7 @@ def test_a_wrong_spec_file_is_named_with_what_is_wrong(tmp_path: Path, change: d
 
 def test_a_spec_file_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     weft.save(made(), tmp_path, to="weft")
+    (tmp_path / "manifest.json").unlink()
     (tmp_path / "weft.json").write_text(S.to_json(S.LayerNorm()))
     assert "LayerNorm" in complaint(lambda: weft.load(tmp_path))
 

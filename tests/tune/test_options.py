@@ -16,6 +16,7 @@ from weft.layers.lowrank import LowRank, merged
 from weft.model.model import build
 from weft.prove import check
 from weft.ready import ready
+from weft.train import checkpoint as saves
 from weft.train.adapt import adapt, begin_from
 from weft.train.checkpoint import checkpoints, newest
 from weft.train.log import read
@@ -69,11 +70,10 @@ def test_a_run_that_was_begun_before_the_options_existed_goes_on(tmp_path: Path)
     made = recipe(tmp_path / "data", batch=R.Rows(count=8, length=48))
     plain = json.loads(made.json())
     del plain["trained"], plain["optimiser"]["layers"], plain["batch"]["pool"]
-    (tmp_path / "checkpoints" / "step-000000005").mkdir(parents=True)
-    (tmp_path / "recipe.json").write_text(json.dumps(plain))
-    run.remember(tmp_path, made)
+    found = saves.read(saves.write(tmp_path, 5, {}, {"recipe": json.dumps(plain)}))
+    run.refuse_other(found, made)
     with pytest.raises(ValueError, match="trained"):
-        run.remember(tmp_path, replace(made, trained=R.HeadOnly()))
+        run.refuse_other(found, replace(made, trained=R.HeadOnly()))
 
 
 # Rates by layer
@@ -243,10 +243,9 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(folder
 
 def test_the_cadence_of_looks_cannot_change_where_it_decides_what_is_kept(folder: Path, tmp_path: Path) -> None:
     made = recipe(folder / "data", average=R.Best(), evaluate=5)
-    (tmp_path / "checkpoints" / "step-000000005").mkdir(parents=True)
-    (tmp_path / "recipe.json").write_text(made.json())
+    found = saves.read(saves.write(tmp_path, 5, {}, {"recipe": made.json()}))
     with pytest.raises(ValueError, match="evaluate was 5"):
-        run.remember(tmp_path, replace(made, evaluate=4))
+        run.refuse_other(found, replace(made, evaluate=4))
 
 
 def test_a_metric_that_the_task_does_not_have_or_data_that_are_not_there_are_refused(folder: Path) -> None:

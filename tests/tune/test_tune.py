@@ -111,6 +111,7 @@ def test_dropout_is_a_tenth_where_bert_has_it_whatever_the_checkpoint_was_traine
     model.spec = S.with_dropout(model.spec, 0.0)
     shutil.copytree(start, tmp_path / "dry")
     (tmp_path / "dry" / "weft.json").write_text(model.spec.json())
+    (tmp_path / "dry" / "manifest.json").unlink()
     data = write_examples(tmp_path / "train.jsonl", 30)
     wish = Wish(checkpoint=str(tmp_path / "dry"), data=(str(data),), out=str(tmp_path / "run"), batch=8)
     assert plan(wish).recipe.model == bert(S.replace(POOLED, labels=("0", "1")))

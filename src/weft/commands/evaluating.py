@@ -87,9 +87,8 @@ def kept(path: Path | None) -> Fields:
 
 def keep(path: Path, held: Fields) -> None:
     """One receipt for each data that the model was scored on, the newest."""
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    fresh.replace(path)
+    from ..data.files import write
+    write(path, (json.dumps(held, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def page(written: dict[str, Any], path: Path | None) -> str:

@@ -38,14 +38,16 @@ def prepare(args: argparse.Namespace) -> int:
 
 def train(args: argparse.Namespace) -> int:
     from .. import recipe
-    changed = recipe.change(recipe.read(args.recipe), args.set, speaker())
-    return run(changed, args.out or (args.recipe if Path(args.recipe).is_dir() else None), args)
+    from ..train.same import recipe_of
+    folder = Path(args.recipe)
+    read = recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.read(args.recipe)
+    return run(recipe.change(read, args.set, speaker()), args.out or (args.recipe if folder.is_dir() else None), args)
 
 
 def resume(args: argparse.Namespace) -> int:
-    from .. import recipe
     if not args.check:
-        return run(recipe.of_run(Path(args.run_folder)), args.run_folder, args)
+        from ..train.same import recipe_of
+        return run(recipe_of(Path(args.run_folder), lambda line: None), args.run_folder, args)     # the run itself says what it repairs
     with waiting(f"training the last interval of {args.run_folder} again"):
         from ..prove import check
         proof = check(args.run_folder)
@@ -70,8 +72,9 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train, with words before, meanwhile and after."""
     from .. import status as files
     from .. import watch
-    from ..run import folder_of, keep_of
+    from ..run import folder_of
     from ..run import train as steps
+    from ..train.average import keep_of
     screen: list[watch.Screen] = []
     held: list[Made] = []                  # nothing, if there was nothing left to do
     first = is_first()

@@ -1,5 +1,6 @@
 """Files: found, opened, told apart by their content, and written whole or not at all."""
 import codecs
+import errno
 import gzip
 import hashlib
 import json
@@ -7,9 +8,15 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+from ..values import Damaged as Damaged
+from ..values import digest as digest
+from ..values import seal as seal
+from ..values import unseal as unseal
 
 BLOCK = 1 << 20
 LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
@@ -19,10 +26,6 @@ DAY = 86_400                               # seconds; an older temporary file be
 
 class Missing(ValueError):
     """Nothing is at a path."""
-
-
-class Damaged(ValueError):
-    """A file is not as it was written."""
 
 
 def remote(path: str) -> bool:
@@ -186,30 +189,27 @@ def stamp(path: str) -> str:
     return f"{stat.st_size}:{stat.st_mtime_ns}"
 
 
-def digest(*parts: Any) -> str:
-    """The SHA-256 of plain values."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def seal(content: dict[str, Any]) -> bytes:
-    """JSON that holds its own SHA-256, so that `unseal` notices a changed bit."""
-    return json.dumps(content | {"seal": digest(content)}, indent=1).encode()
-
-
-def unseal(text: str) -> dict[str, Any]:
-    """What `seal` wrote; ValueError if it is not that any more."""
-    content = json.loads(text)
-    if not isinstance(content, dict) or content.pop("seal", None) != digest(content):
-        raise Damaged("it does not match its own SHA-256")
-    return content
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """An error of the disk names the file that it is about: a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        room = "; free some space and run it again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror}{room}") from error
 
 
 def write(path: Path, content: bytes) -> None:
-    """All of it under the name, or nothing."""
+    """All of it under the name and on the disk, or nothing."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")     # two machines may share a folder and a process id
-    with open(temporary, "wb") as out:
-        out.write(content)
-    publish(temporary, path)
+    with named(path):
+        try:
+            with open(temporary, "wb") as out:
+                out.write(content)
+            publish(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def update(path: Path, content: bytes) -> None:

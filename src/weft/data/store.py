@@ -56,20 +56,26 @@ class Folder:
         self.remote = remote(self.address)
 
     def text(self, name: str) -> str:
-        """A small file's content."""
         try:
             if not self.remote:
                 return Path(self.address, name).read_text(encoding="utf-8")
             files, there = filesystem(f"{self.address}/{name}")
             return bytes(files.cat_file(there)).decode()
-        except FileNotFoundError:
-            raise ValueError(f"{self.address}/{name} is missing: the data is not prepared completely; {AGAIN}") from None
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            wrong = "is damaged (no text)" if isinstance(error, UnicodeDecodeError) else "is missing: the data is not prepared completely"
+            raise ValueError(f"{self.address}/{name} {wrong}; {AGAIN}") from None
+
+    def tokenizer(self) -> str:
+        """The text of tokenizer.json, compared with the SHA-256 that data.json holds."""
+        text, sha256 = self.text("tokenizer.json"), self.sealed("data.json").get("sha256")
+        if sha256 is not None and hashlib.sha256(text.encode()).hexdigest() != sha256:
+            raise ValueError(f"{self.address}/tokenizer.json is damaged (its SHA-256 is not that of data.json); {AGAIN}")
+        return text
 
     def sealed(self, name: str) -> dict[str, Any]:
-        """A JSON file of ours, whose bits are as they were written."""
         try:
             return unseal(self.text(name))
-        except (json.JSONDecodeError, UnicodeDecodeError, Damaged) as error:
+        except (json.JSONDecodeError, Damaged) as error:
             raise ValueError(f"{self.address}/{name} is damaged ({error}); {AGAIN}") from None
 
     def local(self, name: str, fingerprint: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..values import from_plain
-from .files import identity, write
+from .files import identity, seal, unseal, write
 from .lines import Bad, Found, Item
 from .parent import die_with_parent
 from .quarantine import allowed, check, columns, entry, places
@@ -22,6 +22,7 @@ from .source import Piece, read
 from .tokenizer import Tokenizer
 
 BATCH = 1 << 20                            # characters that are tokenised together
+NEEDED = {"file", "sha256", "bytes", "fingerprint"}
 MANY = 10_000                              # bad rows of one piece: enough to see that it is not what it should be
 
 
@@ -94,7 +95,7 @@ class Workshop:
         facts = {"file": path.name, "rows": shard.rows, "tokens": shard.counts[build.schema.names[0]][0] if self.tokenizer else 0}
         facts |= {"sentences": shard.counts["sentences"][0]} if "sentences" in shard.counts else {}
         facts |= {"sha256": shard.sha256, "bytes": path.stat().st_size, "fingerprint": task.fingerprint, "quarantine": bad}
-        write(path.with_suffix(".json"), json.dumps(facts).encode())
+        write(path.with_suffix(".json"), seal(facts))
 
 
 def facts(split: Path, task: Task, verify: bool = False) -> dict[str, Any] | None:
@@ -111,10 +112,12 @@ def facts(split: Path, task: Task, verify: bool = False) -> dict[str, Any] | Non
 def facts_of(path: Path) -> dict[str, Any] | None:
     """The facts in a file, if it is one that `Workshop.shard` wrote."""
     try:
-        held = json.loads(path.read_text())
+        text = path.read_text()
+        held = unseal(text) if '"seal": "' in text else json.loads(text)       # those of an earlier version hold no SHA-256 of their own
     except (OSError, ValueError):
         return None
-    ours = isinstance(held, dict) and {"fingerprint", "bytes", "sha256"} <= held.keys() and held.get("file") == f"{path.stem}.arrow"
+    ours = isinstance(held, dict) and NEEDED <= held.keys() <= NEEDED | {"rows", "tokens", "sentences", "quarantine"} \
+        and held["file"] == f"{path.stem}.arrow"
     return held if ours else None
 
 

@@ -5,15 +5,18 @@ from typing import Any
 from .. import spec as S
 from ..families import families
 from ..weights import Family, read_labels
+from .manifest import SPEC as SPEC
+from .manifest import verify
 from .modules import modules_of
 from .parse import parse
 
-SPEC, CONFIG = "weft.json", "config.json"
+CONFIG = "config.json"
 
 
 def describe(folder: Path) -> tuple[Family | None, S.Model]:
     """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
     if (folder / SPEC).exists():
+        verify(folder)
         return None, read_spec(folder / SPEC)
     if not (folder / CONFIG).exists():
         raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")

@@ -15,10 +15,11 @@ from .. import spec as S
 from ..model.model import Model, shapes_of
 from ..model.start import begin, number
 from ..weights import Family, Row, write_labels
-from .beside import CODE, carry, complete, special_ids, unnamed, without, write
+from .beside import CODE, TOKENIZER, carry, complete, special_ids, unnamed, without, write
 from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, kinds_of, names
 from .describe import CONFIG, SPEC, describe
 from .hub import fetch
+from .manifest import publish, write_manifest
 from .modules import modules_of, scoring
 from .parse import parse
 from .rewrite import find_family
@@ -138,15 +139,16 @@ def with_dense(foreign: Foreign, family: Family, s: S.Model, folder: Path, open_
     return Foreign(foreign.names | set(own), lambda name: apart.get(own[name]) if name in own else foreign.get(name))
 
 
-def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000) -> Path:
-    """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names."""
+def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000, tokenizer: str | None = None) -> Path:
+    """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names, with a manifest of SHA-256s.
+    `tokenizer` is the text of its tokenizer.json, where that is not carried over from the folder that the model was loaded from."""
     if to not in ("hf", "weft"):
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
     folder = Path(folder)
     state = {n: t.detach() for n, t in model.state_dict().items()}
     spec = model.spec
-    if to == "hf" and (tokenizer := unnamed(model.origin)) is not None:
-        spec = special_ids(spec, tokenizer.special)
+    if to == "hf" and (carried := unnamed(model.origin)) is not None:
+        spec = special_ids(spec, carried.special)
     leaving = find_family(spec, model.family) if to == "hf" else None
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
@@ -162,12 +164,13 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
                 write_scoring(spec, state, new)
         if model.origin is not None:
             carry(model.origin, new, spec)
+        if tokenizer is not None:
+            (new / TOKENIZER).write_text(tokenizer, "utf-8")
         if leaving is not None:
             complete(new, leaving.spec, ours=model.family is None)
-        written = {path.relative_to(new) for path in new.rglob("*") if path.is_file()}
-        for file in sorted(written):
-            (folder / file).parent.mkdir(exist_ok=True)
-            (new / file).replace(folder / file)
+        else:
+            write_manifest(new)
+        written = publish(new, folder)
     for old in (*folder.glob("model-?????-of-?????.safetensors"), *(folder / n for n in (WEIGHTS, INDEX, CONFIG, SPEC))):
         if old.relative_to(folder) not in written:
             old.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ class Corrupt(Corruption):
     def read(self, store: Store, length: int, tail: bool) -> Samples:
         made = (Recut if self.dropout and not tail else Table)(store, ("source", "target"), apart=True, extra=1)
         if isinstance(made, Recut):
-            made.merges = Merges(store.folder.text("tokenizer.json"), self.dropout)
+            made.merges = Merges(store.folder.tokenizer(), self.dropout)
         return made
 
     def __call__(self, samples: Reader, index: int, draw: np.random.Generator) -> Row:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import recipe as R
+
 
 class Kept:
     """A second set of the weights that are trained."""
@@ -68,3 +70,14 @@ def mean_of(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
             else:
                 total[name] = value.double() if value.is_floating_point() else value
     return {n: (t / count).to(value.dtype) if t.is_floating_point() else t for n, t in total.items() for value in [state[n]]}
+
+
+def keep_of(recipe: R.Recipe) -> int:
+    return max(recipe.save.keep, len(averaged(recipe)))
+
+
+def averaged(recipe: R.Recipe) -> list[int]:
+    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
+    if not isinstance(recipe.average, R.Last):
+        return []
+    return sorted({*range(recipe.save.every, recipe.steps, recipe.save.every), recipe.steps})[-recipe.average.count:]

@@ -157,13 +157,15 @@ def newest(root: str | Path, say: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def checkpoints(root: str | Path) -> list[Checkpoint]:
-    """All that are whole, the oldest first, one a step."""
+def checkpoints(root: str | Path, say: Callable[[str], None] = lambda line: None) -> list[Checkpoint]:
+    """All that are whole, the oldest first, one a step; what is wrong with others is said."""
     good = {}
     for path in reversed(_folders(Path(root))):
-        with suppress(ValueError):
+        try:
             found = read(path)
             good[found.step] = found
+        except ValueError as error:
+            say(str(error))
     return list(good.values())
 
 

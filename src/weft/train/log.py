@@ -1,48 +1,63 @@
 """The log of a run: JSON lines, one a step, that a killed run leaves whole; and its picture."""
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from .. import recipe as R
 from ..cost import units
+from ..data.files import named, write
 from .curve import curve
 
 if TYPE_CHECKING:
     from .loop import Event
 
 CURVE = "curve.svg"
+Say = Callable[[str], None]
 
 
 class Log:
     """What is beyond the checkpoint that a run goes on from will happen again, so it is taken off first; and so what was measured at
     its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
 
-    def __init__(self, folder: Path, step: int, validated: int = 0, recipe: R.Recipe | None = None, board: bool = False) -> None:
-        self.folder, self.path, self.recipe = folder, folder / "log.jsonl", recipe
-        self.path.touch()
-        (folder / CURVE).unlink(missing_ok=True)               # not finished yet
-        cut(self.path, step, validated)
-        self.file = self.path.open("a")
+    def __init__(self, folder: Path, step: int, validated: int = 0, recipe: R.Recipe | None = None, board: bool = False,
+                 say: Say = lambda line: None) -> None:
+        self.folder, self.path, self.recipe, self.say = folder, folder / "log.jsonl", recipe, say
+        with named(self.path):
+            self.path.touch()
+            (folder / CURVE).unlink(missing_ok=True)           # not finished yet
+            cut(self.path, step, validated, say)
+            self.file = self.path.open("ab", buffering=0)      # what cannot be written is said at its own line
         self.board = open_board(folder, step) if board else None
 
     def __enter__(self) -> "Log":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.file.close()
-        if self.board is not None:
-            self.board.close()
+        try:
+            self.sync()
+        finally:
+            self.file.close()
+            if self.board is not None:
+                self.board.close()
 
     def write(self, **line: Any) -> None:
-        self.file.write(json.dumps(line) + "\n")
-        self.file.flush()
+        text = memoryview(json.dumps(line).encode() + b"\n")
+        with named(self.path):
+            while text:
+                text = text[self.file.write(text):]            # may be less than asked
         if self.board is not None:
             for name, number in numbers(line):
                 self.board.add_scalar(name, number, line["step"])
+
+    def sync(self) -> None:
+        """Every line is on the disk, as the checkpoint that follows will be."""
+        with named(self.path):
+            os.fsync(self.file)
 
     def step(self, e: "Event") -> None:
         more: dict[str, Any] = {units(self.recipe) if self.recipe else "tokens": e.tokens}
@@ -56,9 +71,8 @@ class Log:
 
     def finish(self) -> None:
         """The picture, and with it the sign that the run is complete."""
-        fresh = self.folder / ".curve.svg"
-        fresh.write_text(curve(read(self.path), self.folder.name, self.recipe))
-        fresh.replace(self.folder / CURVE)
+        self.sync()
+        write(self.folder / CURVE, curve(read(self.path, self.say), self.folder.name, self.recipe).encode())
 
 
 def plain(number: float) -> float | None:
@@ -87,35 +101,112 @@ def numbers(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]
             yield path + name, part
 
 
+# Reading
+
 MEASURED = ("valid", "averaged", "best")   # what a line beside those of steps holds
+NUMBERS = ("loss", "norm", "rate", "seconds", "tokens", "images")
+LONG = 1 << 22                             # bytes of a log that is read whole
+PART = 1 << 18                             # and of the end of a longer one
+BLOCK, BLOCKS = 1 << 12, 64                # and of the blocks that stand for all of it
 
 
-def cut(path: Path, step: int, validated: int = 0) -> None:
+def parse(text: bytes) -> dict[str, Any] | None:
+    """A line that `Log` wrote; None for one that is damaged or somebody else's."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return None
+    measured = [line[name] for name in MEASURED if name in line]
+    good = all(isinstance(part, dict) and all(is_number(value) for value in part.values()) for part in measured)
+    good &= bool(measured) or "loss" in line
+    return line if good and all(line.get(name) is None or is_number(line[name]) for name in NUMBERS) else None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def cut(path: Path, step: int, validated: int, say: Say) -> None:
     """Take off all after the last whole line of `step` or before: from the end, however long the log is."""
     def stays(line: dict[str, Any]) -> bool:
         here: int = line["step"]
         return here < step or (here == step and (("valid" in line and validated == step) or not any(name in line for name in MEASURED)))
 
+    bad = []
     with path.open("r+b") as file:
         end = size = path.stat().st_size
         if size:
             with mmap(file.fileno(), 0, access=ACCESS_READ) as text:
                 while end:
                     begin = text.rfind(b"\n", 0, end - 1) + 1
-                    if text[end - 1] == 10 and stays(json.loads(text[begin:end])):
+                    line = parse(text[begin:end])
+                    if text[end - 1] == 10 and line is None:
+                        bad.append(text[:begin].count(b"\n") + 1)
+                    elif text[end - 1] == 10 and line is not None and stays(line):
                         break
                     end = begin
         file.truncate(end)
+    tell(path, bad[::-1], "removed", say)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a kill may have cut the last."""
+def tell(path: Path, numbers: list[int], did: str, say: Say) -> None:
+    """One line about lines that are damaged or foreign."""
+    if numbers:
+        shown = ", ".join(map(str, numbers[:8])) + ", …" * (len(numbers) > 8)
+        say(f"{path}, line{'s' * (len(numbers) > 1)} {shown}: damaged, or not of this run; {did}")
+
+
+def read(path: Path, say: Say = lambda line: None) -> list[dict[str, Any]]:
+    """All whole lines; a kill may have cut the last, and `say` hears of others that are damaged."""
     if not path.exists():
         return []
-    found = []
-    for line in path.read_text().splitlines():
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    found, bad = [], []
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if (line := parse(text)) is not None:
+                found.append(line)
+            elif text.endswith(b"\n"):
+                bad.append(number)
+    tell(path, bad, "skipped", say)
     return found
+
+
+class Excerpt(NamedTuple):
+    """Enough of a log to say how a run is, read in a moment however long it is."""
+    lines: list[dict[str, Any]]            # the last ones, and those up to the last validation
+    sample: list[dict[str, Any]]           # those that stand for all
+    whole: bool                            # are these all there are?
+
+
+def excerpt(path: Path, say: Say) -> Excerpt:
+    size = path.stat().st_size if path.exists() else 0
+    if size <= LONG:
+        lines = read(path, say)
+        return Excerpt(lines, lines, True)
+    with path.open("rb") as file:
+        last = lines_at(file, size - PART, PART)
+        if not any("valid" in line for line in last) and (at := find_last(file, b'"valid": {', size)) is not None:
+            last = lines_at(file, at - PART, PART + BLOCK) + last
+        sample = [line for i in range(BLOCKS) for line in lines_at(file, i * (size - BLOCK) // (BLOCKS - 1), BLOCK)]
+    return Excerpt(list({(line["step"], *line): line for line in last}.values()), sample, False)
+
+
+def lines_at(file: BinaryIO, start: int, count: int) -> list[dict[str, Any]]:
+    """The whole lines in a part of a file."""
+    file.seek(max(0, start))
+    text = file.read(count).split(b"\n")
+    parsed = map(parse, text[start > 0:-1])
+    return [line for line in parsed if line is not None]
+
+
+def find_last(file: BinaryIO, word: bytes, end: int) -> int | None:
+    """Where a word stands for the last time, looked for from the end."""
+    while end > 0:
+        start = max(0, end - LONG)
+        file.seek(start)
+        if (at := file.read(end - start + len(word)).rfind(word)) >= 0:
+            return start + at
+        end = start
+    return None

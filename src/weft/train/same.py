@@ -2,35 +2,80 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import recipe as R
-from ..data.files import Missing, find
-from ..values import paths
+from ..data.files import Missing, find, update
+from ..values import from_json, paths, seal, to_plain
 from .schedule import scale
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
+
+FILE = "recipe.json"
 
 # What may change between two starts
 FREE = {"data.max_bad_rows", "micro", "workers", "recompute", "compile", "evaluate", "save.every", "save.keep", "guard.budget", "paper",
-        "timeouts.collective", "timeouts.heartbeat"}
+        "timeouts.collective", "timeouts.heartbeat", "threads"}
 FILES = re.compile(r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.folder|start|objective\.teacher")
 
 
-def remember(folder: Path, recipe: R.Recipe) -> None:
-    """The recipe beside the run; another recipe in the same folder is refused."""
-    path = folder / "recipe.json"
-    saved = sorted(int(p.name.removeprefix("step-")) for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal())
-    if path.exists() and saved:
-        before = R.of_json(path)
-        for name, was in differences(before, recipe):
-            reason = "" if name != "steps" else cannot_extend(before, recipe, saved[-1])
-            if reason is not None:
-                raise ValueError(f"{folder} was begun with another recipe: {name} was {was!r}; {reason}"
-                                 "undo the change, or give another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(recipe.json())
-    fresh.replace(path)
+def refuse_other(found: "Checkpoint", recipe: R.Recipe) -> None:
+    """ValueError for a recipe that is not that of a checkpoint: another run's, or edited since."""
+    before = saved_recipe(found)
+    for name, was in differences(before, recipe):
+        reason = "" if name != "steps" else cannot_extend(before, recipe, found.step)
+        if reason is not None:
+            raise ValueError(f"{found.path} was saved with another recipe: {name} was {was!r}; {reason}"
+                             "undo the change, or give another --out")
+
+
+def saved_recipe(found: "Checkpoint") -> R.Recipe:
+    try:
+        saved = from_json(found.facts["recipe"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{found.path}/state.json holds no recipe that can be read: {error}") from None
+    if not isinstance(saved, R.Recipe):
+        raise ValueError(f"{found.path}/state.json holds a {type(saved).__name__}, not a Recipe")
+    return saved
+
+
+def recipe_of(folder: Path, say: Callable[[str], None]) -> R.Recipe:
+    """The recipe of a run. Where its file is missing or damaged, that of the newest checkpoint; where it was edited, an error."""
+    try:
+        return R.of_run(folder)
+    except ValueError as error:
+        from .checkpoint import newest  # torch, which is needed here alone
+        found = newest(folder / "checkpoints", say)
+        if found is None:
+            raise
+        saved = saved_recipe(found)
+        refuse_edited(folder / FILE, saved, found.path.name)
+        say(f"{error}; the recipe of {found.path.name} is used")
+        return saved
+
+
+def refuse_edited(path: Path, saved: R.Recipe, step: str) -> None:
+    """ValueError for a file that holds a recipe, but not the one that was saved."""
+    try:
+        edited = R.of_json(path, sealed=False)
+    except (ValueError, OSError):
+        return                             # no recipe: it can be restored
+    for name, was in differences(saved, edited)[:1]:
+        raise ValueError(f"{path} was changed after it was written: {name} was {was!r} in {step}; undo the change, or delete the file "
+                         "to restore it")
+
+
+def remember(folder: Path, recipe: R.Recipe, say: Callable[[str], None]) -> None:
+    """The recipe beside the run, with its own SHA-256; `say` hears of one that was missing or damaged."""
+    path = folder / FILE
+    try:
+        R.of_json(path)
+    except (ValueError, OSError) as error:
+        say(f"{error if path.exists() else f'{path} is missing'}; it is written again")
+    update(path, seal(to_plain(recipe)))
 
 
 def differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]:

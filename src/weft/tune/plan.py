@@ -200,8 +200,7 @@ def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
 def kept(checkpoint: str, start: Path) -> Path:
     if not (start / "tokenizer.json").exists():            # of the first time: the run may have gone on since
         found = ready(checkpoint)
-        save(found.model, start, to="weft")
-        (start / "tokenizer.json").write_text(found.text.text, "utf-8")
+        save(found.model, start, to="weft", tokenizer=found.text.text)
     return start
 
 

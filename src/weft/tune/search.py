@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from ..data.files import write
 from ..interop.beside import carry
+from ..interop.manifest import MANIFEST, damage, write_manifest
 from ..run import train
 from ..train.log import finished, read
 from ..train.loop import Event
+from ..train.same import recipe_of
 from ..values import paths
 from .plan import TABLE, Plan
 
@@ -28,7 +31,7 @@ class Tick(NamedTuple):
 def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     """First every rate with the first seed, then the best rate with further seeds (BERT, arXiv:1810.04805, section 4.1).
     Ends early where a run is asked to stop; only the end writes the folder's own model."""
-    refuse_others(plan)
+    refuse_others(plan, say)
     asked, done = [(rate, plan.recipe.seed) for rate in plan.rates], list[dict[str, Any]]()
     pace = Pace((len(plan.rates) + plan.restarts - 1) * plan.recipe.steps)
     while asked:
@@ -50,12 +53,12 @@ def search(plan: Plan, say: Callable[[str], None]) -> Iterator[Tick]:
     keep(plan, done)
 
 
-def refuse_others(plan: Plan) -> None:
+def refuse_others(plan: Plan, say: Callable[[str], None]) -> None:
     """Every try that can come is made once, so that a bad rate, or a try of other settings, is found before the first."""
     for recipe in [plan.at(rate, plan.recipe.seed + i) for rate in plan.rates for i in range(plan.restarts)]:
         folder = plan.folder / recipe.name
         begun = finished(folder) or any((folder / "checkpoints").glob("step-*"))
-        if begun and (old := R.of_run(folder)) != recipe:
+        if begun and (old := recipe_of(folder, say)) != recipe:
             before, now = (paths(json.loads(one.json())) for one in (old, recipe))
             changed = next(name for name in now | before if now.get(name) != before.get(name))
             raise ValueError(f"{folder} was begun with another recipe: {changed} was {before.get(changed)!r}; "
@@ -75,7 +78,9 @@ class Pace:
 
 def complete(folder: Path, recipe: R.Recipe) -> bool:
     """Finished, and with this very recipe; with another one, `train` says what differs."""
-    return finished(folder) and (folder / "model").is_dir() and R.of_run(folder) == recipe
+    model = folder / "model"
+    whole = model.is_dir() and (not (model / MANIFEST).exists() or damage(model) is None)
+    return finished(folder) and whole and R.of_run(folder) == recipe
 
 
 def so_far(folder: Path, metric: str) -> float | None:
@@ -110,7 +115,7 @@ def tidy(plan: Plan, done: list[dict[str, Any]]) -> None:
     for one in done:
         if one is not best:
             shutil.rmtree(plan.folder / one["try"] / "checkpoints", ignore_errors=True)
-    write(plan.folder / TABLE, json.dumps(table(plan, done), indent=1) + "\n")
+    write(plan.folder / TABLE, (json.dumps(table(plan, done), indent=1) + "\n").encode())
 
 
 def table(plan: Plan, done: list[dict[str, Any]]) -> dict[str, Any]:
@@ -126,13 +131,8 @@ def keep(plan: Plan, done: list[dict[str, Any]]) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(best / "model", fresh)
     carry(Path(str(plan.recipe.start)), fresh, plan.recipe.model)
+    write_manifest(fresh)
     shutil.rmtree(plan.folder / "model", ignore_errors=True)
     fresh.rename(plan.folder / "model")
     for file in ("log.jsonl", "recipe.json", "curve.svg"):
         shutil.copyfile(best / file, plan.folder / file)
-
-
-def write(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_text(text)
-    fresh.replace(path)
