@@ -1,6 +1,7 @@
 """All that the golden losses know of Weft. When Weft's names change, this file changes and no other; the golden file must not."""
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,6 @@ def recipe_names() -> list[str]:
 
 
 def load(path: Path) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
     found = spec_from_file_location(path.stem, path)
     assert found is not None
     assert found.loader is not None
@@ -42,7 +42,7 @@ def load(path: Path) -> Any:
 
 
 def small_recipe(name: str, steps: int, dropout: bool) -> R.Recipe:
-    """The recipe with small matrices, two blocks per stack, a few short rows and all of its schedule in `steps` steps; fp32, one process."""
+    """The recipe with small matrices, two blocks per stack, few short rows and all of its schedule in `steps` steps; fp32, one process."""
     recipe: R.Recipe = from_plain(smaller(to_plain(R.read(str(ROOT / "recipes" / f"{name.replace(':', '.py:')}")))))
     batch = recipe.batch
     if isinstance(batch, R.Budget):
@@ -61,7 +61,9 @@ def smaller(plain: Any) -> Any:
         return [smaller(part) for part in plain]
     if not isinstance(plain, dict):
         return plain
-    change = {"width": lambda n: n and min(n // 4, 48), "hidden": lambda n: min(n // 4, 192), "vocabulary": lambda n: min(n, 1024), "blocks": lambda b: b[:2]}
+    change: dict[str, Callable[[Any], Any]] = {
+        "width": lambda n: n and min(n // 4, 48), "hidden": lambda n: min(n // 4, 192), "vocabulary": lambda n: min(n, 1024),
+        "blocks": lambda blocks: blocks[:2]}
     return {name: smaller(change[name](part) if name in change else part) for name, part in plain.items()}
 
 
@@ -69,6 +71,11 @@ def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
     """The folder of a trained model that a recipe reads, and the recipe which would have made it."""
     folder = recipe.start or (recipe.objective.teacher if isinstance(recipe.objective, R.Distillation) else None)
     return None if folder is None else (folder, f"{Path(folder).parent.name}:tiny")
+
+
+def amplifies_rounding(recipe: R.Recipe) -> bool:
+    """Muon orthogonalises in bf16, Adafactor divides by factored moments: the last bit of a gradient becomes the third digit of a step."""
+    return isinstance(recipe.optimiser, R.Muon | R.Adafactor)
 
 
 def build_model(model_spec: spec.Model) -> nn.Module:

@@ -1,7 +1,7 @@
 """Compute what the golden file holds: python -m tests.golden.compute PART prints it as JSON.
 
-Floats must not depend on the machine, so this runs in a process of its own (`computed`): one thread, one core, and every library that
-picks instructions by the CPU held to AVX2. Two things decide the bits of a refactored Weft besides its arithmetic, and are taken from
+Floats must not depend on the machine, so this runs in a process of its own (`computed`): one thread, and every library that picks its
+instructions by the CPU held to those of AVX2. Two things decide the bits of a refactored Weft besides its arithmetic, and are taken from
 where a renaming does not reach:
 
 - The initial weights. Weft keys each tensor's random numbers by the parameter's name. Here every tensor of one shape gets the same
@@ -19,7 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
+from math import fsum, prod
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -27,8 +27,8 @@ from zlib import crc32
 ROOT = Path(__file__).parents[2]
 PARTS = ("losses", "dropout", "outputs")
 STEPS = 12
-# MKL has one code path for all processors, Intel's or not; the others stop at AVX2, which every x86 machine of the last decade has.
-PINNED = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+# PyTorch's own kernels for AVX2, which every x86 machine of the last decade has; MKL's one code path for all processors, Intel's or not.
+PINNED = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
           "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
 
 Golden = dict[str, Any]
@@ -130,7 +130,8 @@ def train(name: str, dropout: bool) -> Golden:
         module, steps = adapter.start(recipe)
     permute(module)
     taken = list(steps)
-    return {"loss": [step.loss.hex() for step in taken], "gradient_norm": [step.gradient_norm.hex() for step in taken]}
+    return {"amplifies_rounding": adapter.amplifies_rounding(recipe), "loss": [step.loss.hex() for step in taken],
+            "gradient_norm": [step.gradient_norm.hex() for step in taken]}
 
 
 def output(name: str) -> Golden:
@@ -150,7 +151,7 @@ def output(name: str) -> Golden:
     if not adapter.writes_text(model):
         return numbers
     written = adapter.generate_greedily(model, [row.tolist() for row in tokens], 16)
-    return numbers | {"greedy": [row for row, _ in written], "logprob": [sum(logprobs).hex() for _, logprobs in written]}
+    return numbers | {"greedy": [row for row, _ in written], "logprob": [fsum(logprobs).hex() for _, logprobs in written]}
 
 
 def compute(part: str) -> Golden:
@@ -158,9 +159,7 @@ def compute(part: str) -> Golden:
 
     from . import adapter
     torch.set_num_threads(1)
-    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]    # it picks bf16 code by the CPU itself, whatever ISA it may use
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    torch.backends.mkldnn.set_flags(False)     # oneDNN picks its code by the CPU
     if part == "outputs":
         return {name: output(name) for name in adapter.FAMILIES}
     with data_folder():

@@ -1,6 +1,6 @@
 """Losses, gradient norms and outputs of every recipe and family, bit for bit as they were: a refactoring changes none of them.
 
-On a machine of another kind (see `machine` in the golden file) the last bits may differ; there all numbers agree to 1e-5, and the report
+On a machine of another kind (see `machine` in the golden file) the last bits may differ; there the numbers agree to 1e-5, and the report
 says so. For an intended change: scripts/golden --update."""
 from pathlib import Path
 from typing import Any
