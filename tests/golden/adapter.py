@@ -1,0 +1,121 @@
+"""All that the golden losses know of Weft. When Weft's names change, this file changes and no other; the golden file must not."""
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft import recipe as R
+from weft import run, spec
+from weft.families import NAMES, family
+from weft.generate.sample import generate
+from weft.interop.folder import save
+from weft.model.model import build
+from weft.values import from_plain, to_plain
+
+ROOT = Path(__file__).parents[2]
+DROPOUT = ("translate_multi30k:tiny", "classify_sst2:tiny", "gpt_char:large")      # these run a second time with the dropout they have
+FAMILIES = NAMES
+
+
+class Step(NamedTuple):
+    loss: float
+    gradient_norm: float
+
+
+def recipe_names() -> list[str]:
+    """`file:variable` of every recipe that runs on a laptop: all but those that the papers ran."""
+    return [f"{path.stem}:{name}" for path in sorted((ROOT / "recipes").glob("*.py")) for name, value in vars(load(path)).items()
+            if isinstance(value, R.Recipe) and not value.paper]
+
+
+def load(path: Path) -> Any:
+    found = spec_from_file_location(path.stem, path)
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def small_recipe(name: str, steps: int, dropout: bool) -> R.Recipe:
+    """The recipe with small matrices, two blocks per stack, few short rows and all of its schedule in `steps` steps; fp32, one process."""
+    recipe: R.Recipe = from_plain(smaller(to_plain(R.read(str(ROOT / "recipes" / f"{name.replace(':', '.py:')}")))))
+    batch = recipe.batch
+    if isinstance(batch, R.Budget):
+        batch = replace(batch, tokens=256)
+    else:
+        batch = replace(batch, count=4, length=batch.length if isinstance(recipe.objective, R.Answering) else min(batch.length, 64))
+    lengths = tuple((share, min(length, batch.length)) for share, length in recipe.lengths)
+    recipe = replace(recipe, batch=batch, lengths=lengths, steps=steps, schedule=replace(recipe.schedule, warmup=steps // 3),
+                     precision="fp32", average=None, evaluate=None, workers=0)
+    return recipe if dropout else spec.with_dropout(recipe, 0.0)  # type: ignore[arg-type, return-value]
+
+
+def smaller(plain: Any) -> Any:
+    """A recipe's plain values with a quarter of every width (and no more than 48), a vocabulary of 1,024 and two blocks."""
+    if isinstance(plain, list):
+        return [smaller(part) for part in plain]
+    if not isinstance(plain, dict):
+        return plain
+    change: dict[str, Callable[[Any], Any]] = {
+        "width": lambda n: n and min(n // 4, 48), "hidden": lambda n: min(n // 4, 192), "vocabulary": lambda n: min(n, 1024),
+        "blocks": lambda blocks: blocks[:2]}
+    return {name: smaller(change[name](part) if name in change else part) for name, part in plain.items()}
+
+
+def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
+    """The folder of a trained model that a recipe reads, and the recipe which would have made it."""
+    folder = recipe.start or (recipe.objective.teacher if isinstance(recipe.objective, R.Distillation) else None)
+    return None if folder is None else (folder, f"{Path(folder).parent.name}:tiny")
+
+
+def amplifies_rounding(recipe: R.Recipe) -> bool:
+    """Muon orthogonalises in bf16, Adafactor divides by factored moments: the last bit of a gradient becomes the third digit of a step."""
+    return isinstance(recipe.optimiser, R.Muon | R.Adafactor)
+
+
+def build_model(model_spec: spec.Model) -> nn.Module:
+    return build(model_spec)
+
+
+def save_model(model: Any, folder: str) -> None:
+    save(model, folder, to="weft")
+
+
+def start(recipe: R.Recipe) -> tuple[nn.Module, Iterator[Step]]:
+    """Everything that is trained, and the steps; the data is prepared in the working directory."""
+    made = run.make(recipe)
+    return made.objective, (Step(event.loss, event.norm) for event in made.trainer)
+
+
+# One model per family, described by the words of published config.json files, which stay
+
+def family_model(name: str, config: dict[str, Any]) -> nn.Module:
+    if name == "transformer":              # has no published file
+        return build(family(name)(depth=2, width=32, heads=4, hidden=48, vocabulary=67, dropout=0.0))
+    return build(family(name).read(config))
+
+
+def reads_images(model: Any) -> bool:
+    return not isinstance(model.spec.source, spec.Tokens)
+
+
+def writes_text(model: Any) -> bool:
+    return model.decoder is not None and isinstance(model.spec.head, spec.Vocabulary)
+
+
+def generate_greedily(model: Any, prompts: list[list[int]], count: int) -> list[tuple[list[int], list[float]]]:
+    """Tokens and their log-probabilities, through the cache."""
+    starts = None if model.encoder is None else [[1]] * len(prompts)
+    return [(row.tokens, row.logprobs) for row in generate(model, prompts, most=count, starts=starts)]
+
+
+def outputs(model: Any, inputs: Tensor, targets: Tensor | None) -> list[Tensor]:
+    """The tensors that the head gives. An encoder-decoder of text also reads `targets`."""
+    with torch.no_grad():
+        found = model(inputs, targets) if model.encoder is not None and writes_text(model) else model(inputs)
+    return [found] if isinstance(found, Tensor) else [part for part in found if isinstance(part, Tensor)]
