@@ -15,7 +15,7 @@ from ..data.files import bare, find, update
 from ..data.order import permute
 from ..data.prepare import prepare
 from ..data.quarantine import MAX_BAD_ROWS, columns
-from ..data.records import load_json
+from ..data.squad import articles
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
@@ -212,7 +212,7 @@ def split(found: Guess, folder: Path, seed: int) -> Guess:
     made = folder / "data"
     made.mkdir(parents=True, exist_ok=True)
     if found.task == "answer":
-        parts: list[Any] = [article for path in found.train.paths for article in load_json(path)["data"]]
+        parts: list[Any] = [article for path in found.train.paths for article in articles(path)]
         what, ending = "articles", "json"
     else:
         parts, what, ending = [{name: row.get(name) for name in columns(found.row)} for row in found.rows], "rows", "jsonl"
