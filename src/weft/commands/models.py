@@ -38,7 +38,7 @@ def show(args: argparse.Namespace) -> int:
 def is_recipe(name: str) -> bool:
     """A recipe's file, with or without :name, or a run that has no model yet."""
     file = Path(name.partition(":")[0])
-    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").exists() and not (file / "model").is_dir())
+    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").is_file() and not (file / "model").is_dir())
 
 
 def show_recipe(args: argparse.Namespace) -> int:
@@ -89,7 +89,7 @@ def convert(args: argparse.Namespace) -> int:
 def model_of(name: str) -> str:
     """Of a run that is finished, its model's folder."""
     found = Path(name) / "model"
-    return str(found) if (Path(name) / "recipe.json").exists() and found.is_dir() else name
+    return str(found) if (Path(name) / "recipe.json").is_file() and found.is_dir() else name
 
 
 def add(verb: Verb) -> None:

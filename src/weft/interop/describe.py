@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import spec as S
+from ..data.members import member
 from ..families import families
 from ..weights import Family, read_labels
 from .modules import modules_of
@@ -13,11 +14,11 @@ SPEC, CONFIG = "weft.json", "config.json"
 
 def describe(folder: Path) -> tuple[Family | None, S.Model]:
     """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
-    if (folder / SPEC).exists():
-        return None, read_spec(folder / SPEC)
-    if not (folder / CONFIG).exists():
+    if member(folder, SPEC):
+        return None, read_spec(folder)
+    if not member(folder, CONFIG):
         raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
-    config = parse(folder / CONFIG)
+    config = parse(folder, CONFIG)
     kind = config.get("model_type")
     known = [f for f in families() if f.model_type and f.model_type == kind]
     if not known:
@@ -31,8 +32,8 @@ def describe(folder: Path) -> tuple[Family | None, S.Model]:
             return family, scoring_head(folder, config, spec)
         except ValueError as error:
             problems.append(str(error))
-        except (TypeError, KeyError, AttributeError) as error:
-            problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            problems.append(f"a key is missing or of another type ({type(error).__name__}: {str(error)[:200]})")
     raise ValueError(f"{folder / CONFIG}: {problems[0].removeprefix('config.json: ')}")
 
 
@@ -48,8 +49,8 @@ def scoring_head(folder: Path, config: dict[str, Any], spec: S.Model) -> S.Model
                                           labels=read_labels(config).labels))
 
 
-def read_spec(path: Path) -> S.Model:
-    plain = parse(path)
+def read_spec(folder: Path) -> S.Model:
+    plain, path = parse(folder, SPEC), folder / SPEC
     try:
         found = S.from_plain(plain)
     except ValueError as error:

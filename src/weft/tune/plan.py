@@ -12,6 +12,7 @@ import torch
 from .. import recipe as R
 from .. import spec as S
 from ..data.files import bare, find, update
+from ..data.members import member
 from ..data.order import permute
 from ..data.prepare import prepare
 from ..data.quarantine import MAX_BAD_ROWS, columns
@@ -190,9 +191,9 @@ def name_of(wish: Wish) -> str:
 def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
     """The model folder to start from, and its tokenizer. Of a run that is not finished, the newest checkpoint is put beside the tries."""
     there = fetch(checkpoint)
-    if (there / "recipe.json").exists():
+    if (there / "recipe.json").is_file():
         there = there / "model" if (there / "model").is_dir() else kept(checkpoint, folder / "start")
-    if not (there / "tokenizer.json").exists():
+    if not member(there, "tokenizer.json"):
         raise ValueError(f"{there} holds no tokenizer.json; put the one that the model was trained with beside its weights")
     return there.resolve(), str((there / "tokenizer.json").resolve())
 
