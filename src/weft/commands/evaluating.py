@@ -80,16 +80,15 @@ def kept(path: Path | None) -> Fields:
         held = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
     except ValueError:
         held = None
-    if not isinstance(held, dict):
+    if not isinstance(held, dict) or not all(isinstance(one, dict) and "scores" in one for one in held.values()):
         raise ValueError(f"{path} holds no receipts; give another file with --out")
     return held
 
 
 def keep(path: Path, held: Fields) -> None:
     """One receipt for each data that the model was scored on, the newest."""
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    fresh.replace(path)
+    from ..data.files import write
+    write(path, (json.dumps(held, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def page(written: dict[str, Any], path: Path | None) -> str:

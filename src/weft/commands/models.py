@@ -72,13 +72,13 @@ def convert(args: argparse.Namespace) -> int:
     from .. import show
     from ..interop.describe import inside, refuse
     out = Path(args.out)
-    refuse(out)
+    if out.resolve() == Path(model_of(args.folder)).resolve():
+        raise ValueError(f"{args.out} is the folder to read; give another one to write")
+    refuse(out, args.overwrite)
     with waiting(f"converting {args.folder}"):
         from ..interop.folder import load, save
         from ..interop.hub import fetch
         folder = fetch(model_of(args.folder))
-        if out.resolve() == folder.resolve():
-            raise ValueError(f"{args.out} is the folder to read; give another one to write")
         model = load(folder, dtype=None)
         save(model, out, to=args.to)
     found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
@@ -103,5 +103,6 @@ def add(verb: Verb) -> None:
         "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
     made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
     made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
-    made.add_argument("out", metavar="OUT", help="a new or an empty folder, or a model folder to write over")
+    made.add_argument("out", metavar="OUT", help="a new or an empty folder; with --overwrite also a model's folder")
     made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")
+    made.add_argument("--overwrite", action="store_true", help="replace the model that OUT holds")

@@ -60,13 +60,16 @@ def read_spec(folder: Path) -> S.Model:
     return found
 
 
-def refuse(out: Path) -> None:
-    """Only a new, an empty or a model folder is written to: a slip of the finger must not cost anyone's files."""
+def refuse(out: Path, overwrite: bool) -> None:
+    """Only a new or an empty folder is written to, or where that is asked for a model's: a slip of the finger must not cost anyone's
+    files."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to write")
     held = {p.name for p in out.iterdir()} if out.exists() else set()
     if held and not (held & {"config.json", "weft.json"} and any(name.endswith(".safetensors") for name in held)):
         raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
+    if held and not overwrite:
+        raise ValueError(f"{out} holds a model; give a new or an empty folder, or replace this model with --overwrite")
 
 
 def inside(folder: Path, spec: S.Model) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Folders: `load` and `save`. Safetensors and JSON only; nothing is unpickled, nothing outside the folder is named."""
 import json
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -163,8 +163,7 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
     if to == "hf" and (tokenizer := unnamed(model.origin)) is not None:
         spec = special_ids(spec, tokenizer.special)
     leaving = find_family(spec, model.family) if to == "hf" else None
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
+    with new_folder(folder), TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
         new = Path(made)
         if leaving is None:
             write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, new, shard)
@@ -187,6 +186,20 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
         if old.relative_to(folder) not in written:
             old.unlink(missing_ok=True)
     return folder
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """The folder, made with its parents where they are missing; after an error those that are still empty are gone again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for path in missing:
+                path.rmdir()
+        raise
 
 
 def config_of(family: Family, spec: S.Model, model: Model) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from .. import spec as S
 from ..data.files import bare, find, update
 from ..data.members import member
 from ..data.order import permute
+from ..data.ownership import refuse_strange
 from ..data.prepare import prepare
 from ..data.quarantine import MAX_BAD_ROWS, columns
 from ..data.squad import articles
@@ -29,6 +30,7 @@ from .guess import Guess, guess
 from .model import featured, headed, style_of
 
 TABLE = "tune.json"
+MARK = ".tune"                             # an empty file in a folder that a search made
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 RELATIVE_RATES = (1e-2, 3e-3, 1e-3)        # of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
 SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
@@ -85,6 +87,7 @@ class Plan(NamedTuple):
 def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     """`say` gets what was understood, before the work that takes time; `progress` what preparing says."""
     folder = Path(wish.out or Path("runs") / name_of(wish))
+    refuse_strange(folder, MARK, TABLE, "recipe.json")
     if (folder / "recipe.json").exists() and not (folder / TABLE).exists():
         raise ValueError(f"{folder} is a run of its own, which this would overwrite; give another --out")
     start, tokenizer = origin(wish.checkpoint, folder)
@@ -93,6 +96,7 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
         say(line)
     spec = featured(headed(describe(start)[1], start, found, wish), wish)
     objective = objective_of(wish, found, spec, start)
+    claim(folder)
     found = found if found.dev is not None else split(found, folder, wish.seed)
     most = min(wish.length or LONGEST, room(spec) or LONGEST)
     row = found.row
@@ -201,9 +205,16 @@ def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
 def kept(checkpoint: str, start: Path) -> Path:
     if not (start / "tokenizer.json").exists():            # of the first time: the run may have gone on since
         found = ready(checkpoint)
+        claim(start.parent)
         save(found.model, start, to="weft")
         (start / "tokenizer.json").write_text(found.text.text, "utf-8")
     return start
+
+
+def claim(folder: Path) -> None:
+    """The folder is ours from now on; a search that is stopped before its table exists finds it so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
 
 
 # The data
