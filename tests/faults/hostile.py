@@ -3,9 +3,11 @@
 It says each case's number before it opens it, and what escaped; `escapes` starts it, and ends it where a case hangs or takes memory."""
 import gzip
 import json
+import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -298,11 +300,13 @@ def escapes(kind: str, count: int, folder: Path, first: int = 0) -> list[str]:
 
 def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int, found: list[str]) -> int:
     """Reads what it says until it is done or has to be ended; the case to go on with."""
-    base, now = 0, first
+    base, now, begun = 0, first, (0.0, 0.0)
     assert process.stdout
     while True:
-        ready = select.select([process.stdout], [], [], SECONDS if base else 120)[0]
-        line = process.stdout.readline() if ready else ""
+        ready = select.select([process.stdout], [], [], SECONDS)[0]
+        if not ready and base and not hangs(process.pid, begun):
+            continue
+        line = process.stdout.readline() if ready or not base else ""
         word, *rest = line.split(maxsplit=2) or [""]
         if word == "":
             process.kill()
@@ -319,7 +323,19 @@ def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int,
             return now + 1
         if word == "done":
             return count
-        now = int(rest[0]) if word == "case" else now
+        if word == "case":
+            now, begun = int(rest[0]), (time.monotonic(), processor_time(process.pid))
+
+
+def processor_time(process: int) -> float:
+    """Seconds; they do not pass while other work has the processor."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def hangs(process: int, begun: tuple[float, float]) -> bool:
+    """Has a case computed for too long, or waited for very long?"""
+    return processor_time(process) - begun[1] > SECONDS or time.monotonic() - begun[0] > 6 * SECONDS
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+from .address import filesystem, reaching, remote
 
 BLOCK = 1 << 20
 LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
@@ -27,25 +30,12 @@ class Damaged(ValueError):
     """A file is not as it was written."""
 
 
-def remote(path: str) -> bool:
-    return "://" in path
-
-
-def filesystem(path: str) -> tuple[Any, str]:
-    """fsspec's, for addresses only: a local path never needs it."""
-    try:
-        import fsspec
-    except ImportError:
-        raise ValueError(f"{path}: addresses are read through fsspec; pip install fsspec, or give a local path") from None
-    system, inner = fsspec.core.url_to_fs(path)
-    return system, inner
-
-
 def find(path: str) -> list[str]:
     """The files or folders behind a path or a glob: here, then under $WEFT_DATA."""
     if remote(path):
         system, inner = filesystem(path)
-        found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
+        with reaching(path):
+            found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
         if not found:
             raise Missing(f"nothing is at {path}")
         return [system.unstrip_protocol(name) for name in found]
@@ -59,6 +49,12 @@ def find(path: str) -> list[str]:
 
 def expand(paths: tuple[str, ...]) -> list[str]:
     return [name for path in paths for name in find(path)]
+
+
+def refuse_endless(path: str) -> None:
+    """ValueError for a device, which may never end; a pipe ends with its writer."""
+    if not remote(path) and not os.path.isfile(path) and not stat.S_ISFIFO(os.stat(path).st_mode):
+        raise ValueError(f"{path} is not a regular file; give a file, a pipe, or - for standard input")
 
 
 def packed(path: str) -> bool:
@@ -88,7 +84,8 @@ def open_file(path: str) -> BinaryIO:
     raw: Any = path
     if remote(path):
         system, inner = filesystem(path)
-        raw = system.open(inner, "rb")
+        with reaching(path):
+            raw = system.open(inner, "rb")
     if path.endswith(".gz"):
         return cast(BinaryIO, gzip.open(raw))
     if path.endswith(".zst"):
@@ -151,7 +148,10 @@ def unpacking_error(path: str) -> str | None:
 
 
 def size(path: str) -> int:
-    return int(filesystem(path)[0].size(path)) if remote(path) else os.path.getsize(path)
+    if not remote(path):
+        return os.path.getsize(path)
+    with reaching(path):
+        return int(filesystem(path)[0].size(path))
 
 
 def unpacked_size(path: str) -> int:
@@ -162,7 +162,8 @@ def identity(path: str) -> str:
     """What a file holds, as a short word: the SHA-256 of its bytes; of an address, what its keeper says of this version."""
     if remote(path):
         system, inner = filesystem(path)
-        return f"{system.checksum(inner)}"
+        with reaching(path):
+            return f"{system.checksum(inner)}"
     if os.path.lexists(path) and not os.path.isfile(path):                    # a pipe may block for ever, a device never ends
         raise ValueError(f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file")
     known, now = digest_cache(path)
@@ -181,8 +182,8 @@ def identity(path: str) -> str:
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
     """Where the SHA-256 of a local file is cached, and the state of the file for which it holds."""
-    stat = os.stat(path)
-    state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]    # nobody changes bytes and keeps all four
+    now = os.stat(path)
+    state = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]        # nobody changes bytes and keeps all four
     return cache("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
 
 
@@ -218,10 +219,10 @@ def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
 def stamp(path: str) -> str:
     """A cheaper word for one of very many files: its size and time; empty for one that cannot be there."""
     try:
-        stat = os.stat(path)
+        now = os.stat(path)
     except (OSError, ValueError):
         return ""
-    return f"{stat.st_size}:{stat.st_mtime_ns}"
+    return f"{now.st_size}:{now.st_mtime_ns}"
 
 
 def digest(*parts: Any) -> str:

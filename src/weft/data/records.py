@@ -6,7 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .files import filesystem, remote, size, stamp, unpacked_limit
+from .address import filesystem, remote
+from .files import size, stamp, unpacked_limit
 from .json_cursor import Cursor
 from .lines import WHOLE, Bad, Found, Item, Span, stretch
 from .squad import lack

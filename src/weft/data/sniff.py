@@ -92,7 +92,10 @@ def delimiter_in(lines: Sequence[str], named: str | None) -> str | None:
     for delimiter in ",;|":
         if named is None and sum(delimiter in line for line in lines) <= MOST * len(lines):
             continue
-        widths = Counter(len(row) for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter) if row)
+        try:
+            widths = Counter(len(row) for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter) if row)
+        except csv.Error:                  # a stray carriage return, a field without end
+            continue
         width, count = widths.most_common(1)[0] if widths else (0, 0)
         if width > 1 and count / sum(widths.values()) > best:
             best, found = count / sum(widths.values()), delimiter

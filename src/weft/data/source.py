@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from .. import recipe as R
 from ..values import to_plain
 from . import delimited, lines, records
-from .files import BLOCK, blocks, digest, expand, find, identity, packed, remembered, remote, size, stamp, unpacked_size, unpacking_error
+from .address import remote
+from .files import BLOCK, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size, unpacking_error
 from .lines import Bad, Item, Span
 from .sniff import SUFFIXES, delimiter_of, format_of, suffix_of
 from .squad import squad
