@@ -93,6 +93,9 @@ def main(words: list[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         print("weft:", " ".join(str(error).split()), file=sys.stderr)
         return 2
+    except MemoryError:
+        print("weft: out of memory; give it less to do at once, or a machine with more", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import torch
 
 from . import recipe as R
 from . import spec as S
+from .data.members import member
 from .data.prepare import fingerprint
 from .data.store import Folder
 from .data.tokenizer import Tokenizer
 from .interop.folder import load
 from .interop.hub import fetch
-from .interop.parse import read_text
 from .layers.lowrank import merged
 from .model.model import Model, build
 from .train.adapt import adapt
@@ -44,11 +44,13 @@ class Ready(NamedTuple):
 def ready(name: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu") -> Ready:
     """Of a run that is not finished, the newest checkpoint."""
     folder = fetch(name)
-    if not (folder / "recipe.json").exists():
-        return Ready(str(name), load(folder, dtype=dtype, device=device), tokenizer_of(folder), None, folder)
+    if not (folder / "recipe.json").is_file():
+        model = load(folder, dtype=dtype, device=device)
+        return Ready(str(name), model, tokenizer_of(folder, model.spec), None, folder)
     recipe = recipe_of(folder, complain)
     if (folder / "model").is_dir():
-        return Ready(str(name), load(folder / "model", dtype=dtype, device=device), tokenizer_of(folder / "model"), recipe, folder)
+        model = load(folder / "model", dtype=dtype, device=device)
+        return Ready(str(name), model, tokenizer_of(folder / "model", model.spec), recipe, folder)
     found = newest(folder / "checkpoints", complain)
     if found is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
@@ -64,6 +66,11 @@ def complain(line: str) -> None:
     print(f"weft: {line}", file=sys.stderr)
 
 
-def tokenizer_of(folder: Path) -> Tokenizer | None:
-    file = folder / "tokenizer.json"
-    return Tokenizer(read_text(file)) if file.exists() else None
+def tokenizer_of(folder: Path, spec: S.Model) -> Tokenizer | None:
+    """The tokenizer beside a model, which never gives ids that the model does not know."""
+    file = member(folder, "tokenizer.json")
+    found = Tokenizer.load(file) if file else None
+    known = getattr(spec.source, "vocabulary", None)
+    if found is not None and known is not None and found.size > known:
+        found.limit = known
+    return found

@@ -16,8 +16,8 @@ __all__ = ["Activation", "Alibi", "Attention", "Backbone", "Block", "Boxes", "Br
            "Vocabulary", "Window", "Windows", "Xavier", "at", "deep", "deepnorm", "from_json", "from_plain", "leaves",
            "post", "pre", "put", "replace", "sandwich", "to_json", "to_plain", "with_dropout"]
 
-Count = Annotated[int, Field(gt=0)]
-Natural = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(gt=0, lt=1 << 48)]             # beyond that nothing is counted, and products would leave float64's range
+Natural = Annotated[int, Field(ge=0, lt=1 << 48)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, le=1)]

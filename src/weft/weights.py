@@ -7,6 +7,8 @@ from typing import Any
 from . import spec as S
 from .values import suggest
 
+DEPTH = 4096                               # blocks of a stack; the deepest that was trained has 1,000 (DeepNet, arXiv:2203.00555)
+CLASSES = 1 << 20
 
 @dataclass(frozen=True)
 class Row:
@@ -154,6 +156,7 @@ class Family:
                 raise ValueError(f"config.json: {key} = {dig(config, key)!r} is not supported for {self.name}; "
                                  f"Weft knows {' or '.join(map(repr, allowed))}")
         given = {f.argument: self.field(f, config) for f in self.fields}
+        bounded(given)
         std = given.pop("std", None)
         spec = self(next(iter(self.sizes)), **given)
         if std is not None and isinstance(spec.start, S.Normal):
@@ -259,6 +262,14 @@ def differing(one: Any, other: Any, path: str = "") -> dict[str, tuple[Any, Any]
     return {name: pair for at, a, b in parts if a != b for name, pair in differing(a, b, at).items()}
 
 
+def bounded(given: Mapping[str, Any]) -> None:
+    """ValueError for more blocks than any model has: a spec lists each, so that the number alone could fill the memory."""
+    for name, found in given.items():
+        for depth in (found if isinstance(found, tuple) else [found]) if "depth" in name else ():
+            if isinstance(depth, int) and depth > DEPTH:
+                raise ValueError(f"config.json: {name} = {depth:,}; a stack has at most {DEPTH:,} blocks")
+
+
 def put_key(config: dict[str, Any], key: str, found: Any) -> None:
     *outer, last = key.split(".")
     for name in outer:
@@ -267,9 +278,11 @@ def put_key(config: dict[str, Any], key: str, found: Any) -> None:
 
 
 def read_labels(config: Mapping[str, Any]) -> Labels:
-    names = config.get("id2label")
+    names, count = config.get("id2label"), config.get("num_labels") or 2
+    if not isinstance(count, int) or not 0 < count <= CLASSES:
+        raise ValueError(f"config.json: num_labels = {count!r}; a head has 1 to {CLASSES:,} classes")
     if not names:
-        return Labels(config.get("num_labels") or 2)
+        return Labels(count)
     try:
         ordered = tuple(names[k] for k in sorted(names, key=int))
     except (ValueError, TypeError, AttributeError):

@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import re
 import sys
 import types
 from pathlib import Path
@@ -136,8 +137,9 @@ def test_a_relative_path_is_looked_up_here_then_under_weft_data(tmp_path: Path, 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(os.urandom(1000))[:500])
-    with pytest.raises(ValueError, match=r"a\.txt\.gz cannot be unpacked"):
-        texts(tmp_path / "a.txt.gz")
+    (bad,) = rows(R.Source(paths=(str(tmp_path / "a.txt.gz"),), format="text"))
+    assert isinstance(bad, Bad)
+    assert re.search(r"a\.txt\.gz cannot be unpacked", bad.reason)
 
 
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.3), (0.3, 1.0)])
@@ -201,8 +203,8 @@ def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(tmp_p
     with pytest.raises(ValueError, match=r"a\.txt\.gz is UTF-16; convert it: iconv -f utf-16 -t utf-8"):
         texts(tmp_path / "a.txt.gz")
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\xd8\x00\x00")
-    with pytest.raises(ValueError, match=r"b\.txt begins as UTF-16 does, but is not"):
-        texts(tmp_path / "b.txt")
+    (bad,) = rows(R.Source(paths=(str(tmp_path / "b.txt"),), format="text"))
+    assert "b.txt begins as UTF-16 does, but is not" in bad.reason
 
 
 @pytest.mark.parametrize("cut", [",", ";", "\t"])
@@ -283,22 +285,51 @@ def test_squad_has_a_row_a_question_and_parts_by_article(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    ([{}], "there is no 'paragraphs' in article 0, at question 0"), ([{"paragraphs": [{"qas": [{}]}]}], "there is no 'context'"),
-    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1}]}]}], "there is no 'question'"), ([{"paragraphs": 3}], "not iterable")])
-def test_squad_of_another_shape_is_one_line(tmp_path: Path, data: Any, words: str) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"data": data}))
-    with pytest.raises(ValueError, match=rf"a\.json is not SQuAD's JSON: .*{words}"):
+    ([{}], "there is no list 'paragraphs' in article 0, at question 0"), ([{"paragraphs": [{"qas": [{}]}]}], "there is no 'context'"),
+    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1}]}]}], "there is no 'question'"), ([{"paragraphs": 3}], "no list 'paragraphs'"),
+    ([3], "not an object"), ([{"paragraphs": ["text"]}], "'text' is not an object"),
+    ([{"paragraphs": [{"context": None, "qas": []}]}], "NoneType"),
+    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "?", "answers": {}}, 7]}]}], "7' is not an object"),
+    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "?", "answers": [{"text": "a", "answer_start": "0"}]}]}]}], "is str")])
+def test_what_is_no_question_of_squad_is_set_aside(tmp_path: Path, data: Any, words: str) -> None:
+    good = {"paragraphs": [{"context": "b", "qas": [{"id": "good", "question": "?", "answers": []}]}]}
+    (tmp_path / "a.json").write_text(json.dumps({"data": [*data, good]}))
+    *_, bad, last = rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.Questions())
+    assert words in bad.reason
+    assert last["id"] == "good"
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"data": 3}', '{"data": [', '{"data": []} x', "", '{"data": [{"a" 3}]}', '{"data": [tru]}',
+                                  '{"data": [' + "[" * 100_000, b'{"data": ["\xff"]}'])
+def test_what_is_not_squad_at_all_is_one_line(tmp_path: Path, text: str | bytes) -> None:
+    (tmp_path / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=r"a\.json is not (JSON|SQuAD's JSON|UTF-8)") as error:
         rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.Questions())
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"annotations": None}, "not iterable"), ({"images": [{"id": 1}]}, "there is no 'file_name'"),
-    ({"annotations": [{"image_id": 1, "category_id": 7}]}, "there is no 'bbox'"),
-    ({"annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 8}]}, "there is no 8")])
-def test_coco_of_another_shape_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    ({"images": [{"id": 1}]}, "image 0: there is no 'file_name'"), ({"images": [{"id": 1, "file_name": 3}]}, "file_name is int"),
+    ({"images": [{"id": [1], "file_name": "1.png"}]}, "id is list"), ({"images": [7]}, "not an object"),
+    ({"images": [{"id": 1, "file_name": "a\0b"}]}, "null"), ({"images": [{"id": 1, "file_name": "x" * 5000}]}, "missing"),
+    ({"annotations": [{"image_id": 1, "category_id": 7}]}, "annotation 0: there is no 'bbox'"),
+    ({"annotations": [{"image_id": {}, "bbox": [0, 1, 2, 3], "category_id": 7}]}, "image_id is dict"),
+    ({"annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 8}]}, "annotation 0: no category 8"),
+    ({"categories": [{"id": 7, "name": None}, {"id": "b", "name": "cat"}, {"id": 1, "name": "bird"}],
+      "annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7}]}, "no category 7")])
+def test_ids_and_names_of_coco_of_a_wrong_kind_are_set_aside(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    whole = {"images": [{"id": 1, "file_name": "1.png"}], "categories": [{"id": 7, "name": "dog"}], "annotations": []}
+    picture(tmp_path / "1.png", 1)
+    (tmp_path / "a.json").write_text(json.dumps(whole | change))
+    found = rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.Boxed())
+    assert words in next(item.reason for item in found if isinstance(item, Bad))
+
+
+@pytest.mark.parametrize(("change", "words"), [({"annotations": None}, "'annotations'"), ({"images": 3}, "'images'")])
+def test_coco_without_its_lists_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     whole = {"images": [{"id": 1, "file_name": "1.png"}], "categories": [{"id": 7, "name": "dog"}], "annotations": []}
     (tmp_path / "a.json").write_text(json.dumps(whole | change))
-    with pytest.raises(ValueError, match=rf"a\.json is not COCO's JSON: .*{words}"):
+    with pytest.raises(ValueError, match=rf"a\.json is not COCO's JSON: it has no list {words}"):
         rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.Boxed())
 
 

@@ -137,3 +137,18 @@ def test_what_cannot_be_asked_is_one_line(words: tuple[str, ...], message: str, 
 def test_a_model_that_is_no_language_model_is_refused() -> None:
     with pytest.raises(ValueError, match="is no language model"):
         next(in_context(small(None), [], [0]))
+
+
+def test_bad_rows_of_a_table_of_questions_are_set_aside_by_the_one_rule(tmp_path: Path) -> None:
+    rows: list[Any] = [{"question": q, "answer": a} for q, a in SUMS]
+    rows[3] = {"question": None, "answer": "1"}
+    path = table(tmp_path / "a.jsonl", rows)
+    told: list[str] = []
+    found = few_shot(path, say=told.append)
+    assert len(found) == len(SUMS) - 1
+    assert "1 of 36 rows set aside" in told[0]
+    assert "a.jsonl, line 4: empty question" in told[0]
+    (tmp_path / "a.jsonl").write_text((tmp_path / "a.jsonl").read_text() + '{"question": "half\n')
+    with pytest.raises(ValueError, match=r"2 of 37 rows cannot be read .* line.* 4"):
+        few_shot(path, say=told.append)
+    assert len(few_shot(path, max_bad_rows=0.1, say=told.append)) == 35

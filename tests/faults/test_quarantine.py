@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from tests.faults.hostile import flipped
 from tests.tune.made import recipe as tuned
 from weft import recipe as R
 from weft import run
@@ -194,31 +195,12 @@ def picture(kind: str) -> bytes:
     return out.getvalue()
 
 
-def mutated(whole: bytes, draw: np.random.Generator) -> bytes:
-    """A few bytes flipped, removed, repeated or cut off."""
-    held = bytearray(whole)
-    for _ in range(int(draw.integers(1, 6))):
-        at, kind = int(draw.integers(max(1, len(held) - 1))), int(draw.integers(5))
-        held = held or bytearray(b"\0" * 8)
-        if kind == 0:
-            held[at] ^= 1 << int(draw.integers(8))
-        elif kind == 1:
-            held[at:at + 4] = draw.bytes(4)
-        elif kind == 2:
-            del held[at:at + int(draw.integers(1, 64))]
-        elif kind == 3:
-            held[at:at] = held[at:at + 32]
-        else:
-            held = held[:max(at, 8)]
-    return bytes(held)
-
-
 def test_a_mutated_image_is_either_read_or_put_aside(long: bool) -> None:
     draw = np.random.default_rng(0)
     wholes = [picture(kind) for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")]
     refused = 0
     for i in range(12_000 if long else 1_200):
-        data = mutated(wholes[i % len(wholes)], draw)
+        data = flipped(wholes[i % len(wholes)], draw)
         found = check(R.Images(), Found(0, {"image": data, "label": "a"}), ("a",))
         refused += found is not None
         if found is None:

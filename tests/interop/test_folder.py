@@ -481,11 +481,11 @@ def test_a_soft_cap_that_a_config_leaves_out_is_the_published_one_and_null_is_no
     assert (spec.decoder.blocks[1].attention.inner.softcap, spec.head.softcap) == read
 
 
-def test_a_model_too_large_for_memory_says_so(tmp_path: Path) -> None:
+def test_a_description_of_more_than_the_files_hold_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     weft.save(weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=32, positions=8)), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {"vocab_size": 10 ** 13}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="do not fit into memory"):
+    with pytest.raises(ValueError, match="described with 170,000,000,002,192 parameters, but its weight files hold only"):
         weft.load(tmp_path)
 
 

@@ -117,7 +117,7 @@ def rows_in(args: argparse.Namespace, texts: Sequence[str], never: tuple[str, ..
 
 def learned(run: str) -> "Source | None":
     """The table that a run learned from, where the model is a run."""
-    if not (Path(run) / "recipe.json").exists():
+    if not (Path(run) / "recipe.json").is_file():
         return None
     from ..data.load import learned_from
     from ..train.same import recipe_of

@@ -80,7 +80,7 @@ def kept(path: Path | None) -> Fields:
         held = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
     except ValueError:
         held = None
-    if not isinstance(held, dict):
+    if not isinstance(held, dict) or not all(isinstance(one, dict) and "scores" in one for one in held.values()):
         raise ValueError(f"{path} holds no receipts; give another file with --out")
     return held
 

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..say import tell, waiting
-from . import Fields, count
+from . import Fields, count, say
 
 if TYPE_CHECKING:
     from ..evaluate.incontext import Score
@@ -23,7 +23,8 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..ready import ready
         from ..train.distribute import world
         sets = [incontext.few_shot(args.few_shot, args.examples, columns=args.columns, names=args.names, label_words=args.label_words,
-                                   count=args.count)] if args.few_shot else incontext.arithmetic(args.count or COUNT, args.seed)
+                                   count=args.count, max_bad_rows=args.max_bad_rows, say=say)] \
+            if args.few_shot else incontext.arithmetic(args.count or COUNT, args.seed)
         model = ready(args.name)
     with world() as ranks, Left("scored") as left:
         began, how = time.perf_counter(), How(args.batch, args.bf16, args.seed, ranks)

@@ -38,7 +38,7 @@ def show(args: argparse.Namespace) -> int:
 def is_recipe(name: str) -> bool:
     """A recipe's file, with or without :name, or a run that has no model yet."""
     file = Path(name.partition(":")[0])
-    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").exists() and not (file / "model").is_dir())
+    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").is_file() and not (file / "model").is_dir())
 
 
 def show_recipe(args: argparse.Namespace) -> int:
@@ -72,13 +72,13 @@ def convert(args: argparse.Namespace) -> int:
     from .. import show
     from ..interop.describe import inside, refuse
     out = Path(args.out)
-    refuse(out)
+    if out.resolve() == Path(model_of(args.folder)).resolve():
+        raise ValueError(f"{args.out} is the folder to read; give another one to write")
+    refuse(out, args.overwrite)
     with waiting(f"converting {args.folder}"):
         from ..interop.folder import load, save
         from ..interop.hub import fetch
         folder = fetch(model_of(args.folder))
-        if out.resolve() == folder.resolve():
-            raise ValueError(f"{args.out} is the folder to read; give another one to write")
         model = load(folder, dtype=None)
         save(model, out, to=args.to)
     found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
@@ -89,7 +89,7 @@ def convert(args: argparse.Namespace) -> int:
 def model_of(name: str) -> str:
     """Of a run that is finished, its model's folder."""
     found = Path(name) / "model"
-    return str(found) if (Path(name) / "recipe.json").exists() and found.is_dir() else name
+    return str(found) if (Path(name) / "recipe.json").is_file() and found.is_dir() else name
 
 
 def add(verb: Verb) -> None:
@@ -103,5 +103,6 @@ def add(verb: Verb) -> None:
         "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
     made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
     made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
-    made.add_argument("out", metavar="OUT", help="a new or an empty folder, or a model folder to write over")
+    made.add_argument("out", metavar="OUT", help="a new or an empty folder; with --overwrite also a model's folder")
     made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")
+    made.add_argument("--overwrite", action="store_true", help="replace the model that OUT holds")

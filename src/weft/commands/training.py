@@ -72,12 +72,14 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train, with words before, meanwhile and after."""
     from .. import status as files
     from .. import watch
+    from ..data.ownership import refuse_strange
     from ..run import folder_of
     from ..run import train as steps
     from ..train.average import keep_of
     screen: list[watch.Screen] = []
     held: list[Made] = []                  # nothing, if there was nothing left to do
-    first = is_first()
+    if first := is_first():
+        refuse_strange(folder_of(recipe, out), "recipe.json")
 
     def begun(made: "Made", seconds: float, tokens: int) -> None:
         preparing.close()

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob, has_magic
@@ -17,9 +19,11 @@ from ..values import Damaged as Damaged
 from ..values import digest as digest
 from ..values import seal as seal
 from ..values import unseal as unseal
+from .address import filesystem, reaching, remote
 
 BLOCK = 1 << 20
 LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
+UNPACKED, SMALL = 200, 1 << 26             # text packs to a tenth at best; a small file may be as repetitive as it likes
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 DAY = 86_400                               # seconds; an older temporary file belongs to nobody who lives
 
@@ -28,25 +32,14 @@ class Missing(ValueError):
     """Nothing is at a path."""
 
 
-def remote(path: str) -> bool:
-    return "://" in path
-
-
-def filesystem(path: str) -> tuple[Any, str]:
-    """fsspec's, for addresses only: a local path never needs it."""
-    try:
-        import fsspec
-    except ImportError:
-        raise ValueError(f"{path}: addresses are read through fsspec; pip install fsspec, or give a local path") from None
-    system, inner = fsspec.core.url_to_fs(path)
-    return system, inner
 
 
 def find(path: str) -> list[str]:
     """The files or folders behind a path or a glob: here, then under $WEFT_DATA."""
     if remote(path):
         system, inner = filesystem(path)
-        found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
+        with reaching(path):
+            found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
         if not found:
             raise Missing(f"nothing is at {path}")
         return [system.unstrip_protocol(name) for name in found]
@@ -62,9 +55,19 @@ def expand(paths: tuple[str, ...]) -> list[str]:
     return [name for path in paths for name in find(path)]
 
 
+def refuse_endless(path: str) -> None:
+    """ValueError for a device, which may never end; a pipe ends with its writer."""
+    if not remote(path) and not os.path.isfile(path) and not stat.S_ISFIFO(os.stat(path).st_mode):
+        raise ValueError(f"{path} is not a regular file; give a file, a pipe, or - for standard input")
+
+
 def packed(path: str) -> bool:
     """Do the bytes that are read differ from those on the disk: compressed, or UTF-16 that is read as UTF-8?"""
-    return path.endswith((".gz", ".zst")) or is_utf16(path)
+    return compressed(path) or is_utf16(path)
+
+
+def compressed(path: str) -> bool:
+    return path.endswith((".gz", ".zst"))
 
 
 def is_utf16(path: str) -> bool:
@@ -85,7 +88,8 @@ def open_file(path: str) -> BinaryIO:
     raw: Any = path
     if remote(path):
         system, inner = filesystem(path)
-        raw = system.open(inner, "rb")
+        with reaching(path):
+            raw = system.open(inner, "rb")
     if path.endswith(".gz"):
         return cast(BinaryIO, gzip.open(raw))
     if path.endswith(".zst"):
@@ -97,28 +101,61 @@ def open_file(path: str) -> BinaryIO:
 
 
 def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
-    """The unpacked bytes from `skip` on, about a megabyte at a time; a file that breaks off is named."""
+    """The unpacked bytes from `skip` on, about a megabyte at a time; a file that cannot be unpacked is named."""
     with open_file(path) as stream:
         try:
-            start = True
+            passed, limit = 0, unpacked_limit(path) if compressed(path) else None
+            returns = skip > 0 and not compressed(path) and ends_with_returns(first_bytes(path))
             if skip and not packed(path):
-                stream.seek(skip)
-                skip, start = 0, False
+                passed = stream.seek(skip)
             while block := stream.read(BLOCK):
-                if start and block.startswith(UTF16):
-                    raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
-                start = False
-                if skip < len(block):
-                    yield block[skip:]
-                skip = max(0, skip - len(block))
+                if not passed:
+                    if block.startswith(UTF16):
+                        raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
+                    returns = ends_with_returns(block)
+                if passed + len(block) > skip:
+                    yield (block.replace(b"\r", b"\n") if returns else block)[max(0, skip - passed):]
+                passed += len(block)
+                if limit is not None and passed > limit:
+                    raise Damaged(f"{path} cannot be unpacked: it holds more than {UNPACKED} times its own size")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}") from None
-        except (EOFError, OSError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path} cannot be unpacked: {error}; fetch it again") from None
+            raise Damaged(f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}") from None
+        except (EOFError, OSError, zlib.error) as error:
+            raise Damaged(f"{path} cannot be unpacked: {str(error).splitlines()[0]}; fetch it again") from None
+
+
+def ends_with_returns(block: bytes) -> bool:
+    """Do the lines of a file that starts so end with a carriage return alone, as on old Macintoshes? They are read as line feeds."""
+    return b"\n" not in block and b"\r" in block[:-1]
+
+
+def first_bytes(path: str) -> bytes:
+    if remote(path) or not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as stream:
+        return stream.read(BLOCK)
+
+
+def unpacked_limit(path: str) -> int:
+    """More bytes than this are in no compressed file of this size that people made: it is a bomb."""
+    return max(SMALL, UNPACKED * size(path))
+
+
+def unpacking_error(path: str) -> str | None:
+    """Why a file cannot be unpacked to its end, if so."""
+    try:
+        for _ in blocks(path):
+            pass
+    except Damaged as error:
+        return str(error)
+    return None
 
 
 def size(path: str) -> int:
-    return int(filesystem(path)[0].size(path)) if remote(path) else os.path.getsize(path)
+    if not remote(path):
+        return os.path.getsize(path)
+    with reaching(path):
+        return int(filesystem(path)[0].size(path))
 
 
 def unpacked_size(path: str) -> int:
@@ -129,7 +166,10 @@ def identity(path: str) -> str:
     """What a file holds, as a short word: the SHA-256 of its bytes; of an address, what its keeper says of this version."""
     if remote(path):
         system, inner = filesystem(path)
-        return f"{system.checksum(inner)}"
+        with reaching(path):
+            return f"{system.checksum(inner)}"
+    if os.path.lexists(path) and not os.path.isfile(path):                    # a pipe may block for ever, a device never ends
+        raise ValueError(f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file")
     known, now = digest_cache(path)
     try:
         before, sha256 = json.loads(known.read_text())
@@ -146,8 +186,8 @@ def identity(path: str) -> str:
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
     """Where the SHA-256 of a local file is cached, and the state of the file for which it holds."""
-    stat = os.stat(path)
-    state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]    # nobody changes bytes and keeps all four
+    now = os.stat(path)
+    state = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]        # nobody changes bytes and keeps all four
     return cache("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
 
 
@@ -181,12 +221,12 @@ def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
 
 
 def stamp(path: str) -> str:
-    """A cheaper word for one of very many files: its size and time; empty for one that is missing."""
+    """A cheaper word for one of very many files: its size and time; empty for one that cannot be there."""
     try:
-        stat = os.stat(path)
-    except FileNotFoundError:
+        now = os.stat(path)
+    except (OSError, ValueError):
         return ""
-    return f"{stat.st_size}:{stat.st_mtime_ns}"
+    return f"{now.st_size}:{now.st_mtime_ns}"
 
 
 @contextmanager

@@ -29,6 +29,12 @@ class Bad(NamedTuple):
 
 Item = Found | Bad
 Span = tuple[int, int | None]              # from, to; None: the end
+WHOLE = (0.0, 1.0)                         # a `Source.part` that is all
+
+
+def stretch(count: int, part: tuple[float, float]) -> tuple[int, int]:
+    """The part of so many rows: the first, and the one after the last."""
+    return int(count * part[0]), int(count * part[1])
 
 
 def lines(path: str, span: Span = (0, None)) -> Iterator[tuple[int, bytes | None]]:

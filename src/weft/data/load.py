@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from .. import recipe as R
-from .files import find
+from .files import find, refuse_endless
 from .lines import Bad, Found, Item, decoded, json_rows
 from .quarantine import check, enforce, entry, set_aside
 from .sniff import SNIFF, SUFFIXES, delimiter_of, format_of, head_of, is_header, suffix_of
@@ -92,23 +92,28 @@ def tagged(source: R.Source) -> R.Source:
 
 def rows_of(path: str, names: Sequence[str] = (), like: R.Source | None = None, share: float = 0.0, say: Say = print,
             whole: bool = False) -> list[Fields]:
+    """The rows of a file that can be read; where more than a share cannot, ValueError."""
+    found, bad = items_of(path, names, like, whole)
+    settle_bad(len(found), bad, share, say)
+    return [item.fields for item in found]
+
+
+def items_of(path: str, names: Sequence[str] = (), like: R.Source | None = None, whole: bool = False) -> tuple[list[Found], Entries]:
     """All rows of a file: JSON lines or an array, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or
     text, with `whole` one text."""
     if path == "-":
         text = sys.stdin.read().removeprefix("\ufeff")
         items = rows_of_lines(lines_of(text), [Found(0, {"text": text.removesuffix("\n")})] if whole and text else None)
-        found, bad = parted(((item, "standard input") for item in items), "json")
-    elif suffix_of(path) in SUFFIXES:
+        return parted(((item, "standard input") for item in items), "json")
+    if suffix_of(path) in SUFFIXES:
         kind = format_of(path)
         source = with_header(R.Source(paths=(path,), format=kind, names=tuple(names)), like=like, otherwise=True)      # type: ignore[arg-type]
-        found, bad = load(source)
-    else:
-        where = find(path)[0]
-        if os.path.isdir(where):
-            raise ValueError(f"{path} is a folder; give a file")
-        found, bad = parted(((item, where) for item in rows_of_lines(decoded(where, (0, None)))), "text")
-    settle_bad(len(found), bad, share, say)
-    return [item.fields for item in found]
+        return load(source)
+    where = find(path)[0]
+    if os.path.isdir(where):
+        raise ValueError(f"{path} is a folder; give a file")
+    refuse_endless(where)
+    return parted(((item, where) for item in rows_of_lines(decoded(where, (0, None)))), "text")
 
 
 def lines_of(text: str) -> list[tuple[int, str | Bad]]:

@@ -16,7 +16,7 @@ from . import records
 from .files import Missing, digest, find, identity, old, seal, stamp, update, write
 from .lines import Found
 from .ownership import held_basis, refuse_changed, refuse_foreign, refuse_other, shard_facts
-from .quarantine import judge, label_column, text_columns
+from .quarantine import class_names, judge, label_column, sorted_classes, text_columns
 from .source import Piece, pieces, read, reading, settled
 from .tokenizer import Tokenizer
 from .vocabulary import sample, train
@@ -215,13 +215,12 @@ def classes(row: R.Row, source: R.Source, work: list[Piece], say: Say | None) ->
         return sorted({name for path in source.paths for folder in find(path) for name in records.classes(folder)})
     if source.format == "coco":
         table = work[0].paths[0]
-        return list(records.coco_table(table, stamp(table))[2].values())
+        return list(dict.fromkeys(records.coco_table(table, stamp(table)).names.values()))
     seen: set[str] = set()
     with telling("classes", say):
         for item in (item for piece in work for item in read(source, piece, (column,))):
-            cell = item.fields.get(column) if isinstance(item, Found) else None
-            seen |= set(map(str, cell)) if isinstance(cell, list) else {str(cell)} if cell not in (None, "") else set()
-    return sorted(seen, key=(lambda name: (int(name), name)) if all(name.isdecimal() for name in seen) else None)
+            seen.update(class_names(item.fields.get(column)) if isinstance(item, Found) else ())
+    return sorted_classes(seen)
 
 
 # The index, when all is there

@@ -1,6 +1,10 @@
 """Rows that are set aside: which, why, and how many are too many."""
 import json
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain
 from math import ceil
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from .sniff import is_number
 
 MAX_BAD_ROWS = 0.001                       # of the rows; above it the files are wrong, not a row
 HANDFUL, ONE_IN = 10, 20                   # bad rows of a small file: at most ten, at most one in twenty, always one
+FLOAT32 = float(np.finfo(np.float32).max)
 SHOWN = 5                                  # places that are named
 UNITS = {"folder": "file", **dict.fromkeys(("parquet", "hub", "squad", "coco", "json"), "row")}      # of an offset; else bytes
 
@@ -56,8 +61,8 @@ def label_column(row: R.Row) -> str | None:
     return "label" if isinstance(row, R.Images) else "labels" if isinstance(row, R.Boxed) else None
 
 
-def need(fields: dict[str, Any], name: str, kind: type = str) -> Any:
-    """A cell that is there, of its kind and not empty."""
+def need(fields: dict[str, Any], name: str, kind: type = str, each: type = object) -> Any:
+    """A cell that is there, of its kind and not empty; `each`: what the elements of a list are."""
     if name not in fields:
         raise ValueError(f"no column {name!r} among {', '.join(map(repr, fields))}")
     cell = fields[name]
@@ -66,15 +71,59 @@ def need(fields: dict[str, Any], name: str, kind: type = str) -> Any:
     if not isinstance(cell, kind):
         raise ValueError(f"{name} is {type(cell).__name__}, not {kind.__name__}")
     for text in cell if isinstance(cell, list) else [cell]:
+        if isinstance(cell, list) and not isinstance(text, each):
+            raise ValueError(f"{name} holds {short(text)}, which is {type(text).__name__}, not {each.__name__}")
         if isinstance(text, str) and not text.isascii():
             text.encode()                  # JSON can name half a character; this raises, as a ValueError
     return cell
 
 
-def known(labels: tuple[str, ...], name: Any) -> int:
-    if str(name) not in labels:
-        raise ValueError(f"label {str(name)!r} is not one of {', '.join(labels[:8])}")
-    return labels.index(str(name))
+def class_name(label: Any) -> str:
+    """The name of a class, as it is stored: a text, or a finite number."""
+    if not (isinstance(label, str) and label.strip()) and not (isinstance(label, Number) and is_number(label)):
+        raise ValueError(f"label {short(label)} is not the name of a class")
+    return str(label)
+
+
+def class_names(cell: Any) -> list[str]:
+    """The classes that a cell names, one or a list; what is no name is left out, for `check` sets its row aside."""
+    found = []
+    for label in cell if isinstance(cell, list) else [cell]:
+        with suppress(ValueError):
+            found.append(class_name(label))
+    return found
+
+
+def sorted_classes(names: Iterable[str]) -> list[str]:
+    """Whole numbers by size, else by name."""
+    names = list(names)
+    whole = all(name.isdecimal() and is_number(name) for name in names)
+    return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
+
+
+def known(labels: tuple[str, ...], label: Any) -> int:
+    name = class_name(label)
+    if name not in labels:
+        raise ValueError(f"label {short(name)} is not one of {', '.join(labels[:8])}")
+    return labels.index(name)
+
+
+def number(name: str, label: Any) -> float:
+    """A label that float32 can hold: the shard's column is of that kind."""
+    if not is_number(label):
+        raise ValueError(f"{name} is {short(label)}, not a number")
+    if abs(float(label)) > FLOAT32:
+        raise ValueError(f"{name} is {short(label)}, beyond float32's largest number")
+    return float(label)
+
+
+def short(value: Any) -> str:
+    """A value in a message."""
+    try:
+        text = repr(value)
+    except ValueError:                     # an integer of more digits than Python prints
+        return f"an integer of {value.bit_length():,} bits"
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def check(row: R.Row, found: Found, labels: tuple[str, ...]) -> Bad | None:
@@ -91,13 +140,13 @@ def checks(row: R.Row, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         from .picture import open_image
         open_image(image_bytes(need(fields, "image", object)))
     elif isinstance(row, R.Tagged):
-        words, tags = need(fields, row.words, list), need(fields, row.tags, list)
+        words, tags = need(fields, row.words, list, str), need(fields, row.tags, list)
         if len(words) != len(tags):
             raise ValueError(f"{len(words)} words but {len(tags)} tags")
         for tag in tags:
             known(labels, tag)
     elif isinstance(row, R.Choices) and len(row.endings) == 1:
-        need(fields, row.context), need(fields, row.endings[0], list)
+        need(fields, row.context), need(fields, row.endings[0], list, str)
     else:
         for name in text_columns(row):
             need(fields, name)
@@ -105,21 +154,23 @@ def checks(row: R.Row, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         known(row.labels, need(fields, row.target, object))
     elif isinstance(row, R.Examples):
         label = need(fields, row.label, object)
-        if row.number and not is_number(label):
-            raise ValueError(f"{row.label} is {label!r}, not a number")
-        if not row.number:
+        if row.number:
+            number(row.label, label)
+        else:
             known(labels, label)
     elif isinstance(row, R.Choices):
-        label = int(need(fields, row.label, object))
+        label = need(fields, row.label, object)
         count = len(row.endings) if len(row.endings) > 1 else len(fields[row.endings[0]])
-        if not 0 <= label < count:
-            raise ValueError(f"label {label} of {count} endings")
+        if not 0 <= (which := number(row.label, label)) < count or not which.is_integer():
+            raise ValueError(f"label {short(label)} of {count} endings")
     elif isinstance(row, R.Images):
         known(labels, need(fields, "label", object))
     elif isinstance(row, R.Boxed):
         boxes, names = fields.get("boxes", []), fields.get("labels", [])
-        if len(boxes) != len(names) or any(len(box) != 4 or not np.isfinite(box).all() for box in boxes):
+        if len(boxes) != len(names) or any(len(box) != 4 or isinstance(box, str) for box in boxes):
             raise ValueError("boxes are four numbers and a label each")
+        for side in chain(*boxes):
+            number("a box's side", side)
         for name in names:
             known(labels, name)
 

@@ -1,31 +1,39 @@
-"""Formats that are not lines: Parquet, the hub's data sets, JSON arrays, SQuAD, folders of images, COCO."""
-import json
+"""Formats that are not lines: Parquet, the hub's data sets, JSON arrays, folders of images, COCO. (SQuAD: `data.squad`.)"""
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .files import blocks, filesystem, remote, stamp
-from .lines import Bad, Found, Item, Span
+from .address import filesystem, remote
+from .files import size, stamp, unpacked_limit
+from .json_cursor import Cursor
+from .lines import WHOLE, Bad, Found, Item, Span, stretch
+from .squad import lack
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 LARGEST = 1 << 28                          # bytes of one image's file
 ROWS = 1 << 10                             # read together
 
 
-def stretch(count: int, part: tuple[float, float]) -> tuple[int, int]:
-    return int(count * part[0]), int(count * part[1])
-
-
 # Parquet
 
-def open_parquet(path: str) -> Any:
+@contextmanager
+def open_parquet(path: str) -> Iterator[Any]:
+    """ValueError for a file that is not Parquet's, damaged in what says where everything is, or a bomb."""
     import pyarrow.parquet as pq
-    if not remote(path):
-        return pq.ParquetFile(path, memory_map=True)
-    system, inner = filesystem(path)
-    return pq.ParquetFile(inner, filesystem=system)
+    given = {"memory_map": True} if not remote(path) else {}
+    system, inner = filesystem(path) if remote(path) else (None, path)
+    try:
+        file = pq.ParquetFile(inner, filesystem=system, **given)
+        rows = file.metadata.num_rows
+    except Exception as error:             # damaged bytes make Arrow raise errors of every kind
+        raise ValueError(f"{path} cannot be read as Parquet: {first_line(error)}; fetch it again") from None
+    if rows > unpacked_limit(path):
+        raise ValueError(f"{path} claims {rows:,} rows in {size(path):,} bytes; if that is right, write it without dictionaries")
+    with file:
+        yield file
 
 
 def parquet_groups(path: str) -> list[tuple[int, int]]:
@@ -43,12 +51,44 @@ def parquet(path: str, span: Span, columns: tuple[str, ...]) -> Iterator[Item]:
         for group in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(group).num_rows
             if first + count > begin and (end is None or first < end):
-                place = first
-                for batch in file.iter_batches(ROWS, [group], columns=wanted or None, use_threads=False):
-                    yield from (Found(place + i, row) for i, row in enumerate(batch.to_pylist())
-                                if begin <= place + i and (end is None or place + i < end))
-                    place += batch.num_rows
+                yield from (item for item in group_rows(file, group, first, count, wanted)
+                            if begin <= item.offset and (end is None or item.offset < end))
             first += count
+
+
+def group_rows(file: Any, group: int, first: int, count: int, wanted: list[str]) -> Iterator[Item]:
+    """The rows of a row group. Damaged pages make those that follow unreadable: each of them is a bad row."""
+    place = first
+    try:
+        for batch in file.iter_batches(ROWS, [group], columns=wanted or None, use_threads=False):
+            yield from batch_rows(batch, place)
+            place += batch.num_rows
+        reason = f"row group {group} has fewer rows than the file says"
+    except Exception as error:             # of every kind, as above
+        reason = first_line(error)
+    yield from (Bad(lost, reason) for lost in range(place, first + count))
+
+
+def batch_rows(batch: Any, place: int) -> Iterator[Item]:
+    """Row by row where one of them holds what Python has no value for, such as a time after the year 9999."""
+    try:
+        rows: list[Any] = batch.to_pylist()
+    except (ValueError, OverflowError):
+        rows = [one_row(batch.slice(i, 1)) for i in range(batch.num_rows)]
+    yield from (Found(place + i, row) if isinstance(row, dict) else Bad(place + i, row) for i, row in enumerate(rows))
+
+
+def one_row(batch: Any) -> dict[str, Any] | str:
+    """Its cells, or why it has none."""
+    try:
+        found: dict[str, Any] = batch.to_pylist()[0]
+        return found
+    except (ValueError, OverflowError) as error:
+        return first_line(error)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 # The hub
@@ -78,61 +118,25 @@ def hub(path: str, span: Span) -> Iterator[Item]:
             yield Found(first + i, dict(zip(columns, cells, strict=True)))
 
 
-# JSON arrays and SQuAD
-
-def load_json(path: str) -> Any:
-    try:
-        return json.loads(b"".join(blocks(path)))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-
+# JSON arrays
 
 def array(path: str, part: tuple[float, float]) -> Iterator[Item]:
     """A JSON array of objects."""
-    held = load_json(path)
-    if not isinstance(held, list):
+    begin, end = (0, None) if part == WHOLE else stretch(sum(1 for _ in values(path)), part)
+    for place, row in values(path):
+        if begin <= place and (end is None or place < end):
+            yield Found(place, row) if isinstance(row, dict) else Bad(place, f"element {place} of the array is not an object")
+
+
+def values(path: str) -> Iterator[tuple[int, Any]]:
+    """The elements of the array that a file is."""
+    cursor = Cursor(path)
+    if cursor.peek() != "[":
+        cursor.value()
         raise ValueError(f"{path} is not an array of objects; write one object per line (.jsonl), or [{{…}}, {{…}}]")
-    begin, end = stretch(len(held), part)
-    for place in range(begin, end):
-        row = held[place]
-        yield Found(place, row) if isinstance(row, dict) else Bad(place, f"element {place} of the array is not an object")
-
-
-WRONG = (KeyError, TypeError, AttributeError)                   # what a value of another shape raises
-
-
-def lacks(error: Exception) -> str:
-    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
-
-
-def squad(path: str, part: tuple[float, float]) -> Iterator[Item]:
-    """A row a question, versions 1.1 and 2.0 (arXiv:1806.03822); parts are counted in articles, so that no text is on both sides."""
-    held = load_json(path)
-    if not isinstance(held, dict) or not isinstance(held.get("data"), list):
-        raise ValueError(f"{path} is not SQuAD's JSON: it has no list \"data\"")
-    begin, end = stretch(len(held["data"]), part)
-    number = 0
-    try:
-        for place, article in enumerate(held["data"]):
-            for paragraph in article["paragraphs"]:
-                for asked in paragraph["qas"]:
-                    if begin <= place < end:
-                        yield question(number, paragraph, asked)
-                    number += 1
-    except WRONG as error:
-        raise ValueError(f"{path} is not SQuAD's JSON: {lacks(error)} in article {place}, at question {number}") from None
-
-
-def question(number: int, paragraph: dict[str, Any], asked: dict[str, Any]) -> Item:
-    answers = [] if asked.get("is_impossible") else asked.get("answers", [])
-    context = paragraph["context"]
-    answer, place = (answers[0]["text"], answers[0]["answer_start"]) if answers else ("", -1)
-    if answer and context[place:place + len(answer)] != answer:
-        place = context.find(answer)
-        if place < 0:
-            return Bad(number, f"the answer {answer[:40]!r} is not in the context")
-    return Found(number, {"id": str(asked["id"]), "question": asked["question"], "context": context, "begin": place,
-                          "end": place + len(answer) if answer else -1})
+    for place in cursor.elements():
+        yield place, cursor.value()
+    cursor.end()
 
 
 # Images
@@ -178,34 +182,80 @@ def file_bytes(path: str | Path) -> bytes:
         raise ValueError(error.strerror or str(error)) from None
 
 
+class Coco(NamedTuple):
+    """Images or why one is none, the annotations of each by its id, the names of categories, and annotations that are none."""
+    images: list[dict[str, Any] | Bad]
+    boxes: dict[str | int, list[dict[str, Any] | Bad]]
+    names: dict[str | int, str]
+    lost: list[Bad]
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the images' files, "" for what is no image."""
+        return ["" if isinstance(image, Bad) else image["file_name"] for image in self.images]
+
+
+ID = str | int
+LISTS = {"images": {"id": ID, "file_name": str}, "categories": {"id": ID, "name": str},
+         "annotations": {"image_id": ID, "category_id": ID, "bbox": list}}
+
+
 @lru_cache(maxsize=2)
-def coco_table(path: str, version: str) -> tuple[list[dict[str, Any]], dict[int, list[dict[str, Any]]], dict[int, str]]:
-    """Images, their annotations, and the names of categories."""
-    held = load_json(path)
-    boxes: dict[int, list[dict[str, Any]]] = {}
-    try:
-        images = [{"id": image["id"], "file_name": image["file_name"]} for image in held["images"]]
-        names = {c["id"]: c["name"] for c in sorted(held["categories"], key=lambda c: c["id"])}
-        for note in held["annotations"]:
-            if not note.get("iscrowd"):
-                boxes.setdefault(note["image_id"], []).append({"bbox": note["bbox"], "name": names[note["category_id"]]})
-    except WRONG as error:
-        raise ValueError(f"{path} is not COCO's JSON: {lacks(error)}") from None
-    return images, boxes, names
+def coco_table(path: str, version: str) -> Coco:
+    """What a file of COCO's says, without what nobody asks for."""
+    held: dict[str, list[dict[str, Any] | Bad]] = {}
+    cursor = Cursor(path)
+    for name in cursor.members() if cursor.peek() == "{" else ():
+        if name not in LISTS or cursor.peek() != "[":
+            cursor.value()
+            continue
+        held[name] = [kept(place, cursor.value(), LISTS[name]) for place in cursor.elements()]
+    missing = [name for name in LISTS if name not in held]
+    if missing:
+        raise ValueError(f"{path} is not COCO's JSON: it has no list {', '.join(map(repr, missing))}")
+    names = {c["id"]: c["name"] for c in sorted((c for c in held["categories"] if not isinstance(c, Bad)), key=lambda c: order(c["id"]))}
+    boxes, lost = dict[str | int, list[dict[str, Any] | Bad]](), list[Bad]()
+    for place, note in enumerate(held["annotations"]):
+        if isinstance(note, Bad):
+            lost.append(Bad(place, f"annotation {place}: {note.reason}"))
+        elif not note["iscrowd"]:
+            category = note["category_id"]
+            boxes.setdefault(note["image_id"], []).append({"bbox": note["bbox"], "name": names[category]} if category in names else
+                                                          Bad(place, f"annotation {place}: no category {category!r}"))
+    return Coco(held["images"], boxes, names, lost)
+
+
+def kept(place: int, value: Any, fields: dict[str, Any]) -> dict[str, Any] | Bad:
+    """The fields of an object that are read."""
+    reason = lack(value, fields)
+    return Bad(place, reason) if reason else {name: value[name] for name in fields} | {"iscrowd": bool(value.get("iscrowd"))}
+
+
+def order(id: str | int) -> tuple[bool, str | int]:
+    """Numbers by size, then names."""
+    return isinstance(id, str), id
 
 
 def coco(paths: tuple[str, ...], span: Span) -> Iterator[Item]:
-    """`paths`: the JSON, then the folder of its images (Lin et al. 2014, arXiv:1405.0312)."""
-    images, boxes, _ = coco_table(paths[0], stamp(paths[0]))
+    """`paths`: the JSON, then the folder of its images (Lin et al. 2014, arXiv:1405.0312). Broken annotations come first."""
+    table = coco_table(paths[0], stamp(paths[0]))
     root = Path(paths[1]).resolve()
-    for place, image in enumerate(images[slice(*span)], span[0]):
-        file = (root / image["file_name"]).resolve()
-        if not file.is_relative_to(root):
-            yield Bad(place, f"{image['file_name']} is outside {root}")
+    yield from table.lost if span[0] == 0 else ()
+    for place, image in enumerate(table.images[slice(*span)], span[0]):
+        if isinstance(image, Bad):
+            yield Bad(place, f"image {place}: {image.reason}")
             continue
-        try:
-            own = boxes.get(image["id"], [])
-            yield Found(place, {"image": file_bytes(file), "boxes": [note["bbox"] for note in own],
-                                "labels": [note["name"] for note in own], "file": str(file)})
-        except ValueError as error:
-            yield Bad(place, f"{file}: {error}")
+        own = table.boxes.get(image["id"], [])
+        wrong = next((note for note in own if isinstance(note, Bad)), None)
+        yield Bad(place, wrong.reason) if wrong else boxed(place, root, image["file_name"], [n for n in own if isinstance(n, dict)])
+
+
+def boxed(place: int, root: Path, name: str, own: list[dict[str, Any]]) -> Item:
+    try:
+        file = (root / name).resolve()
+        if not file.is_relative_to(root):
+            return Bad(place, f"{name} is outside {root}")
+        return Found(place, {"image": file_bytes(file), "boxes": [note["bbox"] for note in own], "labels": [note["name"] for note in own],
+                             "file": str(file)})
+    except (ValueError, OSError, RuntimeError) as error:                     # RuntimeError: links in a circle
+        return Bad(place, f"{root / name}: {error}")

@@ -135,7 +135,7 @@ class Choices:
         endings = [[row.fields[name] for name in names] if len(names) > 1 else row.fields[names[0]] for row in rows]
         return {"context": encoded(self.tokenizer, [row.fields[self.row.context] for row in rows]),
                 "endings": (*encoded(self.tokenizer, [e for own in endings for e in own]), np.cumsum([len(own) for own in endings])),
-                "label": (np.array([int(row.fields[self.row.label]) for row in rows]),)}
+                "label": (np.array([int(float(row.fields[self.row.label])) for row in rows], np.int64),)}
 
 
 class Tagged:
@@ -146,7 +146,7 @@ class Tagged:
     def __call__(self, rows: list[Found]) -> Columns:
         """Each word is tokenised alone, so that its first piece is known."""
         gap = " " if self.tokenizer.spaced else ""
-        words = [(gap if i else "") + str(word) for row in rows for i, word in enumerate(row.fields[self.row.words])]
+        words = [(gap if i else "") + word for row in rows for i, word in enumerate(row.fields[self.row.words])]
         values, ends = encoded(self.tokenizer, words)
         tags = np.full(len(values), IGNORE, np.int32)
         tags[np.concatenate([[0], ends[:-1]])] = [known(self.labels, tag) for row in rows for tag in row.fields[self.row.tags]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from .files import LIMIT, Missing, bare, blocks, find
+from .files import LIMIT, Damaged, Missing, bare, blocks, find
 
 SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".conll": "conll"}
 SNIFF, SHORT = 200, 1 << 16                # lines that tell what a file is; characters of a file that is read to its end
@@ -29,8 +29,11 @@ def suffix_of(path: str) -> str:
 
 
 def head_of(path: str) -> list[str]:
-    """The first lines; of a file that is one long line, its start."""
-    text = next(blocks(path), b"").decode("utf-8-sig", errors="replace")
+    """The first lines; of a file that is one long line, its start; none of one that cannot be unpacked."""
+    try:
+        text = next(blocks(path), b"").decode("utf-8-sig", errors="replace")
+    except Damaged:
+        return []
     found = text.split("\n")
     return found[:min(SNIFF, max(1, len(found) - 1))] if len(text) > SHORT else found[:SNIFF]
 
@@ -89,7 +92,10 @@ def delimiter_in(lines: Sequence[str], named: str | None) -> str | None:
     for delimiter in ",;|":
         if named is None and sum(delimiter in line for line in lines) <= MOST * len(lines):
             continue
-        widths = Counter(len(row) for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter) if row)
+        try:
+            widths = Counter(len(row) for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter) if row)
+        except csv.Error:                  # a stray carriage return, a field without end
+            continue
         width, count = widths.most_common(1)[0] if widths else (0, 0)
         if width > 1 and count / sum(widths.values()) > best:
             best, found = count / sum(widths.values()), delimiter
@@ -102,7 +108,7 @@ def is_number(cell: Any) -> bool:
     """Finite."""
     try:
         return isfinite(float(cell))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

@@ -1,6 +1,7 @@
 """Sources: what a `Source` names, cut into pieces of work, and the rows of a piece."""
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby, pairwise
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple
 from .. import recipe as R
 from ..values import to_plain
 from . import delimited, lines, records
-from .files import BLOCK, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size
-from .lines import Item, Span
+from .address import remote
+from .files import BLOCK, blocks, digest, expand, find, identity, packed, remembered, size, stamp, unpacked_size, unpacking_error
+from .lines import Bad, Item, Span
 from .sniff import SUFFIXES, delimiter_of, format_of, suffix_of
+from .squad import squad
 
 PIECE = 1 << 24                            # bytes of a piece: a shard is made in seconds
 
@@ -93,7 +96,7 @@ def together(files: list[list[Piece]]) -> list[Piece]:
 def byte_spans(path: str, source: R.Source, word: str) -> list[tuple[Span, int]]:
     """Spans that begin where a document does."""
     document = source.document if source.format == "text" else "blank" if source.format == "conll" else "line"
-    if packed(path) and source.part == (0.0, 1.0):
+    if packed(path) and source.part == lines.WHOLE:
         return [((0, None), about(path))]
     find_out = partial(stretch, path, source.part, document)
     begin, end = once([path], ["stretch", word, source.part, document], find_out) if packed(path) else find_out()
@@ -127,7 +130,7 @@ def edge(path: str, place: int, total: int, document: str) -> int:
 
 def parquet_spans(path: str, part: tuple[float, float]) -> list[tuple[Span, int]]:
     groups = records.parquet_groups(path)
-    begin, end = records.stretch(sum(rows for rows, _ in groups), part)
+    begin, end = lines.stretch(sum(rows for rows, _ in groups), part)
     spans: list[tuple[Span, int]] = []
     place, first, held = 0, begin, 0
     for i, (rows, bytes_) in enumerate(groups):
@@ -141,7 +144,7 @@ def parquet_spans(path: str, part: tuple[float, float]) -> list[tuple[Span, int]
 
 def hub_pieces(path: str, part: tuple[float, float]) -> list[Piece]:
     data = records.hub_table(path)
-    begin, end = records.stretch(len(data), part)
+    begin, end = lines.stretch(len(data), part)
     step = max(1, PIECE * len(data) // max(1, data.data.nbytes))
     return [Piece((path,), ((a, min(a + step, end)),), PIECE, str(data._fingerprint)) for a in range(begin, end, step)]
 
@@ -158,7 +161,7 @@ def parallel_pieces(source: R.Source) -> list[Piece]:
     for paths in zip(*columns, strict=True):
         bytes_, word = sum(map(about, paths)), digest([identity(path) for path in paths])
         count = 1 if any(map(packed, paths)) else max(1, -(-bytes_ // PIECE))
-        if count == 1 and source.part == (0.0, 1.0):
+        if count == 1 and source.part == lines.WHOLE:
             found.append(Piece(paths, ((0, None),) * len(paths), bytes_, word))
             continue
         places = once(paths, ["aligned", word, source.part, count], partial(aligned, paths, source.part, count))
@@ -172,7 +175,7 @@ def aligned(paths: Sequence[str], part: tuple[float, float], count: int) -> list
     totals = {path: line_count(path) for path in paths}
     if len(set(totals.values())) != 1:
         raise ValueError("aligned files have as many lines, but " + ", ".join(f"{p} has {n}" for p, n in totals.items()))
-    begin, end = records.stretch(totals[paths[0]], part)
+    begin, end = lines.stretch(totals[paths[0]], part)
     cuts = [begin + (end - begin) * i // count for i in range(count + 1)]
     return [line_places(path, cuts) for path in paths]
 
@@ -220,9 +223,8 @@ def coco_pieces(source: R.Source) -> list[Piece]:
         raise ValueError(f"a COCO source has two paths, the JSON and the folder of images, not {len(source.paths)}")
     (table,), (root,) = map(find, source.paths)
     word = identity(table)
-    images = records.coco_table(table, stamp(table))[0]
-    begin, end = records.stretch(len(images), source.part)
-    names = [os.path.join(root, image["file_name"]) for image in images]
+    names = [os.path.join(root, name) if name else "" for name in records.coco_table(table, stamp(table)).files]
+    begin, end = lines.stretch(len(names), source.part)
     sizes = [records.file_size(names[i]) for i in range(begin, end)]
     return [Piece((table, root), ((group[0], group[-1] + 1),), bytes_,
                   digest([word, [stamp(names[i]) for i in group]]))
@@ -233,10 +235,33 @@ def read(source: R.Source, piece: Piece, columns: tuple[str, ...] = ()) -> Itera
     """The rows of a piece in the files' order, bad ones in their place."""
     if len(piece.paths) > 1 and source.format not in ("parallel", "folder", "coco"):
         for path, span in zip(piece.paths, piece.spans, strict=True):
-            for item in rows(source, Piece((path,), (span,), 0, ""), columns):
+            for item in unpacked_rows(source, Piece((path,), (span,), 0, ""), columns):
                 yield item._replace(path=path)
     else:
+        yield from unpacked_rows(source, piece, columns)
+
+
+def unpacked_rows(source: R.Source, piece: Piece, columns: tuple[str, ...]) -> Iterator[Item]:
+    """The rows of a piece. No row of a damaged archive can be trusted, for its checksum is of all of it: each that is found is bad."""
+    files = () if source.format in ("folder", "coco", "hub", "parquet") else piece.paths
+    reason = next(filter(None, map(damage, files)), None)
+    if reason is None:
         yield from rows(source, piece, columns)
+        return
+    found = 0
+    with suppress(ValueError):
+        for found, item in enumerate(rows(source, piece, columns), 1):       # noqa: B007
+            yield Bad(item.offset, reason)
+    if not found:
+        yield Bad(0, reason)
+
+
+def damage(path: str) -> str | None:
+    """What is wrong with a packed local file, if something is; found out once."""
+    if remote(path) or not packed(path):
+        return None
+    reason: str | None = once([path], ["unpacking", identity(path)], partial(unpacking_error, path))
+    return reason
 
 
 def rows(source: R.Source, piece: Piece, columns: tuple[str, ...]) -> Iterator[Item]:
@@ -261,7 +286,7 @@ def rows(source: R.Source, piece: Piece, columns: tuple[str, ...]) -> Iterator[I
         case "hub":
             return records.hub(path, span)
         case "squad":
-            return records.squad(path, source.part)
+            return squad(path, source.part)
         case "folder":
             return records.folder(piece.paths)
         case "coco":

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from .. import recipe as R
 from ..values import from_plain
-from .files import Damaged, filesystem, identity, remote, unseal
+from .address import filesystem, remote
+from .files import Damaged, identity, unseal
 
 OPEN = 64                                  # shards open at once in one process
 AGAIN = "run weft prepare again"

@@ -1,6 +1,10 @@
 """Text to numbers and back. Every tokenizer is a standard `tokenizer.json`; bytes and characters are looked up by numpy."""
 import hashlib
 import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -9,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
+
+from .members import TABLE, read_bounded
 
 Array = np.ndarray[Any, Any]
 MARKS = ("pad", "unknown", "begin", "end", "mask")     # ids 0 to 4
@@ -19,7 +25,36 @@ NAMES = {                                              # as files call them, our
     "end": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
+PROBE = "A word, wörd 你好 😀 1.\n"                      # encoded once on loading: a broken file shows itself then
 CAPITAL = "↑"                                          # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
+
+
+GAPS = 1 << 20                                         # ids without a token, at most: arrays have a place for each id
+
+
+@contextmanager
+def library(what: str) -> Iterator[None]:
+    """Errors of the tokenizers library as a ValueError of one line. A panic of its Rust code is a BaseException, which nobody expects."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, ValueError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
+        raise ValueError(f"{what}: {' '.join(str(error).split())[:300] or type(error).__name__}") from None
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Standard error shut: a panic writes lines of its own there before anybody can catch it."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Marks(NamedTuple):
@@ -66,7 +101,10 @@ class Tokenizer:
         self.inner.no_truncation()
         self.inner.encode_special_tokens = True
         vocabulary = self.inner.get_vocab(with_added_tokens=True)
-        self.size = max(vocabulary.values()) + 1
+        self.size = max(vocabulary.values(), default=-1) + 1
+        if not 0 < self.size <= len(vocabulary) + GAPS:
+            raise ValueError(f"it numbers its {len(vocabulary):,} tokens up to {self.size - 1:,}")
+        self.limit: int | None = None          # ids that the model beside it knows, where these are fewer
         self.dtype = np.dtype(np.uint16 if self.size <= 1 << 16 else np.uint32)
         known = {mark: [vocabulary[name] for name in NAMES[mark] if name in vocabulary] for mark in MARKS}
         self.special = {mark: ids[0] for mark, ids in known.items() if ids}
@@ -96,12 +134,23 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
+        if not os.path.lexists(path):
+            raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one")
+        text = read_bounded(path, TABLE)
         try:
-            return cls(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one") from None
-        except Exception as error:             # the library has no class of its own for a bad file
-            raise ValueError(f"{path} is not a tokenizer.json: {error}") from None
+            with silent(), library("the tokenizers library"):
+                found = cls(text)
+                found.probe()
+                return found
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not a tokenizer.json: {' '.join(str(error).split())[:300]}") from None
+
+    def probe(self) -> None:
+        """Raises what the library panics with on an ordinary text; texts that a vocabulary lacks are no fault of the file."""
+        if self.table is None:
+            for ask in (lambda: self.inner.decode(self.inner.encode(PROBE).ids), lambda: self.inner.encode(PROBE, PROBE)):
+                with suppress(Exception):
+                    ask()
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(self.text, "utf-8")
@@ -115,14 +164,24 @@ class Tokenizer:
         if self.table is not None:
             return self.looked_up(texts)
         began = perf_counter()
-        encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+        with library("the tokenizer"):
+            encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
         self.busy += perf_counter() - began
         held = [found.ids for found in encodings]
         ends = np.cumsum([len(ids) for ids in held], dtype=np.int64)
         return self.honest(np.fromiter(chain.from_iterable(held), self.dtype, int(ends[-1]) if len(ends) else 0)), ends
 
     def honest(self, ids: Array) -> Array:
+        """Ids that the model knows, without marks that a text pretends to hold."""
+        self.within(ids)
         return np.where(np.isin(ids, self.forged), ids.dtype.type(self.special["unknown"]), ids) if self.forged else ids
+
+    def within(self, ids: Any) -> Any:
+        """These ids; ValueError where one is beyond the model's."""
+        if self.limit is not None and len(ids) and (largest := int(max(ids))) >= self.limit:
+            raise ValueError(f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model beside this tokenizer "
+                             f"knows ids below {self.limit:,}; put the tokenizer there that the model was trained with")
+        return ids
 
     def looked_up(self, texts: list[str]) -> tuple[Array, Array]:
         assert self.table is not None
@@ -137,7 +196,7 @@ class Tokenizer:
                 raise ValueError(f"the character {chr(places[ids < 0][0])!r} is not in the training text; "
                                  "Characters(special=True) has an unknown")
             ids[ids < 0] = self.special["unknown"]
-        return ids.astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
+        return self.within(ids).astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
 
     def encode(self, text: str) -> Array:
         """The ids of one text as int64, which PyTorch's embeddings take; no special tokens are added. `encode_many` is for the store."""
@@ -147,7 +206,8 @@ class Tokenizer:
         """Tokens, and the characters [begin, end) that each stands for, without the gap before a word: (tokens, 2)."""
         if self.table is None:
             began = perf_counter()
-            found = self.inner.encode(text, add_special_tokens=False)
+            with library("the tokenizer"):
+                found = self.inner.encode(text, add_special_tokens=False)
             self.busy += perf_counter() - began
             spans = np.array(found.offsets, np.int64).reshape(-1, 2)
             for i, (begin, end) in enumerate(spans):
@@ -160,15 +220,17 @@ class Tokenizer:
 
     def frame(self) -> tuple[list[int], list[int]]:
         """What the file puts before and behind a text."""
-        probe = self.inner.encode("a", add_special_tokens=True)
-        added, ids = probe.special_tokens_mask, probe.ids
+        with library("the tokenizer"):
+            probe = self.inner.encode("a", add_special_tokens=True)
+        added, ids = probe.special_tokens_mask, self.within(probe.ids)
         first = added.index(0) if 0 in added else len(ids)
         last = len(ids) - added[::-1].index(0) if 0 in added else len(ids)
         return ids[:first], ids[last:]
 
     def decode(self, ids: Any, marks: bool = False) -> str:
         """The text of tokens; marks are left out unless asked for."""
-        return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
+        with library("the tokenizer"):
+            return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
 
     @cached_property
     def continues(self) -> Array:

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from .. import spec as S
 from ..data.columns import Fields, given, need, pick, texts_of
-from ..data.load import rows_of
+from ..data.lines import Bad, Found
+from ..data.load import Entries, items_of, settle_bad
 from ..data.plan import share
+from ..data.quarantine import MAX_BAD_ROWS, enforce, entry
 from ..generate.reading import positions
 from ..generate.text import Writer
 from .arithmetic import TASKS, problems
@@ -55,19 +57,21 @@ def arithmetic(count: int, seed: int = 0) -> list[Questions]:
 
 
 def few_shot(path: str, examples: str | None = None, *, columns: Sequence[str] = (), names: Sequence[str] = (),
-             label_words: Sequence[str] = (), count: int | None = None) -> Questions:
-    """Rows of a table as questions; examples come from its other rows, or from another table."""
-    rows = rows_of(path, names)
-    if not rows:
+             label_words: Sequence[str] = (), count: int | None = None, max_bad_rows: float = MAX_BAD_ROWS,
+             say: Callable[[str], None] = print) -> Questions:
+    """Rows of a table as questions; examples come from its other rows, or from another table. Bad rows are set aside by the one rule."""
+    items = items_of(path, names)
+    if not items[0]:
+        enforce(0, items[1], max_bad_rows)
         raise ValueError(f"{path} holds no row; give a table with questions and answers")
-    question, answer, reason = columns_of(rows, columns)
-    own = [example(row, question, answer, reason) for row in rows]
-    pool = own if examples is None else [example(row, question, answer, reason) for row in rows_of(examples, names)]
+    asked = columns_of([item.fields for item in items[0]], columns)
+    own = solved(*items, asked, max_bad_rows, say)
+    pool = own if examples is None else solved(*items_of(examples, names), asked, max_bad_rows, say)
     known = sorted({one.answer for one in (*own, *pool)})
     if not label_words and (len(known) > min(CLASSES, len(own) // 2) or any(one.reason for one in pool)):
         return Questions(path, own[:count], pool)
     if label_words and len(label_words) != len(known):
-        raise ValueError(f"--label-words: {len(label_words)} words for the {len(known)} values of {answer!r} ({', '.join(known[:20])})")
+        raise ValueError(f"--label-words: {len(label_words)} words for the {len(known)} values of {asked[1]!r} ({', '.join(known[:20])})")
     word = dict(zip(known, label_words or known, strict=True))
     own, pool = ([one._replace(answer=word[one.answer]) for one in some] for some in (own, pool))
     return Questions(path, own[:count], pool, [word[name] for name in known])
@@ -87,11 +91,24 @@ def columns_of(rows: Sequence[Fields], columns: Sequence[str]) -> tuple[list[str
     return [need(fields, question, "question")], answer, reason
 
 
+def solved(found: list[Found], bad: Entries, asked: tuple[list[str], str, str | None], share: float,
+           say: Callable[[str], None]) -> list[Example]:
+    """The rows as examples, without those that are none."""
+    good, wrong = list[Example](), Entries()
+    for item in found:
+        try:
+            good.append(example(item.fields, *asked))
+        except ValueError as error:
+            wrong.append(entry(Bad(item.offset, str(error)), item, item.path or "", None))
+    settle_bad(len(good), [*bad, *wrong], share, say)
+    return good
+
+
 def example(row: Fields, question: Sequence[str], answer: str, reason: str | None) -> Example:
     """Several columns are lines, each behind its name."""
-    missing = next((name for name in (*question, answer) if row.get(name) in (None, "")), None)
+    missing = next((name for name in (*question, answer) if row.get(name) is None or not str(row[name]).strip()), None)
     if missing is not None:
-        raise ValueError(f"{str(row)[:80]} has nothing in {missing!r}; leave such rows out")
+        raise ValueError(f"empty {missing}")
     asked = str(row[question[0]]) if len(question) == 1 else "\n".join(f"{name}: {row[name]}" for name in question)
     return Example(asked.strip(), str(row[answer]).strip(), str(row.get(reason) or "").strip() if reason else "")
 

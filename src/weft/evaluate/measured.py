@@ -8,8 +8,8 @@ import numpy as np
 from .. import recipe as R
 from ..data.files import expand
 from ..data.plan import Step
-from ..data.records import load_json, stretch
 from ..data.rows import IGNORE
+from ..data.squad import Question, questions
 from ..data.store import Store
 from ..objectives import Batch, Reader
 from . import entities
@@ -73,10 +73,10 @@ def tags_of(said: list[Any], store: Store, labels: tuple[str, ...]) -> tuple[lis
 def answers_of(said: list[Any], store: Store, source: R.Source) -> tuple[dict[str, Said], dict[str, list[str]]]:
     """Of a question's windows, the best span counts, and the least sure that there is none (BERT, arXiv:1810.04805, section 4.3)."""
     right, contexts = dict[str, list[str]](), dict[str, str]()
-    for asked, context in questions(source):
-        name = str(asked["id"])
-        contexts[name] = context
-        right[name] = [] if asked.get("is_impossible") else [answer["text"] for answer in asked.get("answers", [])]
+    for asked in (asked for path in expand(source.paths) for asked in questions(path, source.part)):
+        if isinstance(asked, Question):
+            contexts[asked.id] = asked.context
+            right[asked.id] = [text for text, _ in asked.answers]
     found: dict[str, tuple[float, float, str]] = {}
     for i, (start, end, score, none) in enumerate(said):
         row = store.row(i)
@@ -86,11 +86,3 @@ def answers_of(said: list[Any], store: Store, source: R.Source) -> tuple[dict[st
             text = contexts[row["id"]][int(spans[int(start), 0]):int(spans[int(end), 1])]
         found[row["id"]] = max(best, score), min(least, none), text
     return {name: Said(text, none - score) for name, (score, none, text) in found.items()}, {name: right[name] for name in found}
-
-
-def questions(source: R.Source) -> Iterator[tuple[dict[str, Any], str]]:
-    for path in expand(source.paths):
-        articles = load_json(path)["data"]
-        for article in articles[slice(*stretch(len(articles), source.part))]:
-            for paragraph in article["paragraphs"]:
-                yield from ((asked, paragraph["context"]) for asked in paragraph["qas"])

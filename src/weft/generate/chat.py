@@ -1,28 +1,36 @@
 """Conversations, as a model's own template writes them."""
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
-from ..data.tokenizer import Tokenizer
+from ..data.members import member, read_member
+from ..data.tokenizer import Tokenizer, library
+from .sandbox import Sandbox
 
 Message = dict[str, str]                   # its role and its content
+SANDBOX = Sandbox()                        # one process for all conversations
+CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 
 
 def template_of(folder: Path) -> tuple[str, dict[str, Any]]:
     """The template in chat_template.jinja or tokenizer_config.json, and the names of marks that it may use."""
-    own, file = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    config = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    found = own.read_text("utf-8") if own.exists() else config.get("chat_template")
+    config: Any = {}
+    if member(folder, CONFIG):
+        try:
+            config = json.loads(read_member(folder, CONFIG))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{folder / CONFIG} is not JSON: {error}") from None
+    config = config if isinstance(config, dict) else {}
+    found = read_member(folder, TEMPLATE) if member(folder, TEMPLATE) else config.get("chat_template")
     if isinstance(found, list):            # several by name
-        found = next((one["template"] for one in found if one.get("name") == "default"), None)
+        found = next((one.get("template") for one in found if isinstance(one, dict) and one.get("name") == "default"), None)
     if not isinstance(found, str):
         raise ValueError(f"{folder} holds no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); "
                          "give a plain prompt")
-    marks = {name: mark["content"] if isinstance(mark, dict) else mark for name, mark in config.items() if name.endswith("_token") and mark}
-    return found, {"bos_token": "", "eos_token": ""} | marks
+    marks = {name: mark.get("content") if isinstance(mark, dict) else mark for name, mark in config.items() if name.endswith("_token")}
+    return found, {"bos_token": "", "eos_token": ""} | {name: mark for name, mark in marks.items() if isinstance(mark, str)}
 
 
 def check(messages: Any) -> None:
@@ -36,12 +44,6 @@ def check(messages: Any) -> None:
 
 def render(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
     """The template is another's program: it runs in a sandbox that can change nothing. Only its own words become marks."""
-    from jinja2.exceptions import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(text: str) -> None:
-        raise TemplateError(text)
-
     check(messages)
     source, marks = template_of(folder)
     plain = tokenizers.Tokenizer.from_str(tokenizer.text)      # one in which the name of a mark is the mark
@@ -52,11 +54,9 @@ def render(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[
         forged = next((name for name in names if any(name in message[part] for part in ("role", "content"))), None)
         if forged is not None:
             raise ValueError(f"the message holds {forged!r}, which is a mark of this model, not text")
-    room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    room.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    room.filters["tojson"] = lambda found, indent=None: json.dumps(found, ensure_ascii=False, indent=indent)
     try:
-        text = room.from_string(source).render(messages=messages, add_generation_prompt=True, tools=None, documents=None, **marks)
-    except TemplateError as error:
+        text = SANDBOX.render(source, {"messages": messages, "add_generation_prompt": True, "tools": None, "documents": None} | marks)
+    except ValueError as error:
         raise ValueError(f"the chat template of {folder} refuses: {error}") from None
-    return list(plain.encode(text, add_special_tokens=False).ids)
+    with library(f"the tokenizer of {folder}"):
+        return list(tokenizer.within(plain.encode(text, add_special_tokens=False).ids))

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import spec as S
 from ..data.image import MEAN, STD, shorter_side
+from ..data.members import member
 from ..data.tokenizer import Tokenizer
 from .modules import files_of
 from .parse import parse
@@ -20,15 +21,16 @@ NEW_TOKENS = 128                           # as many as weft generate says where
 def carry(origin: Path, folder: Path, s: S.Model) -> None:
     """The files of an earlier folder that are still true of a model: those of its tokenizer unless it has another, how to generate where it
     generates, how to pool where it has no head."""
-    own = (folder / TOKENIZER).exists() and (origin / TOKENIZER).exists() \
+    own = (folder / TOKENIZER).exists() and member(origin, TOKENIZER) \
         and (folder / TOKENIZER).read_bytes() != (origin / TOKENIZER).read_bytes()
     found = [*(VOCABULARY if not own else ()), *([GENERATION] if isinstance(s.head, S.Vocabulary) else []),
              IMAGES, *(files_of(origin) if isinstance(s.head, S.Features) else [])]
     for file in found:
-        if (origin / file).exists():
+        if path := member(origin, file):
             (folder / file).parent.mkdir(exist_ok=True)
-            shutil.copyfile(origin / file, folder / file)
-            if file.endswith("_config.json") and without(CODE, kept := parse(origin / file)) != kept:
+            shutil.copyfile(path, folder / file)
+            (folder / file).chmod((folder / file).stat().st_mode & (path.stat().st_mode | 0o600))      # what is private stays so
+            if file.endswith("_config.json") and without(CODE, kept := parse(origin, file)) != kept:
                 write(folder / file, without(CODE, kept))
 
 
@@ -54,7 +56,7 @@ def special_ids(s: S.Model, known: dict[str, int], start: int | None = None) -> 
 
 def unnamed(folder: Path | None) -> Tokenizer | None:
     """The tokenizer of a folder in which no tokenizer_config.json says how to read it."""
-    alone = folder is not None and (folder / TOKENIZER).exists() and not (folder / READING).exists()
+    alone = folder is not None and member(folder, TOKENIZER) and not member(folder, READING)
     return Tokenizer.load(folder / TOKENIZER) if alone and folder is not None else None
 
 

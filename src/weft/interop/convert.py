@@ -16,6 +16,7 @@ class Foreign(NamedTuple):
     """The other side's tensors: their names, and one at a time when asked."""
     names: set[str]
     get: Callable[[str], Tensor]
+    size: int = 0                          # bytes of its files
 
 
 class Bound(NamedTuple):

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import spec as S
+from ..data.members import member
 from ..families import families
 from ..weights import Family, read_labels
 from .manifest import SPEC as SPEC
@@ -15,12 +16,12 @@ CONFIG = "config.json"
 
 def describe(folder: Path) -> tuple[Family | None, S.Model]:
     """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
-    if (folder / SPEC).exists():
+    if member(folder, SPEC):
         verify(folder)
-        return None, read_spec(folder / SPEC)
-    if not (folder / CONFIG).exists():
+        return None, read_spec(folder)
+    if not member(folder, CONFIG):
         raise ValueError(f"{folder} holds neither {CONFIG} nor {SPEC}; give a folder with one of them")
-    config = parse(folder / CONFIG)
+    config = parse(folder, CONFIG)
     kind = config.get("model_type")
     known = [f for f in families() if f.model_type and f.model_type == kind]
     if not known:
@@ -34,8 +35,8 @@ def describe(folder: Path) -> tuple[Family | None, S.Model]:
             return family, scoring_head(folder, config, spec)
         except ValueError as error:
             problems.append(str(error))
-        except (TypeError, KeyError, AttributeError) as error:
-            problems.append(f"a key is missing or of another type ({type(error).__name__}: {error})")
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            problems.append(f"a key is missing or of another type ({type(error).__name__}: {str(error)[:200]})")
     raise ValueError(f"{folder / CONFIG}: {problems[0].removeprefix('config.json: ')}")
 
 
@@ -51,8 +52,8 @@ def scoring_head(folder: Path, config: dict[str, Any], spec: S.Model) -> S.Model
                                           labels=read_labels(config).labels))
 
 
-def read_spec(path: Path) -> S.Model:
-    plain = parse(path)
+def read_spec(folder: Path) -> S.Model:
+    plain, path = parse(folder, SPEC), folder / SPEC
     try:
         found = S.from_plain(plain)
     except ValueError as error:
@@ -62,13 +63,16 @@ def read_spec(path: Path) -> S.Model:
     return found
 
 
-def refuse(out: Path) -> None:
-    """Only a new, an empty or a model folder is written to: a slip of the finger must not cost anyone's files."""
+def refuse(out: Path, overwrite: bool) -> None:
+    """Only a new or an empty folder is written to, or where that is asked for a model's: a slip of the finger must not cost anyone's
+    files."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to write")
     held = {p.name for p in out.iterdir()} if out.exists() else set()
     if held and not (held & {"config.json", "weft.json"} and any(name.endswith(".safetensors") for name in held)):
         raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
+    if held and not overwrite:
+        raise ValueError(f"{out} holds a model; give a new or an empty folder, or replace this model with --overwrite")
 
 
 def inside(folder: Path, spec: S.Model) -> dict[str, Any]:

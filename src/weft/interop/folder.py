@@ -1,7 +1,7 @@
 """Folders: `load` and `save`. Safetensors and JSON only; nothing is unpickled, nothing outside the folder is named."""
 import json
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,10 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .. import spec as S
+from ..data.members import TABLE, member
 from ..model.model import Model, shapes_of
 from ..model.start import begin, number
 from ..weights import Family, Row, write_labels
 from .beside import CODE, TOKENIZER, carry, complete, special_ids, unnamed, without, write
+from .bounds import check_header, check_parameters
 from .convert import Foreign, accuse, export_weights, import_weights, is_fresh, kinds_of, names
 from .describe import CONFIG, SPEC, describe
 from .hub import fetch
@@ -43,6 +45,7 @@ def load(where: str | Path, *, head: Any = None, fresh: Iterable[str] = (), devi
         foreign = read_tensors(folder, open_files)
         if family is not None and isinstance(spec.head, S.Classes):
             foreign = with_dense(foreign, family, spec, folder, open_files)
+        check_parameters(folder, spec, foreign.size, anew)
         if family is not None and "head" not in anew:
             spec = untie(family, spec, foreign)
         model = fill(family, spec, foreign, anew, device, dtype or dtype_of(foreign, family), seed, folder)
@@ -99,32 +102,43 @@ def untie(family: Family, s: S.Model, foreign: Foreign) -> S.Model:
     return S.replace(s, head=S.replace(s.head, tied=False))
 
 
-def read_tensors(folder: Path, open_files: ExitStack) -> Foreign:
-    """One file, or shards named by an index; only siblings of the index are opened."""
-    if (folder / INDEX).exists():
-        index = parse(folder / INDEX).get("weight_map")
+def read_tensors(folder: Path, open_files: ExitStack, under: str = "") -> Foreign:
+    """One file, or shards named by an index; only siblings of the index are opened. `under`: those of a folder inside, as "2_Dense/"."""
+    if member(folder, under + INDEX):
+        index = parse(folder, under + INDEX, TABLE).get("weight_map")
         for file in index.values() if isinstance(index, dict) else [index]:
             if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
-                raise ValueError(f"{folder / INDEX} names {file!r}; only .safetensors files beside it may be named")
-    elif (folder / WEIGHTS).exists():
+                raise ValueError(f"{folder / under / INDEX} names {file!r}; only .safetensors files beside it may be named")
+    elif member(folder, under + WEIGHTS):
         index = None
     else:
         old = [p.name for p in folder.glob("*.bin")] + [p.name for p in folder.glob("*.pt")]
         way_out = f"; {old[0]} is a pickle, which Weft never opens: convert it to safetensors first" if old else ""
-        raise ValueError(f"{folder} holds no {WEIGHTS}{way_out}")
-    handles = {}
-    for file in sorted(set(index.values())) if index is not None else [WEIGHTS]:
-        try:
-            handles[file] = open_files.enter_context(safe_open(folder / file, "pt"))
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{folder / file} cannot be read: {error}") from None
+        raise ValueError(f"{folder / under} holds no {WEIGHTS}{way_out}")
+    paths = {file: member(folder, under + file) for file in (sorted(set(index.values())) if index is not None else [WEIGHTS])}
+    handles = {file: open_tensors(path or folder / under / file, open_files) for file, path in paths.items()}
     where: dict[str, str] = {}
     for file, handle in handles.items():
         where |= dict.fromkeys(handle.keys(), file)
     lost = sorted(set(index or ()) - set(where))
     if lost:
-        raise ValueError(f"{folder / INDEX} names tensors that its files do not hold: {', '.join(lost[:12])}")
-    return Foreign(set(where), lambda name: handles[where[name]].get_tensor(name))
+        raise ValueError(f"{folder / under / INDEX} names tensors that its files do not hold: {', '.join(lost[:12])}")
+
+    def get(name: str) -> Tensor:
+        try:
+            found: Tensor = handles[where[name]].get_tensor(name)
+        except Exception as error:         # of a type that torch does not have
+            raise ValueError(f"{folder / under / where[name]}: {name} cannot be read: {error}") from None
+        return found
+    return Foreign(set(where), get, sum(path.stat().st_size for path in paths.values() if path))
+
+
+def open_tensors(path: Path, open_files: ExitStack) -> Any:
+    try:
+        check_header(path)
+        return open_files.enter_context(safe_open(path, "pt"))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def with_dense(foreign: Foreign, family: Family, s: S.Model, folder: Path, open_files: ExitStack) -> Foreign:
@@ -132,11 +146,12 @@ def with_dense(foreign: Foreign, family: Family, s: S.Model, folder: Path, open_
     found = modules_of(folder) if not any("classifier" in name or "score" in name for name in foreign.names) else None
     if found is None or found.dense is None:
         return foreign
-    apart = read_tensors(folder / found.dense, open_files)
+    apart = read_tensors(folder, open_files, f"{found.dense}/")
     rows = {names(row.ours)[0]: names(row.theirs)[0] for row in family.table
             if isinstance(row, Row) and (not row.when or kinds_of(s) & set(row.when.split()))}
     own = {rows.get(f"head.out.{kind}", kind): f"linear.{kind}" for kind in ("weight", "bias") if f"linear.{kind}" in apart.names}
-    return Foreign(foreign.names | set(own), lambda name: apart.get(own[name]) if name in own else foreign.get(name))
+    return Foreign(foreign.names | set(own), lambda name: apart.get(own[name]) if name in own else foreign.get(name),
+                   foreign.size + apart.size)
 
 
 def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000_000_000, tokenizer: str | None = None) -> Path:
@@ -150,8 +165,7 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
     if to == "hf" and (carried := unnamed(model.origin)) is not None:
         spec = special_ids(spec, carried.special)
     leaving = find_family(spec, model.family) if to == "hf" else None
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
+    with new_folder(folder), TemporaryDirectory(prefix=".weft-", dir=folder) as made:      # whole, before it takes an older one's place
         new = Path(made)
         if leaving is None:
             write_tensors({n: t.contiguous().cpu() for n, t in state.items()}, new, shard)
@@ -177,9 +191,23 @@ def save(model: Model, folder: str | Path, *, to: str = "hf", shard: int = 5_000
     return folder
 
 
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """The folder, made with its parents where they are missing; after an error those that are still empty are gone again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for path in missing:
+                path.rmdir()
+        raise
+
+
 def config_of(family: Family, spec: S.Model, model: Model) -> dict[str, Any]:
     """Its config.json: what the origin's said beside what the spec says, but never a way to run code."""
-    kept = parse(model.origin / CONFIG) if model.origin is not None and (model.origin / CONFIG).exists() else {}
+    kept = parse(model.origin, CONFIG) if model.origin is not None and member(model.origin, CONFIG) else {}
     kept = without(CODE | STALE, kept) if kept.get("model_type") == family.model_type else {}
     return kept | family.write(spec) | write_labels(model.spec.head)
 

@@ -1,10 +1,10 @@
 """sentence-transformers' files: how one vector is made of a text's. JSON alone, no torch."""
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import spec as S
-from .parse import parse
+from ..data.members import member
+from .parse import parse, parse_any
 
 MODULES, LENGTH, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
@@ -26,17 +26,17 @@ class Modules(NamedTuple):
 
 def modules_of(folder: Path) -> Modules | None:
     """What modules.json and the files that it names say; None without one."""
-    if not (folder / MODULES).exists():
+    if not member(folder, MODULES):
         return None
-    listed = json.loads((folder / MODULES).read_text("utf-8"))
+    listed = parse_any(folder, MODULES)
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise ValueError(f"{folder / MODULES} is not a list of modules")
-    found, length = Modules("mean"), parse(folder / LENGTH).get("max_seq_length") if (folder / LENGTH).exists() else None
+    found, length = Modules("mean"), parse(folder, LENGTH).get("max_seq_length") if member(folder, LENGTH) else None
     for one in listed:
         kind, path = str(one.get("type")).rpartition(".")[2], str(one.get("path") or "")
         if path and (Path(path).name != path or path.startswith(".")):
             raise ValueError(f"{folder / MODULES} names the path {path!r}; only folders beside it may be named")
-        config = parse(folder / path / "config.json") if path and (folder / path / "config.json").exists() else {}
+        config = parse(folder, f"{path}/config.json") if path and member(folder, f"{path}/config.json") else {}
         if kind == "Pooling":
             found = found._replace(pooling=pooling(config, folder / path))
         elif kind == "Dense" and config.get("module_output_name") == SCORES and str(config.get("activation_function")).endswith("Identity"):
@@ -60,11 +60,12 @@ def pooling(config: dict[str, Any], folder: Path) -> str:
 
 def files_of(folder: Path) -> list[str]:
     """Names of the files that belong to modules.json, relative to its folder."""
-    if not (folder / MODULES).exists():
+    if not member(folder, MODULES):
         return []
-    paths = [str(one.get("path") or "") for one in json.loads((folder / MODULES).read_text("utf-8")) if isinstance(one, dict)]
+    listed = parse_any(folder, MODULES)
+    paths = [str(one.get("path") or "") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     inner = [f"{path}/{name}" for path in paths if path and Path(path).name == path for name in ("config.json", "model.safetensors")]
-    return [name for name in (MODULES, LENGTH, MODEL, *inner) if (folder / name).exists()]
+    return [name for name in (MODULES, LENGTH, MODEL, *inner) if member(folder, name)]
 
 
 def scoring(head: S.Classes, width: int, length: int | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def need_transformers() -> Any:
 def theirs(folder: Path, dtype: torch.dtype) -> Any:
     """The folder as transformers opens it."""
     library = need_transformers()
-    names = parse(folder / CONFIG).get("architectures") or ["?"]
+    names = parse(folder, CONFIG).get("architectures") or ["?"]
     if not hasattr(library, names[0]):
         raise ValueError(f"{folder / CONFIG}: transformers has no class {names[0]!r}; name one under \"architectures\"")
     library.utils.logging.set_verbosity_error()

@@ -9,7 +9,7 @@ from ..data.columns import MANY, endings_of, given, row_for
 from ..data.files import expand
 from ..data.lines import Found
 from ..data.load import Entries, Fields, checked, load, tagged, with_header
-from ..data.quarantine import MAX_BAD_ROWS, allowed, enforce, set_aside
+from ..data.quarantine import MAX_BAD_ROWS, allowed, class_names, enforce, set_aside, sorted_classes
 from ..data.sniff import format_of, is_number
 from ..values import suggest
 
@@ -94,13 +94,14 @@ def understood(rows: list[Fields], other: list[Fields], task: str | None, texts:
         task = "tag" if len(lists) >= 2 else "choose" if len(endings_of(rows[0])) > 1 else None
     row = row_for(task or "this", rows, texts, label)
     if isinstance(row, R.Tagged):
-        seen = sorted({str(tag) for own in (*rows, *other) for tag in own.get(row.tags) or ()}, key=lambda tag: (tag != "O", tag[2:], tag))
+        tags = {tag for own in (*rows, *other) for tag in class_names(own.get(row.tags))}
+        seen = sorted(tags, key=lambda tag: (tag != "O", tag[2:], tag))
         if not seen:
             raise ValueError(f"{row.tags} is empty in every row; say --columns WORDS TAGS")
         return "tag", replace(row, labels=tuple(seen))
     if not isinstance(row, R.Examples):
         return task or "choose", row
-    cells = [cell for cell in (own.get(row.label) for own in (*rows, *other)) if cell is not None and str(cell).strip()]
+    cells = [cell for cell in (own.get(row.label) for own in (*rows, *other)) if not isinstance(cell, list) and class_names(cell)]
     if not cells:
         raise ValueError(f"{row.label} is empty in every row; name the column of the labels with --label")
     if row.number or (task is None and is_score(cells, row.label)):
@@ -136,7 +137,7 @@ def classes(cells: list[Any], label: str, task: str | None, few: float) -> tuple
                          "with --label, or say --task classify, or --task regress for numbers")
     if len(seen) < 2:
         raise ValueError(f"every row has {label} = {next(iter(seen))!r}; name the column of the classes with --label")
-    return tuple(sorted(seen, key=(lambda name: (int(name), name)) if all(name.isdecimal() for name in seen) else None))
+    return tuple(sorted_classes(seen))
 
 
 def said(task: str, row: R.Row, rows: list[Fields], source: R.Source) -> str:

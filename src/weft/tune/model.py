@@ -29,7 +29,7 @@ def headed(spec: S.Model, start: Path, found: Guess, wish: "Wish") -> S.Model:
     dropout = wish.dropout
     if found.task == text2text.TASK:
         there, tokenizer = fetch(wish.checkpoint), Tokenizer.load(start)
-        before = R.of_run(there).objective if (there / "recipe.json").exists() else None
+        before = R.of_run(there).objective if (there / "recipe.json").is_file() else None
         spec = text2text.whole(spec, style_of(start, spec), tokenizer, before)
         return spec if dropout is None else S.with_dropout(spec, dropout)
     if spec.encoder is not None and spec.decoder is not None:

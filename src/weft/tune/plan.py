@@ -12,10 +12,12 @@ import torch
 from .. import recipe as R
 from .. import spec as S
 from ..data.files import bare, find, update
+from ..data.members import member
 from ..data.order import permute
+from ..data.ownership import refuse_strange
 from ..data.prepare import prepare
 from ..data.quarantine import MAX_BAD_ROWS, columns
-from ..data.records import load_json
+from ..data.squad import articles
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import describe
@@ -28,6 +30,7 @@ from .guess import Guess, guess
 from .model import featured, headed, style_of
 
 TABLE = "tune.json"
+MARK = ".tune"                             # an empty file in a folder that a search made
 RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 RELATIVE_RATES = (1e-2, 3e-3, 1e-3)        # of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
 SMALL, RESTARTS = 10_000, 3                # on fewer rows than this, several seeds
@@ -84,6 +87,7 @@ class Plan(NamedTuple):
 def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
     """`say` gets what was understood, before the work that takes time; `progress` what preparing says."""
     folder = Path(wish.out or Path("runs") / name_of(wish))
+    refuse_strange(folder, MARK, TABLE, "recipe.json")
     if (folder / "recipe.json").exists() and not (folder / TABLE).exists():
         raise ValueError(f"{folder} is a run of its own, which this would overwrite; give another --out")
     start, tokenizer = origin(wish.checkpoint, folder)
@@ -92,6 +96,7 @@ def plan(wish: Wish, say: Any = None, progress: Any = None) -> Plan:
         say(line)
     spec = featured(headed(describe(start)[1], start, found, wish), wish)
     objective = objective_of(wish, found, spec, start)
+    claim(folder)
     found = found if found.dev is not None else split(found, folder, wish.seed)
     most = min(wish.length or LONGEST, room(spec) or LONGEST)
     row = found.row
@@ -190,9 +195,9 @@ def name_of(wish: Wish) -> str:
 def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
     """The model folder to start from, and its tokenizer. Of a run that is not finished, the newest checkpoint is put beside the tries."""
     there = fetch(checkpoint)
-    if (there / "recipe.json").exists():
+    if (there / "recipe.json").is_file():
         there = there / "model" if (there / "model").is_dir() else kept(checkpoint, folder / "start")
-    if not (there / "tokenizer.json").exists():
+    if not member(there, "tokenizer.json"):
         raise ValueError(f"{there} holds no tokenizer.json; put the one that the model was trained with beside its weights")
     return there.resolve(), str((there / "tokenizer.json").resolve())
 
@@ -200,8 +205,15 @@ def origin(checkpoint: str, folder: Path) -> tuple[Path, str]:
 def kept(checkpoint: str, start: Path) -> Path:
     if not (start / "tokenizer.json").exists():            # of the first time: the run may have gone on since
         found = ready(checkpoint)
+        claim(start.parent)
         save(found.model, start, to="weft", tokenizer=found.text.text)
     return start
+
+
+def claim(folder: Path) -> None:
+    """The folder is ours from now on; a search that is stopped before its table exists finds it so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
 
 
 # The data
@@ -211,7 +223,7 @@ def split(found: Guess, folder: Path, seed: int) -> Guess:
     made = folder / "data"
     made.mkdir(parents=True, exist_ok=True)
     if found.task == "answer":
-        parts: list[Any] = [article for path in found.train.paths for article in load_json(path)["data"]]
+        parts: list[Any] = [article for path in found.train.paths for article in articles(path)]
         what, ending = "articles", "json"
     else:
         parts, what, ending = [{name: row.get(name) for name in columns(found.row)} for row in found.rows], "rows", "jsonl"

@@ -1,0 +1,129 @@
+"""Large JSON files, one value at a time: memory holds a value and a block of the file, never all of it."""
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .files import LIMIT
+from .lines import CONVERT, characters
+
+VALUE = 16 * LIMIT                         # characters of one value that is parsed whole
+DIGITS = 4000                              # of an integer; Python converts no more than 4300
+SPACE = re.compile(r"[ \t\r\n]*")
+OPEN = 16                                  # so near the end of what is read, an error or a number's end may only mean that more follows
+
+
+def whole_number(digits: str) -> int | float:
+    """An integer; one with very many digits becomes an infinity, which the check of its row refuses."""
+    return int(digits) if len(digits) <= DIGITS else float(digits)
+
+
+DECODER = json.JSONDecoder(parse_int=whole_number)
+
+
+class Cursor:
+    """A place in a JSON text. `elements` and `members` step into an array or an object; at each of their steps the caller reads exactly
+    one value. ValueError with the file and the character for what is not JSON."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.source = path, characters(path)
+        self.text, self.at, self.passed = "", 0, 0         # the block, the place in it, and characters before it
+
+    def more(self) -> bool:
+        """Reads on; False at the end of the file."""
+        try:
+            block = next((block for block in self.source if block), "")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path} is not UTF-8: byte 0x{error.object[error.start]:02x}; {CONVERT}") from None
+        if not block:
+            return False
+        self.passed += self.at
+        self.text, self.at = self.text[self.at:] + block, 0
+        return True
+
+    def peek(self) -> str:
+        """The next character that is not white space, "" at the end."""
+        while True:
+            self.at = SPACE.match(self.text, self.at).end()                  # type: ignore[union-attr]
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.more():
+                return ""
+
+    def take(self, wanted: str) -> str:
+        """Steps over one of the `wanted` characters."""
+        found = self.peek()
+        if not found or found not in wanted:
+            raise self.wrong(f"expected {' or '.join(wanted)}, found {found or 'its end'}")
+        self.at += 1
+        return found
+
+    def wrong(self, reason: str) -> ValueError:
+        return ValueError(f"{self.path} is not JSON: {reason} at character {self.passed + self.at:,}")
+
+    def value(self) -> Any:
+        """The value that starts here."""
+        self.peek()
+        size = max(1, len(self.text) - self.at)
+        while True:
+            found, final = self.attempt()
+            if final:
+                return found
+            size *= 2                      # doubled each time, so that a long value is scanned about twice
+            going = True
+            while going and len(self.text) - self.at < size:
+                going = self.more()
+            if not going:
+                found, final = self.attempt(ended=True)
+                assert final
+                return found
+            if size > 2 * VALUE:
+                raise self.wrong(f"a value of more than {VALUE:,} characters")
+
+    def attempt(self, ended: bool = False) -> tuple[Any, bool]:
+        """A value and True, or False where the text read so far may stop inside it."""
+        try:
+            found, end = DECODER.raw_decode(self.text, self.at)
+        except RecursionError:
+            raise self.wrong("values nested too deeply") from None
+        except json.JSONDecodeError as error:
+            if not ended and (error.msg.startswith("Unterminated string") or error.pos > len(self.text) - OPEN):
+                return None, False
+            self.at = min(error.pos, len(self.text))
+            raise self.wrong(error.msg) from None
+        if end > len(self.text) - OPEN and not ended:                        # 12 may go on as 123, and 1e as 1e5
+            return None, False
+        self.at = end
+        return found, True
+
+    def elements(self) -> Iterator[int]:
+        """The numbers of an array's elements."""
+        self.take("[")
+        if self.peek() == "]":
+            self.at += 1
+            return
+        place = 0
+        while True:
+            yield place
+            place += 1
+            if self.take(",]") == "]":
+                return
+
+    def members(self) -> Iterator[str]:
+        """The names of an object's members."""
+        self.take("{")
+        if self.peek() == "}":
+            self.at += 1
+            return
+        while True:
+            if self.peek() != '"':
+                raise self.wrong("expected a name in double quotes")
+            name = self.value()
+            self.take(":")
+            yield name
+            if self.take(",}") == "}":
+                return
+
+    def end(self) -> None:
+        if self.peek():
+            raise self.wrong("more text after the value")

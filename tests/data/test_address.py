@@ -1,0 +1,36 @@
+"""Addresses: what is missing or goes wrong there is one line."""
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.cli import main
+from weft.data.files import find
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.mark.parametrize(("address", "package"), [("http://localhost/a.csv", "aiohttp"), ("s3://bucket/a.csv", "s3fs")])
+def test_an_address_without_its_package_is_one_line(address: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})      # those that were opened before
+    for name in [name for name in sys.modules if name in ("fsspec.implementations.http", "s3fs")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["prepare", address, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert address in said
+    assert package in said
+    assert said.count("\n") == 1
+
+
+def test_what_an_address_answers_wrong_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Broken("the server is gone\nsecond line")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", refuse)
+    with pytest.raises(ValueError, match=r"^memory://a\.txt cannot be read: the server is gone$"):
+        find("memory://a.txt")

@@ -1,0 +1,342 @@
+"""Hostile inputs, made by mutating good ones: `python -m tests.faults.hostile KIND FIRST LAST FOLDER` opens each in this process.
+
+It says each case's number before it opens it, and what escaped; `escapes` starts it, and ends it where a case hangs or takes memory."""
+import gzip
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SECONDS, MEMORY = 10, 1 << 30              # of one case
+NUMBERS = [0, -1, 1, 2, 3, 10**4, 10**7, 10**8, 10**12, 10**18, 2**63, 2**64, 10**400, 0.5, 1e300, float("inf"), float("nan")]
+OTHERS: list[Any] = [None, True, False, "", "a", "\0", "é" * 50, "x" * 5000, [], {}, [[]], [None], {"a": {}}, [1, "a"], [10**8] * 3,
+                     "10000000"]
+Open = Callable[[Path, np.random.Generator], None]     # makes a case in a folder and opens it
+
+
+def flipped(whole: bytes, draw: np.random.Generator, still: bool = False) -> bytes:
+    """A few bytes flipped, removed, repeated or cut off; `still`: all others stay where they are."""
+    held = bytearray(whole)
+    for _ in range(int(draw.integers(1, 6))):
+        at, kind = int(draw.integers(max(1, len(held) - 1))), int(draw.integers(2 if still else 5))
+        held = held or bytearray(b"\0" * 8)
+        if kind == 0:
+            held[at] ^= 1 << int(draw.integers(8))
+        elif kind == 1:
+            held[at:at + 4] = draw.bytes(4)[:len(held) - at]
+        elif kind == 2:
+            del held[at:at + int(draw.integers(1, 64))]
+        elif kind == 3:
+            held[at:at] = held[at:at + 32]
+        else:
+            held = held[:max(at, 8)]
+    return bytes(held)
+
+
+def changed(plain: Any, draw: np.random.Generator) -> Any:
+    """A JSON value in which one part, or up to three, are others, are gone, or stand twice."""
+    held = json.loads(json.dumps(plain))
+    for _ in range(1 if draw.random() < 0.7 else int(draw.integers(2, 4))):
+        place, key = held, None
+        while isinstance(place, dict | list) and place and (key is None or draw.random() < 0.85):
+            inner = place
+            key = list(place)[int(draw.integers(len(place)))] if isinstance(place, dict) else int(draw.integers(len(place)))
+            place = place[key]
+        if key is None:
+            return held
+        kind = int(draw.integers(10))
+        if kind == 0:
+            del inner[key]
+        elif kind == 1 and isinstance(inner, dict):
+            inner[f"{key}_"] = inner.pop(key)
+        elif kind == 2 and isinstance(inner, list):
+            inner.insert(key, inner[key])
+        else:
+            alike = NUMBERS if isinstance(place, int | float) and kind < 8 else [v for v in OTHERS if type(v) is type(place)]
+            values = alike if alike and kind < 8 else NUMBERS + OTHERS
+            inner[key] = values[int(draw.integers(len(values)))]
+    return held
+
+
+def text_of(plain: Any, draw: np.random.Generator) -> bytes:
+    """A changed JSON value, or its text with flipped bytes."""
+    if draw.random() < 0.8:
+        return json.dumps(changed(plain, draw)).encode()
+    return flipped(json.dumps(plain).encode(), draw)
+
+
+# What is opened
+
+def parquet(folder: Path, draw: np.random.Generator) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from weft import recipe as R
+    from weft.data.load import load
+    from weft.data.source import settled
+    kinds = ["NONE", "SNAPPY", "ZSTD", "GZIP", "LZ4", "BROTLI"]
+    rows = int(draw.integers(1, 300))
+    table = pa.table({"text": [f"row {i} " * int(draw.integers(1, 9)) for i in range(rows)], "label": [i % 3 for i in range(rows)],
+                      "words": [["a", "b"] * (i % 4) for i in range(rows)], "time": pa.array(range(rows), pa.timestamp("us"))})
+    path = folder / "a.parquet"
+    pq.write_table(table, path, compression=kinds[int(draw.integers(len(kinds)))], use_dictionary=bool(draw.integers(2)),
+                   row_group_size=int(draw.integers(20, 200)), data_page_version=("1.0", "2.0")[int(draw.integers(2))])
+    path.write_bytes(flipped(path.read_bytes(), draw, still=bool(draw.random() < 0.7)))
+    load(settled(R.Source(paths=(str(path),)), R.Examples()))
+
+
+def archive(folder: Path, draw: np.random.Generator) -> None:
+    """A damaged archive, or a bomb."""
+    import pyarrow as pa
+
+    from weft import recipe as R
+    from weft.data.load import load
+    from weft.data.source import settled
+    ending = ("gz", "zst")[int(draw.integers(2))]
+    if draw.random() < 0.1:
+        whole = (b"", b'{"text": "')[int(draw.integers(2))] + b"\0" * (100 << 20)
+    else:
+        texts = [f"row {i} {draw.integers(1 << 30)}" for i in range(int(draw.integers(1, 400)))]
+        whole = b"".join(json.dumps({"text": text}).encode() + b"\n" for text in texts)
+    packed = gzip.compress(whole, 1) if ending == "gz" else pa.compress(whole, "zstd", asbytes=True)
+    path = folder / f"a.jsonl.{ending}"
+    path.write_bytes(packed if len(whole) > 1 << 20 else flipped(packed, draw))
+    found, bad = load(settled(R.Source(paths=(str(path),)), R.Documents()))
+    assert bad or not found or packed == path.read_bytes() or ending == "zst", "a damaged archive was read"
+
+
+def rows(folder: Path, draw: np.random.Generator) -> None:
+    """Any format, flipped or changed."""
+    from weft import recipe as R
+    from weft.data.prepare import prepare
+    kind = int(draw.integers(6))
+    answers = [{"text": "b", "answer_start": 2}]
+    squad = {"version": "2", "data": [{"title": "t", "paragraphs": [{"context": "a b c", "qas": [
+        {"id": str(i), "question": "what?", "answers": answers} for i in range(3)]}]}] * 3}
+    examples = [{"text": f"row {i}", "label": i % 2, "a": "x", "b": "y"} for i in range(8)]
+    table = "\n".join(["text,label", *(f'"row {i}",{i % 2}' for i in range(9))]).encode()
+    lines = "\n".join(json.dumps(changed(e, draw) if draw.random() < 0.3 else e) for e in examples).encode()
+    name, text, row = [
+        ("a.json", text_of(squad, draw), R.Questions()), ("a.json", text_of(examples, draw), R.Examples(number=True)),
+        ("a.csv", flipped(table, draw), R.Examples()), ("a.jsonl", lines, R.Examples()),
+        ("a.jsonl", lines, R.Choices(context="text", endings=("a", "b"))),
+        ("a.tsv", flipped(table.replace(b",", b"\t"), draw), R.Examples(number=True))][kind]
+    (folder / name).write_bytes(text)
+    data = R.Data(row=row, train=R.Source(paths=(str(folder / name),)), tokenizer=R.Bytes(), max_bad_rows=1.0)
+    prepare(data, folder / "out", workers=1)
+
+
+def made_tokenizer(kind: int) -> dict[str, Any]:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    texts = ["some words of a text, with a few more words", "another text has other words", "Wörter und 你好 😀"] * 9
+    marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    if kind == 0:
+        made, trainer = Tokenizer(models.WordPiece(unk_token="[UNK]")), trainers.WordPieceTrainer(
+            vocab_size=120, special_tokens=marks, show_progress=False)
+        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+        made.decoder = decoders.WordPiece()
+    elif kind == 1:
+        made, trainer = Tokenizer(models.BPE()), trainers.BpeTrainer(vocab_size=300, special_tokens=marks, show_progress=False)
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    elif kind == 2:
+        made, trainer = Tokenizer(models.Unigram()), trainers.UnigramTrainer(
+            vocab_size=90, special_tokens=marks, unk_token="[UNK]", show_progress=False)
+        made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("a", "b"), normalizers.Prepend("▁")])
+        made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    else:
+        made, trainer = Tokenizer(models.WordLevel(unk_token="[UNK]")), trainers.WordLevelTrainer(special_tokens=marks, show_progress=False)
+        made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.Digits()])
+    made.train_from_iterator(texts, trainer)
+    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[
+        ("[CLS]", made.token_to_id("[CLS]")), ("[SEP]", made.token_to_id("[SEP]"))])
+    made.enable_truncation(16)
+    made.enable_padding(length=16)
+    plain: dict[str, Any] = json.loads(made.to_str())
+    return plain
+
+
+def tokenizer(folder: Path, draw: np.random.Generator) -> None:
+    from weft.data.tokenizer import Tokenizer
+    (folder / "tokenizer.json").write_bytes(text_of(made_tokenizer(int(draw.integers(4))), draw))
+    found = Tokenizer.load(folder)
+    for text in ("some words", "", "unseen 你好 \0 😀", "x" * 2000):
+        found.decode(found.encode(text))
+        found.encode_spans(text)
+    assert len(found.continues) == found.size
+    found.frame()
+
+
+TINY = {"depth": 2, "decoder_depth": 2, "width": 16, "heads": 2, "groups": 2, "hidden": 16, "vocabulary": 20, "positions": 8,
+        "key_width": 8, "experts": 2, "chosen": 1, "image": 16, "patch": 8, "guess_depth": 1,
+        "guess_width": 16, "guess_heads": 2, "guess_hidden": 16}
+
+
+def tiny(folder: Path, draw: np.random.Generator, to: str = "hf") -> Path:
+    """A folder with a small model of some family."""
+    there = sorted(folder.parent.glob(f"tiny-{to}-*"))
+    return there[int(draw.integers(len(there)))]
+
+
+def make_tiny(folder: Path) -> None:
+    import weft
+    from weft.families import families
+    for family in families():
+        names = {*next(iter(family.sizes.values())), *(field.argument for field in family.fields)}
+        for to in ("hf", "weft"):
+            there = folder / f"tiny-{to}-{family.name}"
+            if family.model_type and family.name not in ("swin", "detr") and not there.exists():
+                weft.save(weft.build(family(**{name: value for name, value in TINY.items() if name in names})).eval(), there, to=to)
+
+
+def copied(there: Path, folder: Path, name: str, content: bytes) -> None:
+    for file in there.iterdir():
+        (folder / file.name).write_bytes(content if file.name == name else file.read_bytes())
+
+
+def config(folder: Path, draw: np.random.Generator) -> None:
+    import weft
+    to, name = ("weft", "weft.json") if draw.random() < 0.2 else ("hf", "config.json")
+    there = tiny(folder, draw, to)
+    copied(there, folder, name, text_of(json.loads((there / name).read_text()), draw))
+    weft.save(weft.load(folder), folder / "out")
+
+
+def header(folder: Path, draw: np.random.Generator) -> None:
+    import weft
+    there = tiny(folder, draw)
+    whole = (there / "model.safetensors").read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    kind, tensors = int(draw.integers(6)), whole[8 + size:]
+    if kind == 0:
+        content = flipped(whole, draw)
+    elif kind == 1:                        # many tensors
+        many = range(int(draw.choice([10**3, 10**4, 10**6])))
+        text = b"{" + b",".join(b'"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in many) + b"}"
+        content = len(text).to_bytes(8, "little") + text
+    elif kind == 2:                        # a length that is no length
+        content = int(draw.choice([0, 1, 2**31, 2**40, 2**62])).to_bytes(8, "little") + whole[8:]
+    else:
+        text = json.dumps(changed(json.loads(whole[8:8 + size]), draw)).encode()
+        content = len(text).to_bytes(8, "little") + text + tensors
+    copied(there, folder, "model.safetensors", content)
+    weft.load(folder)
+
+
+CHAT = ("{% for message in messages %}{{ bos_token }}{{ message['role'] }}: {{ message['content'] | trim }}{{ eos_token }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}{% set ns = namespace(n=0) %}{% for i in range(3) %}"
+        "{% set ns.n = ns.n + i * 2 %}{% endfor %}{{ ns.n }}{{ messages | length | string | upper }}{{ messages | tojson }}")
+PARTS = ["{{ 1/0 }}", "{% include 'a' %}", "{% import 'a' as b %}", "{% extends 'a' %}", "{{ 9**9**9**9 }}", "{{ 'a' * 10**9 }}",
+         "{{ x.y.z }}", "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "{{ ''.__class__ }}",
+         "{{ [0] * 10**12 }}",
+         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{{ raise_exception('no') }}", "{{ '%999999999d' % 1 }}",
+         "{{ messages.pop() }}",
+         "{% for i in range(10**9) %}{% endfor %}", "{{ 'x'.center(10**9) }}", "{{ strftime_now('%Y' * 10**6) }}", "{{ cycler }}",
+         "{% set x = [1] %}{% for i in range(90) %}{% set _ = x.extend(x) %}{% endfor %}", "{{ lipsum(n=10**6) }}", "{{ self.__init__ }}"]
+
+
+def template(folder: Path, draw: np.random.Generator) -> None:
+    """A hostile part in a good template, or a good one with flipped bytes."""
+    from weft.generate.chat import SANDBOX, template_of
+    at = int(draw.integers(len(CHAT)))
+    part = PARTS[int(draw.integers(len(PARTS)))]
+    text = CHAT + part if draw.random() < 0.3 else CHAT[:at] + CHAT[at + int(draw.integers(5)):] if draw.random() < 0.6 else \
+        flipped(CHAT.encode(), draw).decode("utf-8", "replace")
+    plain = {"chat_template": text, "bos_token": "<s>", "eos_token": {"content": "</s>"}}
+    (folder / "tokenizer_config.json").write_bytes(text_of(plain, draw))
+    source, marks = template_of(folder)
+    SANDBOX.render(source, {"messages": [{"role": "user", "content": "hello"}], "add_generation_prompt": True} | marks)
+
+
+KINDS: dict[str, Open] = {"parquet": parquet, "archive": archive, "rows": rows, "tokenizer": tokenizer, "config": config, "header": header,
+                          "template": template}
+
+
+# The two processes
+
+def peak() -> int:
+    """The most bytes that this process ever held."""
+    return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+
+
+def main(kind: str, first: int, last: int, folder: Path) -> None:
+    import torch
+    torch.set_num_threads(1)
+    if kind in ("config", "header"):
+        make_tiny(folder)
+    print("ready", peak(), flush=True)
+    for number in range(first, last):
+        case = folder / str(number)
+        case.mkdir()
+        print("case", number, peak(), flush=True)
+        try:
+            KINDS[kind](case, np.random.default_rng([number, len(kind)]))
+            said = ""
+        except ValueError as error:
+            said = "" if "\n" not in str(error) and str(error) else f"ValueError of several lines or none: {error!r}"
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        if said:
+            print("escape", number, " ".join(said.split())[:300], flush=True)
+        subprocess.run(["rm", "-rf", str(case)], check=True)
+    print("done", peak(), flush=True)
+
+
+def escapes(kind: str, count: int, folder: Path, first: int = 0) -> list[str]:
+    """What escaped of so many cases: errors of other kinds, hangs, memory."""
+    found: list[str] = []
+    while first < count:
+        with subprocess.Popen([sys.executable, "-m", __name__, kind, str(first), str(count), str(folder)], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, bufsize=1) as process:
+            first = watched(process, kind, first, count, found)
+    return found
+
+
+def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int, found: list[str]) -> int:
+    """Reads what it says until it is done or has to be ended; the case to go on with."""
+    base, now, begun = 0, first, (0.0, 0.0)
+    assert process.stdout
+    while True:
+        ready = select.select([process.stdout], [], [], SECONDS)[0]
+        if not ready and base and not hangs(process.pid, begun):
+            continue
+        line = process.stdout.readline() if ready or not base else ""
+        word, *rest = line.split(maxsplit=2) or [""]
+        if word == "":
+            process.kill()
+            said = f"ended with code {process.wait()}" if ready else f"more than {SECONDS} seconds"
+            found.append(f"{kind} {now}: {said}")
+            return now + 1
+        if word == "ready":
+            base = int(rest[0])
+        elif word == "escape":
+            found.append(f"{kind} {rest[0]}: {rest[1]}")
+        elif int(rest[-1]) > base + MEMORY:
+            process.kill()
+            found.append(f"{kind} {now}: {(int(rest[-1]) - base) >> 20} MB")
+            return now + 1
+        if word == "done":
+            return count
+        if word == "case":
+            now, begun = int(rest[0]), (time.monotonic(), processor_time(process.pid))
+
+
+def processor_time(process: int) -> float:
+    """Seconds; they do not pass while other work has the processor."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def hangs(process: int, begun: tuple[float, float]) -> bool:
+    """Has a case computed for too long, or waited for very long?"""
+    return processor_time(process) - begun[1] > SECONDS or time.monotonic() - begun[0] > 6 * SECONDS
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
