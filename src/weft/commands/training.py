@@ -79,7 +79,7 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     screen: list[watch.Screen] = []
     held: list[Made] = []                  # nothing, if there was nothing left to do
     if first := is_first():
-        refuse_strange(folder_of(recipe, out), "recipe.json")
+        refuse_strange(folder_of(recipe, out), "recipe.json", "checkpoints/step-*/manifest.json")
 
     def begun(made: "Made", seconds: float, tokens: int) -> None:
         preparing.close()

@@ -34,13 +34,13 @@ def refuse_foreign(root: Path) -> None:
 
 
 def refuse_strange(folder: Path, *marks: str) -> None:
-    """ValueError for a folder that holds something, but none of the files by which we know it as ours; a lock alone is a run that never
-    began."""
+    """ValueError for a folder that holds something, but none of the files (patterns) by which we know it as ours; a lock alone is a run
+    that never began."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder")
     held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     strange = next((name for name in held if not name.startswith(".") and name != "lock"), None)
-    if strange is not None and not any((folder / mark).is_file() for mark in marks):
+    if strange is not None and not any(path.is_file() for mark in marks for path in folder.glob(mark)):
         raise ValueError(f"{folder} holds files that Weft did not write ({strange}); give a new or an empty folder")
 
 

@@ -15,7 +15,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def publish(new: Path, folder: Path) -> set[Path]:
-    """All files of a new folder in the place of an older one's, on the disk, each as readable as any file that is made here.
+    """All files of a new folder in the place of an older one's, on the disk, weights as readable as any file that is made here.
     The manifest goes first: of what is broken off between two files, it tells."""
     files = sorted((path.relative_to(new) for path in new.rglob("*") if path.is_file()), key=lambda file: file.name != MANIFEST)
     if not (new / MANIFEST).exists():
@@ -23,7 +23,8 @@ def publish(new: Path, folder: Path) -> set[Path]:
     (new / ".mode").touch()
     for file in files:
         with named(folder / file):
-            shutil.copymode(new / ".mode", new / file)         # safetensors makes files that only their owner can read
+            if file.suffix == ".safetensors":
+                shutil.copymode(new / ".mode", new / file)     # its library makes files that only their owner can read
             sync(new / file)
             (folder / file).parent.mkdir(exist_ok=True)
             (new / file).replace(folder / file)
