@@ -2,6 +2,7 @@
 
 It says each case's number before it opens it, and what escaped; `escapes` starts it, and ends it where a case hangs or takes memory."""
 import gzip
+import io
 import json
 import os
 import select
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -254,8 +256,126 @@ def template(folder: Path, draw: np.random.Generator) -> None:
     SANDBOX.render(source, {"messages": [{"role": "user", "content": "hello"}], "add_generation_prompt": True} | marks)
 
 
+# Command lines
+
+WORDS = ["", "-", "--", "a", "a b", "0", "-1", "1", "2", "3", "1e-3", "0.5", "nan", "inf", "1e400", "9" * 30, "text", "label", "words",
+         "tags", "nothing", "steps=1", "seed=1", "nothing=1", "=", "é", "{}", "[1]", "../..", "/dev/null", "classify", "tag", "bf16",
+         "3/2", "\\", "%s", "bert-base", "gpt2-small", "http://localhost:9/a", "s3://a/b", "hub:a", "x" * 300]
+BRIEF = {"tune": ["--epochs", "1", "--rates", "1e-3", "--restarts", "1"], "evaluate": ["--count", "2", "--shots", "1"],
+         "generate": ["--most", "3"]}      # so that what does work is soon over
+
+
+def make_world(folder: Path) -> None:
+    """What command lines can name: rows of several kinds, models, a recipe, a run."""
+    import transformers  # noqa: F401
+
+    import weft
+    from tests.tune.made import checkpoint, recipe, write_examples
+    from weft import run
+    from weft import spec as S
+    there = folder / "world"
+    if (there / "gone.csv").is_symlink():  # the last that is made
+        return
+    own = recipe(there / "own", steps=2)
+    (there / "recipe.json").write_text(own.json())
+    for _ in run.train(own, there / "run"):
+        pass
+    plain = made_tokenizer(0)
+    shape = {"depth": 1, "width": 16, "heads": 2, "vocabulary": len(plain["model"]["vocab"]), "positions": 64}
+    for name, spec in (("bert", weft.bert(**shape, hidden=16)), ("features", weft.bert(**shape, hidden=16, head=S.Features())),
+                       ("gpt", weft.gpt2(**shape)), ("tags", weft.bert(**shape, hidden=16, head=S.Tags(outputs=2, dropout=0.1)))):
+        weft.save(weft.build(spec).eval(), there / name)
+        (there / name / "tokenizer.json").write_text(json.dumps(plain))
+    checkpoint(there / "checkpoint")
+    (there / "checkpoint" / "tokenizer.json").write_text((there / "own" / "prepared" / "tokenizer.json").read_text())
+    write_examples(there / "rows.jsonl", 60)
+    (there / "rows.csv").write_text("text,label\n" + "".join(f"row {i} of many,{i % 2}\n" for i in range(60)))
+    (there / "tags.jsonl").write_text("".join(json.dumps({"words": ["a", "b"], "tags": ["O", "B"]}) + "\n" for _ in range(40)))
+    (there / "wrong.jsonl").write_text("".join(json.dumps({"words": "a b", "tags": i}) + "\n" for i in range(40)))
+    (there / "text.txt").write_text("one line\nanother line\n" * 30)
+    (there / "bytes.bin").write_bytes(bytes(range(256)) * 9)
+    (there / "empty").write_text("")
+    os.mkfifo(there / "pipe.csv")
+    (there / "gone.csv").symlink_to(there / "nothing")
+
+
+MODELS = ("bert", "features", "gpt", "tags", "checkpoint", "run")
+FITTING = {"classify": "run", "tag": "tags", "generate": "gpt", "fill": "bert", "embed": "features", "tune": "checkpoint"}
+FILES = ("rows.jsonl", "rows.csv", "tags.jsonl", "wrong.jsonl", "text.txt")
+
+
+def plausible(verb: str, action: Any, folder: Path) -> list[Any]:
+    """Words that an argument may well take."""
+    world = folder.parent / "world"
+    if action.choices:
+        return list(action.choices)
+    if action.dest in ("name", "folder", "checkpoint", "draft", "older"):
+        return [world / name for name in (*MODELS, *[FITTING.get(verb, "run")] * 8)]
+    if action.dest in ("recipe", "run_folder", "run_folders"):
+        return [world / "recipe.json", world / "run", world / "run"]
+    if action.dest in ("paths", "data", "dev", "file", "on", "valid", "few_shot", "examples"):
+        return [world / name for name in FILES]
+    if action.dest == "out":
+        return [folder / name for name in ("out", "out", "out.jsonl", "out.csv", "out.json", "a/b/c")]
+    if action.dest in ("columns", "names", "label", "words"):
+        return ["text", "label", "words", "tags"]
+    if action.dest == "set":
+        return ["steps=3", "seed=1", "batch.count=4", "optimiser.rate=1e-4", "nothing=1", "steps=-1", "seed=x", "batch=3", "workers=-1"]
+    if action.type is not None:
+        return ["1", "1", "2", "2", "3", "0.5", "-1"]
+    return ["a", "some text", "text"]
+
+
+def command_line(folder: Path, draw: np.random.Generator) -> list[str]:
+    """A random line: a verb, its positional words and a few of its options, most of them plausible."""
+    from weft.cli import parser
+    verbs: Any = next(action.choices for action in parser()._actions if action.choices)
+
+    def one(values: Any) -> Any:
+        values = list(values)
+        return values[int(draw.integers(len(values)))]
+
+    def some_word(action: Any) -> str:
+        if draw.random() < 0.92:
+            return str(one(plausible(name, action, folder)))
+        return str(one(there)) if draw.random() < 0.5 else str(one(WORDS))
+
+    there = sorted((folder.parent / "world").iterdir())
+    name = one(verbs)
+    actions = [action for action in verbs[name]._actions if action.dest != "help"]
+    line: list[str] = []
+    for action in [action for action in actions if not action.option_strings]:
+        line += [some_word(action) for _ in range(int(draw.integers(0, 3)) if action.nargs in ("*", "+") else 1)]
+    options = [action for action in actions if action.option_strings]
+    wanted = [action for action in options if action.required or action.dest in ("data", "to") or draw.random() < 1.5 / len(options)]
+    for action in wanted:
+        many = 0 if action.nargs == 0 else int(draw.integers(1, 4)) if action.nargs in ("*", "+") else action.nargs or 1
+        line += [one(action.option_strings), *(some_word(action) for _ in range(many))]
+    if draw.random() < 0.1:
+        line.insert(int(draw.integers(len(line) + 1)), str(one([*WORDS, "--help", "--nothing", "--json", "-x", "--version"])))
+    return [name if draw.random() < 0.97 else name[:-1], *line, *BRIEF.get(name, [])]
+
+
+def command(folder: Path, draw: np.random.Generator) -> None:
+    """A line as it is typed: it works, or says in one line why it does not."""
+    from weft.cli import main
+    words = command_line(folder, draw)
+    os.chdir(folder)
+    sys.stdin, out, err = io.StringIO("a text\n"), io.StringIO(), io.StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(words)
+    except SystemExit as ended:            # --help and --version
+        code = int(ended.code or 0)
+    except BaseException as error:
+        raise RuntimeError(f"{words}: {type(error).__name__}: {error}") from error
+    said = err.getvalue()
+    if code not in (0, 1, 2, 75) or "Traceback" in said or (code == 2 and not said.splitlines()[-1].startswith("weft: ")):
+        raise RuntimeError(f"{words}: code {code}: {said[-200:]}")
+
+
 KINDS: dict[str, Open] = {"parquet": parquet, "archive": archive, "rows": rows, "tokenizer": tokenizer, "config": config, "header": header,
-                          "template": template}
+                          "template": template, "command": command}
 
 
 # The two processes
@@ -270,6 +390,8 @@ def main(kind: str, first: int, last: int, folder: Path) -> None:
     torch.set_num_threads(1)
     if kind in ("config", "header"):
         make_tiny(folder)
+    if kind == "command":
+        make_world(folder)
     print("ready", peak(), flush=True)
     for number in range(first, last):
         case = folder / str(number)
@@ -310,7 +432,7 @@ def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int,
         word, *rest = line.split(maxsplit=2) or [""]
         if word == "":
             process.kill()
-            said = f"ended with code {process.wait()}" if ready else f"more than {SECONDS} seconds"
+            said = f"more than {SECONDS} seconds" if base and not ready else f"ended with code {process.wait()}"
             found.append(f"{kind} {now}: {said}")
             return now + 1
         if word == "ready":
