@@ -1,6 +1,7 @@
 """Rows of every kind with values that nobody expects: each is set aside with file and place, and the others are kept."""
 import gzip
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from weft import recipe as R
+from weft.cli import main
 from weft.data.json_cursor import Cursor
-from weft.data.load import load
+from weft.data.load import load, rows_of
 from weft.data.prepare import prepare
 from weft.data.source import settled
 from weft.tune.guess import guess
@@ -134,6 +136,31 @@ def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(tmp_path: Path,
     assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 3000
     assert 1 <= len(aside) <= 200
     assert all(entry["file"].endswith("b.jsonl.gz") and "cannot be unpacked" in entry["reason"] for entry in aside)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "device", "dangling", "circle"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet", "a.txt", "a.conll", "a.jsonl.gz", "a"])
+def test_what_is_no_file_is_one_line_and_never_blocks(tmp_path: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"device": "/dev/zero", "dangling": tmp_path / "nothing", "circle": path}[kind])
+    for words in (["prepare", str(path), "--out", str(tmp_path / "out")], ["tune", str(tmp_path), "--data", str(path)],
+                  ["prepare", str(path), str(path), "--as", "pairs", "--out", str(tmp_path / "out")]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert said.startswith("weft: ")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.timeout(60)
+def test_a_device_is_not_read_for_questions(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="not a regular file"):
+        rows_of(str(tmp_path / "a"))
 
 
 # Large JSON

@@ -55,6 +55,12 @@ def expand(paths: tuple[str, ...]) -> list[str]:
     return [name for path in paths for name in find(path)]
 
 
+def refuse_special(path: str) -> None:
+    """ValueError for what is there but no file: a pipe can be read once and may block for ever, a device never ends."""
+    if not remote(path) and os.path.lexists(path) and not os.path.isfile(path):
+        raise ValueError(f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file")
+
+
 def refuse_endless(path: str) -> None:
     """ValueError for a device, which may never end; a pipe ends with its writer."""
     if not remote(path) and not os.path.isfile(path) and not stat.S_ISFIFO(os.stat(path).st_mode):
@@ -168,8 +174,7 @@ def identity(path: str) -> str:
         system, inner = filesystem(path)
         with reaching(path):
             return f"{system.checksum(inner)}"
-    if os.path.lexists(path) and not os.path.isfile(path):                    # a pipe may block for ever, a device never ends
-        raise ValueError(f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file")
+    refuse_special(path)
     known, now = digest_cache(path)
     try:
         before, sha256 = json.loads(known.read_text())

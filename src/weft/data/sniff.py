@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from .files import LIMIT, Damaged, Missing, bare, blocks, find
+from .files import LIMIT, Damaged, Missing, bare, blocks, find, refuse_special
 
 SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".conll": "conll"}
 SNIFF, SHORT = 200, 1 << 16                # lines that tell what a file is; characters of a file that is read to its end
@@ -30,6 +30,7 @@ def suffix_of(path: str) -> str:
 
 def head_of(path: str) -> list[str]:
     """The first lines; of a file that is one long line, its start; none of one that cannot be unpacked."""
+    refuse_special(path)
     try:
         text = next(blocks(path), b"").decode("utf-8-sig", errors="replace")
     except Damaged:
