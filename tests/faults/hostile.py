@@ -320,7 +320,8 @@ def plausible(verb: str, action: Any, folder: Path) -> list[Any]:
     if action.dest in ("columns", "names", "label", "words"):
         return ["text", "label", "words", "tags"]
     if action.dest == "set":
-        return ["steps=3", "seed=1", "batch.count=4", "optimiser.rate=1e-4", "nothing=1", "steps=-1", "seed=x", "batch=3", "workers=-1"]
+        return ["steps=3", "seed=1", "batch.count=4", "optimiser.rate=1e-4", "nothing=1", "steps=-1", "seed=x", "batch=3", "workers=-1",
+                "steps.x=1", "guard.spike.=64", "=", "a=b=c"]
     if action.type is not None:
         return ["1", "1", "2", "2", "3", "0.5", "-1"]
     return ["a", "some text", "text"]

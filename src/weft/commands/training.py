@@ -70,7 +70,6 @@ def speaker() -> "Say":
 
 def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train, with words before, meanwhile and after."""
-    from .. import status as files
     from .. import watch
     from ..data.ownership import refuse_strange
     from ..run import folder_of
@@ -99,16 +98,23 @@ def run(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
         preparing.close()
         for one in screen:
             one.close()
-    folder, ended = folder_of(recipe, out), all(made.trainer.step == recipe.steps for made in held)
+    ended = all(made.trainer.step == recipe.steps for made in held)
     if first:
-        found = files.status(folder)
-        tell(args, found, lambda width: files.page(found))
-        if not found["finished"]:
-            say(f"stopped; saved at step {found['saved']:,}; to go on: weft resume {folder}" if found["saved"] else
-                "stopped; nothing is saved yet, so the next start begins at the first step")
-        elif command := way_out(str(folder)):
-            say(command)
-    return 0 if ended and (not first or found["finished"]) else STOPPED
+        ended = report(folder_of(recipe, out), args) and ended
+    return 0 if ended else STOPPED
+
+
+def report(folder: Path, args: argparse.Namespace) -> bool:
+    """Says how a run stands; is it finished?"""
+    from .. import status
+    found, say = status.status(folder), speaker()
+    tell(args, found, lambda width: status.page(found))
+    if not found["finished"]:
+        say(f"stopped; saved at step {found['saved']:,}; to go on: weft resume {folder}" if found["saved"] else
+            "stopped; nothing is saved yet, so the next start begins at the first step")
+    elif command := way_out(str(folder)):
+        say(command)
+    return bool(found["finished"])
 
 
 def status(args: argparse.Namespace) -> int:

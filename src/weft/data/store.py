@@ -53,8 +53,7 @@ class Folder:
     """Where files lie, and where those from afar are kept: $WEFT_CACHE or ~/.cache/weft."""
 
     def __init__(self, address: str) -> None:
-        self.address = address.removeprefix("file://").rstrip("/")
-        self.remote = remote(self.address)
+        self.address, self.remote = address.removeprefix("file://").rstrip("/"), remote(address.removeprefix("file://"))
 
     def text(self, name: str) -> str:
         try:
