@@ -423,7 +423,7 @@ def escapes(kind: str, count: int, folder: Path, first: int = 0) -> list[str]:
 
 def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int, found: list[str]) -> int:
     """Reads what it says until it is done or has to be ended; the case to go on with."""
-    base, now, begun = 0, first, (0.0, 0.0)
+    base, now, begun = 0, first, 0.0
     assert process.stdout
     while True:
         ready = select.select([process.stdout], [], [], SECONDS)[0]
@@ -447,18 +447,21 @@ def watched(process: "subprocess.Popen[str]", kind: str, first: int, count: int,
         if word == "done":
             return count
         if word == "case":
-            now, begun = int(rest[0]), (time.monotonic(), processor_time(process.pid))
+            now, begun = int(rest[0]), state(process.pid)[1]
 
 
-def processor_time(process: int) -> float:
-    """Seconds; they do not pass while other work has the processor."""
+def state(process: int) -> tuple[str, float]:
+    """Whether it runs or waits, and the processor's seconds it had; none pass while other work has the processor."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def hangs(process: int, begun: tuple[float, float]) -> bool:
-    """Has a case computed for too long, or waited for very long?"""
-    return processor_time(process) - begun[1] > SECONDS or time.monotonic() - begun[0] > 6 * SECONDS
+def hangs(process: int, begun: float) -> bool:
+    """Has a case computed for too long, or does it wait for something that does not come?"""
+    before = state(process)
+    time.sleep(2)
+    after = state(process)
+    return after[1] - begun > SECONDS or (before == after and after[0] == "S")
 
 
 if __name__ == "__main__":
