@@ -75,7 +75,7 @@ def prepared(folder: Path, preparing: Preparing) -> dict[str, Any]:
         index = json.loads(path.read_text())
         splits[path.parent.name] = {"rows": index["rows"], "shards": len(index["shards"]), "fingerprint": index["fingerprint"],
                                     "tokens": sum(s["tokens"] for s in index["shards"])}
-    quarantined = sum(1 for path in folder.glob("*/quarantine.jsonl") for _ in path.open())
+    quarantined = sum(len(path.read_text().splitlines()) for path in folder.glob("*/quarantine.jsonl"))
     p = preparing.last
     speed = {} if p is None or not p.busy else {"speed": p.speed, "tokenizer_speed": p.bare}
     return {"folder": str(folder), "vocabulary": data["vocabulary"], "labels": data["labels"], "splits": splits, "quarantined": quarantined,

@@ -85,9 +85,10 @@ def test_fine_tuning_reads_a_hostile_label_by_the_same_rule(tmp_path: Path, valu
     tags = [{"words": ["two", "words"], "tags": ["O", ("B", "I")[i % 2]]} for i in range(FINE)]
     for name, lines, change in (("label", rows, {"label": value}), ("tags", tags, {"tags": value}), ("words", tags, {"words": value})):
         path = tmp_path / f"{name}.jsonl"
-        path.write_text("\n".join(map(json.dumps, [*lines, lines[0] | change])))
-        found = guess([str(path)], task="tag" if name != "label" else "classify", max_bad_rows=0.1)
-        assert len(found.rows) + len(found.notes) == FINE + 1
+        for order in ([*lines, lines[0] | change], [lines[0] | change, *lines]):               # the first row tells what columns hold
+            path.write_text("\n".join(map(json.dumps, order)))
+            found = guess([str(path)], task="tag" if name != "label" else "classify", max_bad_rows=0.1)
+            assert len(found.rows) + len(found.notes) == FINE + 1
 
 
 def test_lines_that_end_with_a_carriage_return_alone_are_lines(tmp_path: Path) -> None:
@@ -124,8 +125,10 @@ def flipped(whole: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.95, "checksum"])
-def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(tmp_path: Path, share: float | str) -> None:
+def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(tmp_path: Path, share: float | str, monkeypatch: pytest.MonkeyPatch,
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
     """Damage may only show at the end, in the checksum: what was unpacked before it may be wrong already."""
+    monkeypatch.setattr("weft.data.files.STEP", 256)
     good = "".join(json.dumps({"text": f"good {i}"}) + "\n" for i in range(3000))
     packed = gzip.compress("".join(json.dumps({"text": f"row {i} {i * i % 97}"}) + "\n" for i in range(200)).encode())
     (tmp_path / "a.jsonl").write_text(good)
@@ -135,6 +138,10 @@ def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(tmp_path: Path,
     aside = [json.loads(line) for line in (folder / "train" / "quarantine.jsonl").read_text().splitlines()]
     assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 3000
     assert 1 <= len(aside) <= 200
+    assert len(aside) > 150 or share != "checksum"
+    assert main(["prepare", str(tmp_path / "b.jsonl.gz"), str(tmp_path / "a.jsonl"), "--tokenizer", "bytes", "--max-bad-rows", "0.5",
+                 "--out", str(tmp_path / "again")]) == 0
+    assert f"{len(aside):,} of {3000 + len(aside):,} train rows set aside" in capsys.readouterr().err
     assert all(entry["file"].endswith("b.jsonl.gz") and "cannot be unpacked" in entry["reason"] for entry in aside)
 
 

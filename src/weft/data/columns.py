@@ -1,5 +1,6 @@
 """Which columns of a table are meant: by their names, then by what they hold."""
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ SOME = 1000                                # rows that tell what a column holds
 
 def row_for(task: str, rows: Sequence[Fields], columns: Sequence[str] = (), label: str | None = None) -> R.Row:
     """What a row with these columns is for a task. `columns` are those to read in the row's order, the label last unless it is named."""
+    rows = typical_first(rows)
     fields, names = rows[0], list(columns)
     given(fields, [*names, *([label] if label else [])])
     if task == "answer":
@@ -36,6 +38,13 @@ def row_for(task: str, rows: Sequence[Fields], columns: Sequence[str] = (), labe
         raise ValueError(f"{task} reads {'two texts' if task == 'pair' else 'one text or two'}, not {texts or 'none'}; "
                          "name them: --columns TEXT [TEXT] LABEL")
     return R.Examples(first=first, second=second, label=label, number=task == "regress")
+
+
+def typical_first(rows: Sequence[Fields]) -> list[Fields]:
+    """The rows after one that is like most of them: the first of a file may be a broken one."""
+    kinds = [tuple((name, type(cell)) for name, cell in row.items()) for row in rows[:SOME]]
+    usual = Counter(kinds).most_common(1)[0][0]
+    return [rows[kinds.index(usual)], *rows]
 
 
 def pairs(fields: Fields, names: list[str]) -> R.Pairs:

@@ -23,6 +23,7 @@ from .address import filesystem, reaching, remote
 
 BLOCK = 1 << 20
 LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
+STEP = 1 << 14                             # bytes of an archive at a time: those before damage are found, but for the last step's
 UNPACKED, SMALL = 200, 1 << 26             # text packs to a tenth at best; a small file may be as repetitive as it likes
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 DAY = 86_400                               # seconds; an older temporary file belongs to nobody who lives
@@ -114,7 +115,7 @@ def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
             returns = skip > 0 and not compressed(path) and ends_with_returns(first_bytes(path))
             if skip and not packed(path):
                 passed = stream.seek(skip)
-            while block := stream.read(BLOCK):
+            while block := stream.read(BLOCK if limit is None else min(BLOCK, STEP)):
                 if not passed:
                     if block.startswith(UTF16):
                         raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import recipe as R
-from .files import Missing, blocks, update
+from .files import blocks, update
 from .lines import Bad, Found, Item
 from .sniff import is_number
 
@@ -218,8 +218,8 @@ def line_numbers(path: str, offsets: list[int]) -> list[int]:
             while len(found) < len(offsets) and offsets[len(found)] < passed + len(block):
                 found.append(lines + block.count(b"\n", 0, offsets[len(found)] - passed))
             passed, lines = passed + len(block), lines + block.count(b"\n")
-    except (OSError, Missing):
-        pass                               # the source has gone since
+    except (OSError, ValueError):
+        pass                               # the source has gone since, or cannot be unpacked further
     return found or offsets
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.columns import MANY, endings_of, given, row_for
+from ..data.columns import MANY, endings_of, given, row_for, typical_first
 from ..data.files import expand
 from ..data.lines import Found
 from ..data.load import Entries, Fields, checked, load, tagged, with_header
@@ -89,6 +89,7 @@ def sound(rows: list[Found], bad: Entries, row: R.Row, source: R.Source, share: 
 
 def understood(rows: list[Fields], other: list[Fields], task: str | None, texts: list[str], label: str | None,
                max_bad_rows: float) -> tuple[str, R.Row]:
+    rows = typical_first(rows)
     lists = [name for name, cell in rows[0].items() if isinstance(cell, list)]
     if task is None:
         task = "tag" if len(lists) >= 2 else "choose" if len(endings_of(rows[0])) > 1 else None
