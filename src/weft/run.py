@@ -167,12 +167,10 @@ def train(recipe: R.Recipe, out: str | Path | None = None, *, say: Say = silent,
         if ranks.rank == 0:
             remember(folder, recipe, say if found else silent)
         made = make(recipe, ranks, progress, fresh=found is None)
-        for line in notes(Path(made.data)):
-            say(line)
         trainer = made.trainer
+        for line in (*notes(Path(made.data)), *trainer.notes()):
+            say(line)
         stack.callback(trainer.let_go)
-        if trainer.fused_dropout:
-            say("attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout")
         if found is not None:
             restore(made, found, folder, say)
         ranks.wait()

@@ -1,5 +1,6 @@
 """Plain values: frozen, checked when made, compared and hashed by content, to JSON and back."""
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
@@ -164,17 +165,25 @@ def digest(*parts: Any) -> str:
     return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+SEAL = re.compile(r'"seal": "([0-9a-f]{64})"\n}$')
+UNSEALED = "0" * 64
+
+
 def seal(content: dict[str, Any]) -> bytes:
-    """JSON that holds its own SHA-256, so that `unseal` notices a changed bit."""
-    return json.dumps(content | {"seal": digest(content)}, indent=1).encode()
+    """JSON that ends with the SHA-256 of all its other bytes, so that `unseal` notices a changed bit."""
+    text = json.dumps(content | {"seal": UNSEALED}, indent=1)
+    before, _, after = text.rpartition(UNSEALED)
+    return (before + sha256(text.encode()).hexdigest() + after).encode()
 
 
 def unseal(text: str) -> dict[str, Any]:
     """What `seal` wrote, byte by byte; ValueError if it is not that any more."""
-    content = json.loads(text)
-    if not isinstance(content, dict) or content.pop("seal", None) is None or seal(content) != text.encode():
+    content, found = json.loads(text), SEAL.search(text)
+    if found is None or sha256((text[:found.start(1)] + UNSEALED + text[found.end(1):]).encode()).hexdigest() != found[1]:
         raise Damaged("it does not match its own SHA-256")
-    return content
+    del content["seal"]
+    unsealed: dict[str, Any] = content
+    return unsealed
 
 
 def leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:

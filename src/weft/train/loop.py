@@ -154,6 +154,11 @@ class Trainer:
         """Whether attention weights are dropped by an accelerator's own kernel, which knows rows and not samples."""
         return self.world.device.type != "cpu" and any(isinstance(m, Attention) and m.s.dropout for m in self.objective.modules())
 
+    def notes(self) -> list[str]:
+        """What is not as it is elsewhere."""
+        return ["attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
+                ] if self.fused_dropout else []
+
     # What a checkpoint holds
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
