@@ -6,6 +6,7 @@ import io
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -274,7 +275,7 @@ def make_world(folder: Path) -> None:
     from weft import run
     from weft import spec as S
     there = folder / "world"
-    if (there / "gone.csv").is_symlink():  # the last that is made
+    if (folder / "pristine").exists():
         return
     own = recipe(there / "own", steps=2)
     (there / "recipe.json").write_text(own.json())
@@ -295,8 +296,20 @@ def make_world(folder: Path) -> None:
     (there / "text.txt").write_text("one line\nanother line\n" * 30)
     (there / "bytes.bin").write_bytes(bytes(range(256)) * 9)
     (there / "empty").write_text("")
-    os.mkfifo(there / "pipe.csv")
     (there / "gone.csv").symlink_to(there / "nothing")
+    shutil.copytree(there, folder / "pristine", symlinks=True)
+    os.mkfifo(there / "pipe.csv")
+
+
+def restore_world(folder: Path) -> None:
+    """As it was before a command wrote into it: each case stands for itself."""
+    def state_of(root: Path) -> dict[str, tuple[int, int]]:
+        return {str(path.relative_to(root)): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in root.rglob("*")
+                if not path.is_dir() and path.name != "pipe.csv"}
+    if state_of(folder / "world") != state_of(folder / "pristine"):
+        shutil.rmtree(folder / "world")
+        shutil.copytree(folder / "pristine", folder / "world", symlinks=True)
+        os.mkfifo(folder / "world" / "pipe.csv")
 
 
 MODELS = ("bert", "features", "gpt", "tags", "checkpoint", "run")
@@ -360,6 +373,7 @@ def command_line(folder: Path, draw: np.random.Generator) -> list[str]:
 def command(folder: Path, draw: np.random.Generator) -> None:
     """A line as it is typed: it works, or says in one line why it does not."""
     from weft.cli import main
+    restore_world(folder.parent)
     words = command_line(folder, draw)
     os.chdir(folder)
     sys.stdin, out, err = io.StringIO("a text\n"), io.StringIO(), io.StringIO()

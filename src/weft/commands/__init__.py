@@ -70,6 +70,11 @@ def writable(path: str | None, never: tuple[str, ...] = ()) -> None:
         raise ValueError(f"--out {path}: {file.suffix} is not written; see --help for the endings that are")
     if file.is_dir():
         raise ValueError(f"--out {path} is a folder; name a file in it")
+    if file.is_fifo():
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            raise ValueError(f"--out {path} is a pipe that nobody reads") from None
     if not file.parent.is_dir():
         raise ValueError(f"--out {path}: there is no folder {file.parent}; make it first")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
