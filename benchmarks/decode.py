@@ -9,6 +9,7 @@ compared; where more than a fifth of the rows differ nothing is measured. System
 (above 1: we are faster) the median over rounds of neighbours, so a busy machine slows all. The last line is JSON: model/task -> times in
 milliseconds and ratios.
 """
+
 import argparse
 import json
 import logging
@@ -27,17 +28,23 @@ import torch
 import transformers as T
 
 import weft
-from weft.generate.beam import beam_search
-from weft.generate.fast import pack
-from weft.generate.sample import generate
+from weft.generate.beam_search import beam_search
+from weft.generate.decoding import generate
+from weft.generate.packed_model import pack_model
 
 from . import receipt
 
 ALPHA = 0.6
-TASKS = {"greedy 1": (1, 1), "greedy 8": (8, 1), "beam 4": (1, 4)}         # rows, beams
-OURS = ("float32", "bf16", "int8")
-GOALS = (("transformers float32", "float32", 2.0), ("transformers bf16", "bf16", 2.0), ("transformers float32", "best", 2.0),
-         ("transformers bf16", "best", 2.0), ("ctranslate2 float32", "best", 1.0), ("ctranslate2 int8", "best", 1.0))
+TASKS = {"greedy 1": (1, 1), "greedy 8": (8, 1), "beam 4": (1, 4)}  # rows, beams
+OURS = {"float32": "fp32", "bf16": "bf16", "int8": "int8"}
+GOALS = (
+    ("transformers float32", "float32", 2.0),
+    ("transformers bf16", "bf16", 2.0),
+    ("transformers float32", "best", 2.0),
+    ("transformers bf16", "best", 2.0),
+    ("ctranslate2 float32", "best", 1.0),
+    ("ctranslate2 int8", "best", 1.0),
+)
 
 Run = Callable[[], list[list[int]]]
 Systems = dict[str, Run]
@@ -45,25 +52,54 @@ Systems = dict[str, Run]
 
 class Case(NamedTuple):
     vocabulary: int
-    read: int                              # tokens that are given
-    say: int                               # tokens that are asked for
+    read: int  # tokens that are given
+    say: int  # tokens that are asked for
     make: Callable[[int], Any]
-    opened: type                           # CTranslate2's class for it
+    opened: type  # CTranslate2's class for it
 
 
 def gpt2(vocabulary: int) -> Any:
-    return T.GPT2LMHeadModel(T.GPT2Config(n_layer=6, n_embd=384, n_head=6, vocab_size=vocabulary, n_positions=256, initializer_range=0.08,
-                                          bos_token_id=0, eos_token_id=1))
+    return T.GPT2LMHeadModel(
+        T.GPT2Config(
+            n_layer=6,
+            n_embd=384,
+            n_head=6,
+            vocab_size=vocabulary,
+            n_positions=256,
+            initializer_range=0.08,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
+    )
 
 
 def marian(vocabulary: int) -> Any:
-    return T.MarianMTModel(T.MarianConfig(
-        encoder_layers=6, decoder_layers=6, d_model=512, encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048,
-        decoder_ffn_dim=2048, vocab_size=vocabulary, max_position_embeddings=128, init_std=0.08, activation_function="swish",
-        scale_embedding=True, pad_token_id=vocabulary - 1, eos_token_id=0, decoder_start_token_id=vocabulary - 1, forced_eos_token_id=None))
+    return T.MarianMTModel(
+        T.MarianConfig(
+            encoder_layers=6,
+            decoder_layers=6,
+            d_model=512,
+            encoder_attention_heads=8,
+            decoder_attention_heads=8,
+            encoder_ffn_dim=2048,
+            decoder_ffn_dim=2048,
+            vocab_size=vocabulary,
+            max_position_embeddings=128,
+            init_std=0.08,
+            activation_function="swish",
+            scale_embedding=True,
+            pad_token_id=vocabulary - 1,
+            eos_token_id=0,
+            decoder_start_token_id=vocabulary - 1,
+            forced_eos_token_id=None,
+        )
+    )
 
 
-CASES = {"gpt2": Case(8192, 16, 128, gpt2, ctranslate2.Generator), "marian": Case(32_000, 24, 64, marian, ctranslate2.Translator)}
+CASES = {
+    "gpt2": Case(8192, 16, 128, gpt2, ctranslate2.Generator),
+    "marian": Case(32_000, 24, 64, marian, ctranslate2.Translator),
+}
 
 
 def prepare(case: Case, folder: Path, threads: int) -> tuple[Any, weft.Model, dict[str, Any]]:
@@ -73,20 +109,35 @@ def prepare(case: Case, folder: Path, threads: int) -> tuple[Any, weft.Model, di
     ours = weft.load(folder / "first")
     weft.save(ours, folder / "hf", to="hf")
     names = {f"t{i}": i for i in range(case.vocabulary - 1)} | {"<pad>": case.vocabulary - 1}
-    tokenizers.Tokenizer(tokenizers.models.WordLevel(names, unk_token="t2")).save(str(folder / "hf" / "tokenizer.json"))
-    marks = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "t2", "bos_token": "t0", "pad_token": "<pad>",
-             "eos_token": f"t{theirs.config.eos_token_id}"}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(names, unk_token="t2")).save(
+        str(folder / "hf" / "tokenizer.json")
+    )
+    marks = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": "t2",
+        "bos_token": "t0",
+        "pad_token": "<pad>",
+        "eos_token": f"t{theirs.config.eos_token_id}",
+    }
     (folder / "hf" / "tokenizer_config.json").write_text(json.dumps(marks))
     opened = {}
     for kind in ("float32", "int8"):
-        ctranslate2.converters.TransformersConverter(str(folder / "hf")).convert(str(folder / kind), quantization=kind)
-        opened[kind] = case.opened(str(folder / kind), compute_type=kind, intra_threads=threads, inter_threads=1)
+        ctranslate2.converters.TransformersConverter(str(folder / "hf")).convert(
+            str(folder / kind), quantization=kind
+        )
+        opened[kind] = case.opened(
+            str(folder / kind), compute_type=kind, intra_threads=threads, inter_threads=1
+        )
     theirs.generation_config.eos_token_id = theirs.generation_config.forced_eos_token_id = None
     return theirs, ours, opened
 
 
-def runs(case: Case, theirs: Any, ours: weft.Model, opened: dict[str, Any], rows: int, beams: int) -> Systems:
-    ids = torch.randint(3, case.vocabulary - 1, (rows, case.read), generator=torch.Generator().manual_seed(1))
+def runs(
+    case: Case, theirs: Any, ours: weft.Model, opened: dict[str, Any], rows: int, beams: int
+) -> Systems:
+    ids = torch.randint(
+        3, case.vocabulary - 1, (rows, case.read), generator=torch.Generator().manual_seed(1)
+    )
     prompts, pieces = ids.tolist(), [[f"t{i}" for i in row] for row in ids.tolist()]
     mask, half = torch.ones_like(ids), theirs.__class__(theirs.config).to(torch.bfloat16).eval()
     half.load_state_dict(theirs.state_dict())
@@ -94,24 +145,57 @@ def runs(case: Case, theirs: Any, ours: weft.Model, opened: dict[str, Any], rows
 
     def weft_run(model: weft.Model) -> Run:
         if beams == 1:
-            return lambda: [said.tokens for said in generate(model, prompts, most=case.say)]
-        return lambda: [said[0].tokens for said in beam_search(model, prompts, beams=beams, alpha=ALPHA, most=case.say)]
+            return lambda: [
+                said.tokens for said in generate(model, prompts, max_new_tokens=case.say)
+            ]
+        return lambda: [
+            said[0].tokens
+            for said in beam_search(
+                model, prompts, num_beams=beams, length_penalty=ALPHA, max_new_tokens=case.say
+            )
+        ]
 
     def transformers_run(model: Any) -> Run:
-        return lambda: model.generate(ids, attention_mask=mask, max_new_tokens=case.say, do_sample=False, num_beams=beams,
-                                      length_penalty=ALPHA)[:, -case.say:].tolist()
+        return lambda: model.generate(
+            ids,
+            attention_mask=mask,
+            max_new_tokens=case.say,
+            do_sample=False,
+            num_beams=beams,
+            length_penalty=ALPHA,
+        )[:, -case.say :].tolist()
 
     def ctranslate2_run(kind: str) -> Run:
         model = opened[kind]
         if case.opened is ctranslate2.Generator:
-            return lambda: [found.sequences_ids[0] for found in model.generate_batch(
-                pieces, beam_size=beams, max_length=case.say, min_length=case.say, include_prompt_in_result=False, length_penalty=ALPHA)]
-        return lambda: [[int(name[1:]) for name in found.hypotheses[0]] for found in model.translate_batch(
-            pieces, beam_size=beams, max_decoding_length=case.say, min_decoding_length=case.say, length_penalty=ALPHA)]
+            return lambda: [
+                found.sequences_ids[0]
+                for found in model.generate_batch(
+                    pieces,
+                    beam_size=beams,
+                    max_length=case.say,
+                    min_length=case.say,
+                    include_prompt_in_result=False,
+                    length_penalty=ALPHA,
+                )
+            ]
+        return lambda: [
+            [int(name[1:]) for name in found.hypotheses[0]]
+            for found in model.translate_batch(
+                pieces,
+                beam_size=beams,
+                max_decoding_length=case.say,
+                min_decoding_length=case.say,
+                length_penalty=ALPHA,
+            )
+        ]
 
-    return {**{f"weft {p}": weft_run(pack(ours, p)) for p in OURS},                                    # type: ignore[arg-type]
-            "transformers float32": transformers_run(theirs), "transformers bf16": transformers_run(half),
-            **{f"ctranslate2 {kind}": ctranslate2_run(kind) for kind in opened}}
+    return {
+        **{f"weft {p}": weft_run(pack_model(ours, kind)) for p, kind in OURS.items()},  # type: ignore[arg-type]
+        "transformers float32": transformers_run(theirs),
+        "transformers bf16": transformers_run(half),
+        **{f"ctranslate2 {kind}": ctranslate2_run(kind) for kind in opened},
+    }
 
 
 def refuse_unless_equal(systems: Systems, say: int, name: str) -> None:
@@ -119,8 +203,12 @@ def refuse_unless_equal(systems: Systems, say: int, name: str) -> None:
     found = {name: run() for name, run in systems.items()}
     for system, rows in found.items():
         if any(len(row) != say for row in rows):
-            sys.exit(f"{name}: {system} said {[len(row) for row in rows]} tokens, not {say}, so nothing is timed")
-        same = statistics.mean(row == own for row, own in zip(rows, found["weft float32"], strict=True))
+            sys.exit(
+                f"{name}: {system} said {[len(row) for row in rows]} tokens, not {say}, so nothing is timed"
+            )
+        same = statistics.mean(
+            row == own for row, own in zip(rows, found["weft float32"], strict=True)
+        )
         if system.endswith("float32") and "greedy" in name and same < 0.8:
             sys.exit(f"{name}: {system} does not say what weft float32 says, so nothing is timed")
 
@@ -128,7 +216,7 @@ def refuse_unless_equal(systems: Systems, say: int, name: str) -> None:
 def measure(systems: Systems, rounds: int, clock: Callable[[], float]) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in systems}
     for i in range(rounds + 1):
-        for name in [*systems][i % len(systems):] + [*systems][:i % len(systems)]:
+        for name in [*systems][i % len(systems) :] + [*systems][: i % len(systems)]:
             began = clock()
             systems[name]()
             if i:
@@ -137,19 +225,32 @@ def measure(systems: Systems, rounds: int, clock: Callable[[], float]) -> dict[s
     best = min((f"weft {p}" for p in OURS), key=found.__getitem__)
     for other, ours, _ in GOALS:
         mine = times[best if ours == "best" else f"weft {ours}"]
-        found[f"{ours} / {other}"] = round(statistics.median(t / o for o, t in zip(mine, times[other], strict=True)), 2)
+        found[f"{ours} / {other}"] = round(
+            statistics.median(t / o for o, t in zip(mine, times[other], strict=True)), 2
+        )
     for kind in ("float32", "int8"):
-        found[f"{kind} / ctranslate2 {kind}"] = round(statistics.median(
-            t / o for o, t in zip(times[f"weft {kind}"], times[f"ctranslate2 {kind}"], strict=True)), 2)
+        found[f"{kind} / ctranslate2 {kind}"] = round(
+            statistics.median(
+                t / o
+                for o, t in zip(times[f"weft {kind}"], times[f"ctranslate2 {kind}"], strict=True)
+            ),
+            2,
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--busy", action="store_true", help="count processor time, for a machine that does other work; with one thread")
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="count processor time, for a machine that does other work; with one thread",
+    )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
     given, began = parser.parse_args(), time.perf_counter()
     logging.disable(logging.WARNING)
@@ -166,7 +267,9 @@ def main() -> None:
         for task, (rows, beams) in TASKS.items():
             systems = runs(case, *made, rows, beams)
             refuse_unless_equal(systems, case.say, f"{name}, {task}")
-            row = found[f"{name}/{task}"] = measure(systems, given.rounds, time.process_time if given.busy else time.perf_counter)
+            row = found[f"{name}/{task}"] = measure(
+                systems, given.rounds, time.process_time if given.busy else time.perf_counter
+            )
             print(f"{name}, {task}")
             for key, figure in row.items():
                 print(f"  {key:36} {figure:9.2f}{'' if ' / ' in key else ' ms'}", flush=True)

@@ -6,6 +6,7 @@ The columns: which class opens the folder; how many comparisons of token ids, pi
 were made and how many differ (`weft.evaluate.compare`); the largest difference of the model's outputs. Exit code 1 where anything
 differs. The last line is JSON: recipe -> class and comparisons.
 """
+
 import argparse
 import json
 import logging
@@ -19,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from weft import recipe as R
-from weft import run
-from weft.evaluate.compare import LIMIT, compare
+from weft.inference.compare import LIMIT, compare_with_transformers
+from weft.inference.open_model import open_model
 from weft.interop import verify
 from weft.interop.folder import load, save
-from weft.interop.modules import modules_of
-from weft.ready import ready
+from weft.interop.sentence_transformers import read_modules
+from weft.runs import run
 
 from . import receipt
 from .generated import make_clone, make_data, small
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-LARGE = 2e7                                # parameters; `paper` recipes have more
+LARGE = 2e7  # parameters; `paper` recipes have more
 
 
 def recipes() -> dict[str, R.Recipe]:
@@ -42,8 +43,16 @@ def recipes() -> dict[str, R.Recipe]:
         assert made.loader is not None
         module = module_from_spec(made)
         made.loader.exec_module(module)
-        found |= {f"{path.stem}:{name}": thing for name, thing in vars(module).items() if isinstance(thing, R.Recipe)}
-    return {name: recipe for name, recipe in found.items() if not name.endswith(":paper") and recipe.model.parameters() < LARGE}
+        found |= {
+            f"{path.stem}:{name}": thing
+            for name, thing in vars(module).items()
+            if isinstance(thing, R.Recipe)
+        }
+    return {
+        name: recipe
+        for name, recipe in found.items()
+        if not name.endswith(":paper") and recipe.model.parameter_count() < LARGE
+    }
 
 
 def leave(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> Path:
@@ -57,7 +66,7 @@ def leave(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> Pat
 
 def earlier_runs(recipe: R.Recipe, all_recipes: dict[str, R.Recipe]) -> list[str]:
     """The recipes whose models this one starts from or learns from."""
-    needed = {recipe.start, getattr(recipe.objective, "teacher", None)}
+    needed = {recipe.init_from, getattr(recipe.task, "teacher", None)}
     return [name for name, other in all_recipes.items() if f"runs/{other.name}/model" in needed]
 
 
@@ -67,21 +76,28 @@ def short(recipe: R.Recipe) -> R.Recipe:
 
 
 def opened_by(folder: Path) -> str:
-    modules, config = modules_of(folder), json.loads((folder / "config.json").read_text())
-    return str(config["architectures"][0]) + (" in CrossEncoder" if modules and modules.dense else "")
+    modules, config = read_modules(folder), json.loads((folder / "config.json").read_text())
+    return str(config["architectures"][0]) + (
+        " in CrossEncoder" if modules and modules.dense else ""
+    )
 
 
 def row(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> dict[str, Any]:
     folder = leave(recipe, home, all_recipes)
     outputs = max(verify.verify(folder).values())
-    checks = compare(ready(folder), folder)
-    return {"class": opened_by(folder), "outputs": outputs,
-            "checks": {c.name: dict(zip(c._fields[1:], c[1:], strict=True)) for c in checks},
-            "same": outputs <= LIMIT and not any(c.differ for c in checks)}
+    checks = compare_with_transformers(open_model(folder), folder)
+    return {
+        "class": opened_by(folder),
+        "outputs": outputs,
+        "checks": {c.name: dict(zip(c._fields[1:], c[1:], strict=True)) for c in checks},
+        "same": outputs <= LIMIT and not any(c.differ for c in checks),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="only recipes whose name holds this")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
     given, began = parser.parse_args(), time.perf_counter()
@@ -89,7 +105,10 @@ def main() -> None:
     logging.disable(logging.WARNING)
     every = recipes()
     found: dict[str, dict[str, Any]] = {}
-    print(f"{'recipe':26} {'opened by':44} {'outputs':>8}  tokens, images, generation, embeddings, classes: compared, differ", flush=True)
+    print(
+        f"{'recipe':26} {'opened by':44} {'outputs':>8}  tokens, images, generation, embeddings, classes: compared, differ",
+        flush=True,
+    )
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -98,8 +117,13 @@ def main() -> None:
         for name, recipe in every.items():
             if given.only in name:
                 own = found[name] = row(recipe, Path(folder), every)
-                said = ", ".join(f"{check} {c['compared']} {c['differ']}" for check, c in own["checks"].items())
-                print(f"{name:26} {own['class']:44} {own['outputs']:8.0e}  {said}{'' if own['same'] else '  NOT THE SAME'}", flush=True)
+                said = ", ".join(
+                    f"{check} {c['compared']} {c['differ']}" for check, c in own["checks"].items()
+                )
+                print(
+                    f"{name:26} {own['class']:44} {own['outputs']:8.0e}  {said}{'' if own['same'] else '  NOT THE SAME'}",
+                    flush=True,
+                )
         os.chdir(here)
     if path:
         receipt.write(str(path), found, time.perf_counter() - began)

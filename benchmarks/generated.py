@@ -1,4 +1,5 @@
 """Small generated data in the formats that the shipped recipes read, and recipes cut to a few steps on them."""
+
 import gzip
 import json
 from collections.abc import Callable
@@ -11,16 +12,36 @@ from PIL import Image
 
 import weft
 from weft import recipe as R
-from weft.evaluate import arithmetic
+from weft.inference import arithmetic
 
-WORDS = ("the", "a", "of", "red", "small", "old", "boat", "tree", "house", "river", "sings", "runs", "sees", "under", "over", "with", "and")
+WORDS = (
+    "the",
+    "a",
+    "of",
+    "red",
+    "small",
+    "old",
+    "boat",
+    "tree",
+    "house",
+    "river",
+    "sings",
+    "runs",
+    "sees",
+    "under",
+    "over",
+    "with",
+    "and",
+)
 
 
 def sentence(chance: Random, least: int = 4, most: int = 12) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(least, most)))
 
 
-def lines(count: int, line: Callable[[Random, int], str], end: str = "\n") -> Callable[[Random], str]:
+def lines(
+    count: int, line: Callable[[Random, int], str], end: str = "\n"
+) -> Callable[[Random], str]:
     return lambda chance: "".join(line(chance, i) + end for i in range(count))
 
 
@@ -32,33 +53,73 @@ def article(chance: Random, i: int) -> str:
 def squad(chance: Random) -> str:
     def question(n: int, context: str) -> dict[str, Any]:
         word = chance.choice(context.split())
-        return {"id": f"q{n}", "question": sentence(chance), "answers": [{"text": word, "answer_start": context.index(word)}]}
+        return {
+            "id": f"q{n}",
+            "question": sentence(chance),
+            "answers": [{"text": word, "answer_start": context.index(word)}],
+        }
 
     contexts = [sentence(chance, 20, 40) for _ in range(16)]
-    return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": c, "qas": [question(i, c)]}]} for i, c in enumerate(contexts)]})
+    return json.dumps(
+        {
+            "data": [
+                {"title": "t", "paragraphs": [{"context": c, "qas": [question(i, c)]}]}
+                for i, c in enumerate(contexts)
+            ]
+        }
+    )
 
 
 def tagged(chance: Random, i: int) -> str:
     tags = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
-    return "".join(f"{word} {tags[(i + n) % len(tags)]} 0\n" for n, word in enumerate(sentence(chance).split()))
+    return "".join(
+        f"{word} {tags[(i + n) % len(tags)]} 0\n" for n, word in enumerate(sentence(chance).split())
+    )
 
 
 JUDGED = ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")
 MAKERS: dict[str, Callable[[Random], str]] = {
-    "tinyshakespeare/input.txt.gz": lambda c: "".join(map(chr, range(32, 96))) + lines(300, lambda c, i: sentence(c).upper())(c),
-    "wikitext-2/wiki.train.tokens.gz": lines(12, article), "wikitext-2/wiki.valid.tokens.gz": lines(3, article),
-    "glue/SST-2/train.tsv.gz": lambda c: "label\tsentence\r\n" + lines(40, lambda c, i: f"{i % 2}\t{sentence(c)}", "\r\n")(c),
-    "glue/SST-2/dev.tsv.gz": lambda c: "label\tcontent\n" + lines(9, lambda c, i: f"{i % 2}\t{sentence(c)}")(c),
-    "sick/SICK.txt.gz": lambda c: "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + lines(
-        60, lambda c, i: f"{i}\t{sentence(c)}\t{sentence(c)}\t{i % 5}.5\t{JUDGED[i % 3]}")(c),
+    "tinyshakespeare/input.txt.gz": lambda c: (
+        "".join(map(chr, range(32, 96))) + lines(300, lambda c, i: sentence(c).upper())(c)
+    ),
+    "wikitext-2/wiki.train.tokens.gz": lines(12, article),
+    "wikitext-2/wiki.valid.tokens.gz": lines(3, article),
+    "glue/SST-2/train.tsv.gz": lambda c: (
+        "label\tsentence\r\n" + lines(40, lambda c, i: f"{i % 2}\t{sentence(c)}", "\r\n")(c)
+    ),
+    "glue/SST-2/dev.tsv.gz": lambda c: (
+        "label\tcontent\n" + lines(9, lambda c, i: f"{i % 2}\t{sentence(c)}")(c)
+    ),
+    "sick/SICK.txt.gz": lambda c: (
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        + lines(60, lambda c, i: f"{i}\t{sentence(c)}\t{sentence(c)}\t{i % 5}.5\t{JUDGED[i % 3]}")(
+            c
+        )
+    ),
     "squad/squad-v1.1-dev.json.gz": squad,
-    **{f"glue/STS-B/sts-{part}.csv.gz": lines(count, lambda c, i: f"a\tb\t2012\t{i:04}\t{i % 5}.25\t{sentence(c)} \"\t{sentence(c)}\tmore")
-       for part, count in (("train", 40), ("dev", 9))},
-    **{f"multi30k/{part}.{side}.gz": lines(count, lambda c, i: sentence(c)) for part, count in (("train", 60), ("val", 9))
-       for side in ("en", "de")},
-    **{f"arithmetic/{part}.jsonl.gz": lambda c: "".join(json.dumps({"text": text}) + "\n" for text in arithmetic.documents(40))
-       for part in ("train", "valid")},
-    **{f"conll2003/{part}.txt.gz": lines(count, tagged) for part, count in (("train", 30), ("valid", 9))}}
+    **{
+        f"glue/STS-B/sts-{part}.csv.gz": lines(
+            count,
+            lambda c, i: f'a\tb\t2012\t{i:04}\t{i % 5}.25\t{sentence(c)} "\t{sentence(c)}\tmore',
+        )
+        for part, count in (("train", 40), ("dev", 9))
+    },
+    **{
+        f"multi30k/{part}.{side}.gz": lines(count, lambda c, i: sentence(c))
+        for part, count in (("train", 60), ("val", 9))
+        for side in ("en", "de")
+    },
+    **{
+        f"arithmetic/{part}.jsonl.gz": lambda c: "".join(
+            json.dumps({"text": text}) + "\n" for text in arithmetic.documents(40)
+        )
+        for part in ("train", "valid")
+    },
+    **{
+        f"conll2003/{part}.txt.gz": lines(count, tagged)
+        for part, count in (("train", 30), ("valid", 9))
+    },
+}
 
 
 def make_data(home: Path, data: R.Data) -> None:
@@ -69,10 +130,12 @@ def make_data(home: Path, data: R.Data) -> None:
         if path in MAKERS:
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_bytes(gzip.compress(MAKERS[path](Random(path)).encode()))
-        elif isinstance(data.row, R.Images):
+        elif isinstance(data.rows, R.LabelledImages):
             for label in range(10):
                 (home / path / str(label)).mkdir(parents=True, exist_ok=True)
-                Image.new("RGB", (32, 32), (20 * label, 100, 50)).save(home / path / str(label) / "a.png")
+                Image.new("RGB", (32, 32), (20 * label, 100, 50)).save(
+                    home / path / str(label) / "a.png"
+                )
 
 
 def shallow(stack: Any) -> Any:
@@ -81,15 +144,29 @@ def shallow(stack: Any) -> Any:
 
 def small(recipe: R.Recipe) -> R.Recipe:
     """One block, three steps of few rows; all else stays."""
+
     def cut(model: Any) -> Any:
-        head = replace(model.head, stack=shallow(model.head.stack)) if isinstance(model.head, weft.Pixels) else model.head
-        return replace(model, encoder=shallow(model.encoder), decoder=shallow(model.decoder), head=head)
-    objective = recipe.objective
-    if isinstance(objective, R.ReplacedTokens):
+        head = (
+            replace(model.head, stack=shallow(model.head.stack))
+            if isinstance(model.head, weft.PixelDecoder)
+            else model.head
+        )
+        return replace(
+            model, encoder=shallow(model.encoder), decoder=shallow(model.decoder), head=head
+        )
+
+    objective = recipe.task
+    if isinstance(objective, R.ReplacedTokenDetection):
         objective = replace(objective, generator=cut(objective.generator))
     batch = recipe.batch
-    batch = replace(batch, tokens=max(256, batch.length)) if isinstance(batch, R.Budget) else replace(batch, count=4)
-    return replace(recipe, model=cut(recipe.model), objective=objective, batch=batch, steps=3, evaluate=None)
+    batch = (
+        replace(batch, tokens=max(256, batch.length))
+        if isinstance(batch, R.TokenBudget)
+        else replace(batch, size=4)
+    )
+    return replace(
+        recipe, model=cut(recipe.model), task=objective, batch=batch, steps=3, eval_every=None
+    )
 
 
 def make_clone(home: Path) -> None:

@@ -7,6 +7,7 @@ For the model: the answers to the lines of a lecture, and the ten arithmetic tas
 recipes/gpt_arithmetic.py, the same questions. `--same` prompts are also answered by transformers: greedy text, token for token. What is
 done is kept under `--out`: run again, it goes on. With `--receipt`, a picture lands beside it. The last line is JSON.
 """
+
 import argparse
 import hashlib
 import json
@@ -17,38 +18,64 @@ from typing import Any
 
 import torch
 
-from weft.evaluate import arithmetic, shots
-from weft.generate.text import Writer
-from weft.ready import ready
+from weft.generate.text_generator import TextGenerator
+from weft.inference import arithmetic, few_shot
+from weft.inference.open_model import open_model
 
 from . import receipt
 
-LINES = {                                  # Fleuret, Deep Learning, 13.3: a prompt, and how a model of 1.6 B parameters goes on
-    "Cherry is red, lettuce is green, lemon is": "yellow", "Cherry is sweet, lettuce is bland, lemon is": "sour",
-    "Cherry is a fruit, lettuce is a vegetable, lemon is": "a fruit"}
-MOST = 10                                  # tokens of an answer: a space, a sign, six digits and the end of the line
-POOL = 500                                 # problems that examples are drawn from
+LINES = {  # Fleuret, Deep Learning, 13.3: a prompt, and how a model of 1.6 B parameters goes on
+    "Cherry is red, lettuce is green, lemon is": "yellow",
+    "Cherry is sweet, lettuce is bland, lemon is": "sour",
+    "Cherry is a fruit, lettuce is a vegetable, lemon is": "a fruit",
+}
+MOST = 10  # tokens of an answer: a space, a sign, six digits and the end of the line
+POOL = 500  # problems that examples are drawn from
 
 
-def priming(writer: Writer) -> dict[str, Any]:
+def priming(writer: TextGenerator) -> dict[str, Any]:
     """How each line goes on, and which of the three answers it makes likeliest."""
-    said = writer.complete(list(LINES), most=16, stops=("\n",))
-    scores, _ = shots.weigh(writer.model, writer.tokenizer, list(LINES), [list(LINES.values())] * len(LINES))
+    said = writer.complete(list(LINES), max_new_tokens=16, stop_strings=("\n",))
+    scores, _ = few_shot.choice_likelihoods(
+        writer.model, writer.tokenizer, list(LINES), [list(LINES.values())] * len(LINES)
+    )
     best = [list(LINES.values())[row.index(max(row))] for row in scores]
-    return {line: {"says": text, "likeliest": own, "lecture": LINES[line]} for line, text, own in zip(LINES, said, best, strict=True)}
+    return {
+        line: {"says": text, "likeliest": own, "lecture": LINES[line]}
+        for line, text, own in zip(LINES, said, best, strict=True)
+    }
 
 
-def cell(writer: Writer, task: str, examples: int, count: int, batch: int) -> dict[str, Any]:
+def cell(writer: TextGenerator, task: str, examples: int, count: int, batch: int) -> dict[str, Any]:
     """One task after so many examples."""
-    asked, pool, began = arithmetic.problems(task, count), arithmetic.problems(task, POOL, held=False), time.perf_counter()
-    said = shots.written(lambda texts: writer.complete(texts, most=MOST, stops=(shots.PLAIN.stop,), batch=batch), pool, asked, examples)
-    return {**dict(shots.exact(said, asked)), "seconds": round(time.perf_counter() - began, 1),
-            "first": [f"{example.question} {answer}" for example, answer in zip(asked, said, strict=True)][:2]}
+    asked, pool, began = (
+        arithmetic.problems(task, count),
+        arithmetic.problems(task, POOL, held_out=False),
+        time.perf_counter(),
+    )
+    said = few_shot.complete_prompts(
+        lambda texts: writer.complete(
+            texts,
+            max_new_tokens=MOST,
+            stop_strings=(few_shot.DEFAULT_TEMPLATE.stop,),
+            batch_size=batch,
+        ),
+        pool,
+        asked,
+        examples,
+    )
+    return {
+        **dict(few_shot.exact_match(said, asked)),
+        "seconds": round(time.perf_counter() - began, 1),
+        "first": [
+            f"{example.question} {answer}" for example, answer in zip(asked, said, strict=True)
+        ][:2],
+    }
 
 
 def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
-    opened = ready(name, dtype=dtype)
-    writer, weights = Writer(opened), opened.folder / "model.safetensors"
+    opened = open_model(name, dtype=dtype)
+    writer, weights = TextGenerator(opened), opened.folder / "model.safetensors"
     weights = weights if weights.exists() else opened.folder / "model" / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     kept = given.out / f"{digest[:12]}-{given.count}-{str(dtype).removeprefix('torch.')}.json"
@@ -60,39 +87,77 @@ def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[st
                 done[key] = one = cell(writer, task, examples, given.count, given.batch)
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(done, indent=1))
-                print(f"  {Path(name).name} {key}: {one['exact_match']:.0%}, {one['seconds']} s; {one['first'][0]}", flush=True)
-    table = {task: [round(100 * done[f"{task}/{examples}"]["exact_match"], 1) for examples in given.shots] for task in arithmetic.TASKS}
+                print(
+                    f"  {Path(name).name} {key}: {one['exact_match']:.0%}, {one['seconds']} s; {one['first'][0]}",
+                    flush=True,
+                )
+    table = {
+        task: [
+            round(100 * done[f"{task}/{examples}"]["exact_match"], 1) for examples in given.shots
+        ]
+        for task in arithmetic.TASKS
+    }
     mean = [round(sum(column) / len(column), 1) for column in zip(*table.values(), strict=True)]
-    return {"parameters": sum(p.numel() for p in opened.model.parameters()), "weights": digest, "dtype": str(dtype).removeprefix("torch."),
-            "seconds": round(sum(one["seconds"] for one in done.values()), 1), "per cent": table, "mean": mean}
+    return {
+        "parameters": sum(p.numel() for p in opened.model.parameters()),
+        "weights": digest,
+        "dtype": str(dtype).removeprefix("torch."),
+        "seconds": round(sum(one["seconds"] for one in done.values()), 1),
+        "per cent": table,
+        "mean": mean,
+    }
 
 
 def same(folder: str, count: int, batch: int, most: int = 16) -> dict[str, Any]:
     """Greedy tokens here, many prompts of unequal length at once, and in transformers, one prompt at a time; both in float32."""
     from transformers import AutoModelForCausalLM
-    writer = Writer(ready(folder))
+
+    writer = TextGenerator(open_model(folder))
     texts = list(LINES)
     for i in range(count - len(texts)):
         task, examples = list(arithmetic.TASKS)[i % len(arithmetic.TASKS)], (0, 1, 4, 16)[i % 4]
-        texts += shots.prompts(arithmetic.problems(task, POOL, held=False), [arithmetic.problem(task, i)], examples)
-    prompts, began = [writer.ids(text) for text in texts], time.perf_counter()
-    ours = [answers[0].said.tokens for answers in writer.answer(prompts, most=most, batch=batch)]
+        texts += few_shot.build_prompts(
+            arithmetic.problems(task, POOL, held_out=False), [arithmetic.problem(task, i)], examples
+        )
+    prompts, began = [writer.encode_prompt(text) for text in texts], time.perf_counter()
+    ours = [
+        answers[0].tokens.tokens
+        for answers in writer.generate(prompts, max_new_tokens=most, batch_size=batch)
+    ]
     middle, theirs = time.perf_counter(), []
     other = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     begun = time.perf_counter()
     for prompt in prompts:
         ids = torch.tensor([prompt])
-        said = other.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=most, do_sample=False)
-        theirs.append(said[0, len(prompt):].tolist())
+        said = other.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=most, do_sample=False
+        )
+        theirs.append(said[0, len(prompt) :].tolist())
     equal = [a == b for a, b in zip(ours, theirs, strict=True)]
-    return {"prompts": len(prompts), "equal": sum(equal), "tokens": sum(map(len, theirs)), "seconds": round(middle - began, 1),
-            "transformers seconds": round(time.perf_counter() - begun, 1),
-            "differ": [text for text, one in zip(texts, equal, strict=True) if not one]}
+    return {
+        "prompts": len(prompts),
+        "equal": sum(equal),
+        "tokens": sum(map(len, theirs)),
+        "seconds": round(middle - began, 1),
+        "transformers seconds": round(time.perf_counter() - begun, 1),
+        "differ": [text for text, one in zip(texts, equal, strict=True) if not one],
+    }
 
 
 # The picture
 
-COLOURS = ("#1f5fa8", "#60a5fa", "#15803d", "#4ade80", "#c2410c", "#fb923c", "#7e22ce", "#c084fc", "#111827", "#9ca3af")
+COLOURS = (
+    "#1f5fa8",
+    "#60a5fa",
+    "#15803d",
+    "#4ade80",
+    "#c2410c",
+    "#fb923c",
+    "#7e22ce",
+    "#c084fc",
+    "#111827",
+    "#9ca3af",
+)
 WIDE, HIGH, LEFT, TOP = 400, 300, 48, 60
 
 
@@ -104,31 +169,57 @@ def panel(found: dict[str, Any], at: list[int], title: str, left: float) -> str:
         return TOP + HIGH * (1 - percent / 100)
 
     parts = [f'<text x="{left + LEFT}" y="{TOP - 14}">{escape(title)}</text>']
-    parts += [f'<path d="M{x(0)} {y(v):.1f}H{x(len(at) - 1)}" stroke="#e5e7eb"/>'
-              f'<text x="{x(0) - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v}</text>' for v in range(0, 101, 20)]
-    parts += [f'<text x="{x(i):.1f}" y="{TOP + HIGH + 20}" text-anchor="middle">{n}</text>' for i, n in enumerate(at)]
+    parts += [
+        f'<path d="M{x(0)} {y(v):.1f}H{x(len(at) - 1)}" stroke="#e5e7eb"/>'
+        f'<text x="{x(0) - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v}</text>'
+        for v in range(0, 101, 20)
+    ]
+    parts += [
+        f'<text x="{x(i):.1f}" y="{TOP + HIGH + 20}" text-anchor="middle">{n}</text>'
+        for i, n in enumerate(at)
+    ]
     for colour, line in zip(COLOURS, found["per cent"].values(), strict=True):
         points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        )
     return "".join(parts)
 
 
 def picture(found: dict[str, Any]) -> str:
     """Per cent right by the number of examples, a panel a model."""
-    titles = {"model": "SmolLM2-135M-Instruct, never trained for it", "own": "a small GPT, trained on such problems"}
+    titles = {
+        "model": "SmolLM2-135M-Instruct, never trained for it",
+        "own": "a small GPT, trained on such problems",
+    }
     shown = [name for name in titles if name in found]
-    parts = ['<text x="48" y="22" font-weight="600">Ten arithmetic tasks: per cent right after so many examples</text>']
-    parts += [panel(found[name], found["shots"], f"{titles[name]} ({found[name]['parameters'] / 1e6:.1f} M)", WIDE * i)
-              for i, name in enumerate(shown)]
+    parts = [
+        '<text x="48" y="22" font-weight="600">Ten arithmetic tasks: per cent right after so many examples</text>'
+    ]
+    parts += [
+        panel(
+            found[name],
+            found["shots"],
+            f"{titles[name]} ({found[name]['parameters'] / 1e6:.1f} M)",
+            WIDE * i,
+        )
+        for i, name in enumerate(shown)
+    ]
     edge = WIDE * len(shown) + 10
-    parts += [f'<text x="{edge}" y="{TOP + 12 + 20 * i}" fill="{colour}">{task}</text>'
-              for i, (colour, task) in enumerate(zip(COLOURS, arithmetic.TASKS, strict=True))]
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 50}" height="{TOP + HIGH + 36}" font-family="sans-serif" '
-            f'font-size="12" fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n')
+    parts += [
+        f'<text x="{edge}" y="{TOP + 12 + 20 * i}" fill="{colour}">{task}</text>'
+        for i, (colour, task) in enumerate(zip(COLOURS, arithmetic.TASKS, strict=True))
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 50}" height="{TOP + HIGH + 36}" font-family="sans-serif" '
+        f'font-size="12" fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True, help="a folder, as benchmarks.smollm2 writes it")
     parser.add_argument("--own", help="a run of recipes/gpt_arithmetic.py")
     parser.add_argument("--shots", type=int, nargs="+", default=[0, 1, 4, 16])
@@ -139,7 +230,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/incontext"))
     parser.add_argument("--receipt", metavar="FILE")
     given, began = parser.parse_args(), time.perf_counter()
-    found: dict[str, Any] = {"shots": given.shots, "questions": given.count, "priming": priming(Writer(ready(given.model)))}
+    found: dict[str, Any] = {
+        "shots": given.shots,
+        "questions": given.count,
+        "priming": priming(TextGenerator(open_model(given.model))),
+    }
     print(json.dumps(found["priming"], indent=1), flush=True)
     if given.same:
         found["transformers"] = same(given.model, given.same, given.batch)

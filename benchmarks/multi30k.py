@@ -5,6 +5,7 @@ lower-cased, Moses-tokenised), and beside it as others should (cased, detokenise
 
 Beam 4 and length penalty 0.6, as in 2017 (arXiv:1706.03762, section 6.1). Restartable. The last line is JSON.
 """
+
 import argparse
 import gzip
 import json
@@ -18,12 +19,12 @@ from typing import Any
 import torch
 
 from weft import recipe as R
-from weft import run
-from weft.evaluate.bleu import bleu as plain_bleu
-from weft.evaluate.bleu import chrf, tokenised_bleu
-from weft.generate.text import Writer
-from weft.ready import ready
-from weft.train.log import read
+from weft.generate.text_generator import TextGenerator
+from weft.inference.open_model import open_model
+from weft.metrics.translation import bleu as plain_bleu
+from weft.metrics.translation import chrf, tokenised_bleu
+from weft.runs import run
+from weft.runs.log import read_log
 
 from . import receipt
 
@@ -36,11 +37,13 @@ def lines(name: str) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().splitlines()
 
 
-def translated(writer: Writer, name: str, kept: Path) -> list[str]:
+def translated(writer: TextGenerator, name: str, kept: Path) -> list[str]:
     file = kept / f"{name}.de"
     if not file.exists():
         with torch.no_grad():
-            found = writer.translate(lines(f"{name}.en"), beams=BEAMS, alpha=ALPHA, batch=64)
+            found = writer.translate(
+                lines(f"{name}.en"), num_beams=BEAMS, length_penalty=ALPHA, batch_size=64
+            )
         kept.mkdir(exist_ok=True)
         file.write_text("".join(f"{line}\n" for line in found))
     return file.read_text().splitlines()
@@ -48,35 +51,70 @@ def translated(writer: Writer, name: str, kept: Path) -> list[str]:
 
 def scores(hypotheses: list[str], name: str) -> dict[str, Any]:
     wanted = lines(f"{name}.de")
-    return {**dict(tokenised_bleu(hypotheses, wanted, "de")), **dict(plain_bleu(hypotheses, wanted)), **dict(chrf(hypotheses, wanted))}
+    return {
+        **dict(tokenised_bleu(hypotheses, wanted, "de")),
+        **dict(plain_bleu(hypotheses, wanted)),
+        **dict(chrf(hypotheses, wanted)),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recipe", nargs="?", default="recipes/translate_multi30k.py:good")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--receipt", metavar="FILE")
     given, began = parser.parse_args(), time.perf_counter()
-    recipe, rows = R.read(given.recipe), []
+    recipe, rows = R.load_recipe(given.recipe), []
     for seed in range(given.seeds):
         folder = given.out / f"{recipe.name}-{seed}"
-        for event in run.train(R.change(recipe, [f"seed={seed}"]), folder):
+        for event in run.train(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
             if event.step % 100 == 0:
-                print(f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms", flush=True)
-        writer, kept, log = Writer(ready(folder)), folder / "translations", read(folder / "log.jsonl")
+                print(
+                    f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
+                    flush=True,
+                )
+        writer, kept, log = (
+            TextGenerator(open_model(folder)),
+            folder / "translations",
+            read_log(folder / "log.jsonl"),
+        )
         name = "BLEU (lower-cased, Moses-tokenised)"
         found = {test: scores(translated(writer, test, kept), test) for test in ("val", *TESTS)}
-        rows.append({"seed": seed, "seconds": round(sum(line["seconds"] for line in log if "loss" in line)),
-                     "valid": [line for line in log if "valid" in line][-1]["valid"]["loss"], **found})
-        said = "; ".join(f"{test} {found[test][name]:.2f}, cased {found[test]['BLEU']:.2f}" for test in found)
+        rows.append(
+            {
+                "seed": seed,
+                "seconds": round(sum(line["seconds"] for line in log if "loss" in line)),
+                "valid": [line for line in log if "valid" in line][-1]["valid"]["loss"],
+                **found,
+            }
+        )
+        said = "; ".join(
+            f"{test} {found[test][name]:.2f}, cased {found[test]['BLEU']:.2f}" for test in found
+        )
         print(f"seed {seed}: {said}", flush=True)
-    mean = {test: {key: statistics.mean(row[test][key] for row in rows) for key in (name, "BLEU", "chrF")} for test in ("val", *TESTS)}
-    result = {"recipe": given.recipe, "parameters": recipe.model.parameters(), "steps": recipe.steps, "beams": BEAMS, "alpha": ALPHA,
-              "mean": mean, "runs": rows}
+    mean = {
+        test: {
+            key: statistics.mean(row[test][key] for row in rows) for key in (name, "BLEU", "chrF")
+        }
+        for test in ("val", *TESTS)
+    }
+    result = {
+        "recipe": given.recipe,
+        "parameters": recipe.model.parameter_count(),
+        "steps": recipe.steps,
+        "beams": BEAMS,
+        "alpha": ALPHA,
+        "mean": mean,
+        "runs": rows,
+    }
     if given.receipt:
         receipt.write(given.receipt, result, time.perf_counter() - began, given.seeds - 1)
-        shutil.copy(given.out / f"{recipe.name}-0" / "curve.svg", Path(given.receipt).with_suffix(".svg"))
+        shutil.copy(
+            given.out / f"{recipe.name}-0" / "curve.svg", Path(given.receipt).with_suffix(".svg")
+        )
     print(json.dumps(result))
 
 

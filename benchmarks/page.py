@@ -1,7 +1,8 @@
 """docs/results.md, written from the receipts beside it: no number on it was typed.
 
-    python -m benchmarks.page > docs/results.md
+python -m benchmarks.page > docs/results.md
 """
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,15 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
 TOKENISED = "BLEU (lower-cased, Moses-tokenised)"
-TITLES = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "conll": "CoNLL-2003", "squad": "SQuAD 1.1"}
+TITLES = {
+    "sst2": "SST-2",
+    "cola": "CoLA",
+    "mrpc": "MRPC",
+    "rte": "RTE",
+    "stsb": "STS-B",
+    "conll": "CoNLL-2003",
+    "squad": "SQuAD 1.1",
+}
 HEAD = """# Results
 
 Real data, but for the speeds at the end; two processor cores without a GPU; each figure from a receipt that names command, commit, seed,
@@ -34,135 +43,308 @@ def spread(numbers: list[float], digits: int) -> str:
 
 
 def multi30k(found: Result) -> Lines:
-    yield (f"Multi30k, English to German, from nothing on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
-           f"steps, beam {found['beams']}, length penalty {found['alpha']:g}; "
-           f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes a seed. The best small system known reaches 41.02 on "
-           f"test_2016_flickr, lower-cased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462).")
+    yield (
+        f"Multi30k, English to German, from nothing on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
+        f"steps, beam {found['beams']}, length penalty {found['alpha']:g}; "
+        f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes a seed. The best small system known reaches 41.02 on "
+        f"test_2016_flickr, lower-cased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462)."
+    )
     yield ""
-    yield from table(("set", "BLEU, lower-cased, Moses-tokenised", "each seed", "BLEU, cased, detokenised", "chrF"), *(
-        (test, f"{mean[TOKENISED]:.2f}", spread([run[test][TOKENISED] for run in found["runs"]], 2), f"{mean['BLEU']:.2f}",
-         f"{mean['chrF']:.2f}") for test, mean in found["mean"].items()))
+    yield from table(
+        (
+            "set",
+            "BLEU, lower-cased, Moses-tokenised",
+            "each seed",
+            "BLEU, cased, detokenised",
+            "chrF",
+        ),
+        *(
+            (
+                test,
+                f"{mean[TOKENISED]:.2f}",
+                spread([run[test][TOKENISED] for run in found["runs"]], 2),
+                f"{mean['BLEU']:.2f}",
+                f"{mean['chrF']:.2f}",
+            )
+            for test, mean in found["mean"].items()
+        ),
+    )
     yield ""
     first = found["runs"][0]["val"]
-    yield "Signatures: " + ", ".join(f"`{first[f'{name} signature']}`" for name in (TOKENISED, "BLEU", "chrF")) + "."
+    yield (
+        "Signatures: "
+        + ", ".join(f"`{first[f'{name} signature']}`" for name in (TOKENISED, "BLEU", "chrF"))
+        + "."
+    )
 
 
 def characters(found: Result) -> Lines:
-    yield ("Characters of Shakespeare, nats a character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
-           "1.4697 as the best of the large shape (6×384, context 256, 82 million characters on an A100).")
+    yield (
+        "Characters of Shakespeare, nats a character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
+        "1.4697 as the best of the large shape (6×384, context 256, 82 million characters on an A100)."
+    )
     yield ""
-    yield from table(("recipe", "parameters", "characters read", "validation loss", "minutes"), *(
-        (f"`{name}`", f"{own['runs'][0]['parameters'] / 1e6:.1f} M", f"{own['runs'][0]['tokens'] / 1e6:.1f} M",
-         spread([run.get("averaged", run["valid"])["loss"] for run in own["runs"]], 3),
-         spread([run["seconds"] / 60 for run in own["runs"]], 1)) for name, own in found.items()))
+    yield from table(
+        ("recipe", "parameters", "characters read", "validation loss", "minutes"),
+        *(
+            (
+                f"`{name}`",
+                f"{own['runs'][0]['parameters'] / 1e6:.1f} M",
+                f"{own['runs'][0]['tokens'] / 1e6:.1f} M",
+                spread([run.get("averaged", run["valid"])["loss"] for run in own["runs"]], 3),
+                spread([run["seconds"] / 60 for run in own["runs"]], 1),
+            )
+            for name, own in found.items()
+        ),
+    )
 
 
 def tuned(found: Result) -> Lines:
     own = found["settings"]
-    yield (f"{found['checkpoint']} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
-           f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
-           f"standard deviation on rows that neither saw.")
+    yield (
+        f"{found['checkpoint']} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
+        f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
+        f"standard deviation on rows that neither saw."
+    )
     yield ""
 
     def cell(task: str, score: dict[str, float]) -> str:
-        per_cent = 1 if task == "squad" else 100     # SQuAD's own script gives per cent
+        per_cent = 1 if task == "squad" else 100  # SQuAD's own script gives per cent
         return f"{per_cent * score['mean']:.2f} ± {per_cent * score['deviation']:.2f}"
 
-    yield from table(("task", "metric", "Weft", "Trainer", "times as fast"), *(
-        (TITLES[task], row["metric"], *(cell(task, row[side]["score"]) for side in ("weft", "trainer")), f"{row['times_faster']:.2f}")
-        for task, row in found["tasks"].items()))
+    yield from table(
+        ("task", "metric", "Weft", "Trainer", "times as fast"),
+        *(
+            (
+                TITLES[task],
+                row["metric"],
+                *(cell(task, row[side]["score"]) for side in ("weft", "trainer")),
+                f"{row['times_faster']:.2f}",
+            )
+            for task, row in found["tasks"].items()
+        ),
+    )
 
 
 def transfer(found: Result) -> Lines:
-    yield ("Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
-           "three tenths of CoNLL-2003, beside the same models from nothing; F1 of entities on the dev set, each at its "
-           "best rate. Measured before two causes of ELECTRA's and T5's losses were mended and before BERT's next-sentence labels "
-           "were a fair coin ([log.md](log.md)); to be measured again.")
+    yield (
+        "Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
+        "three tenths of CoNLL-2003, beside the same models from scratch; F1 of entities on the dev set, each at its "
+        "best rate. Measured before two causes of ELECTRA's and T5's losses were mended and before BERT's next-sentence labels "
+        "were a fair coin ([log.md](log.md)); the next table is of the code since then, at a quarter of the FLOP."
+    )
+    yield from transfer_table(found)
+
+
+def short_transfer(found: Result) -> Lines:
+    row = next(iter(found.values()))
+    yield (
+        f"The same comparison after these changes, short enough for a processor without AMX: about {row['flops']:.1e} FLOP of pre-training "
+        f"and {row['tuning_steps']} steps of tuning. [log.md](log.md) says what follows from it."
+    )
+    yield from transfer_table(found)
+
+
+def transfer_table(found: Result) -> Lines:
     yield ""
-    yield from table(("model", "pre-training FLOP", "from nothing", "pre-trained", "each seed", "rates"), *(
-        (name.upper(), f"{own['flops']:.2e}", *(f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
-                                                for kind in ("scratch", "pretrained")),
-         "; ".join(spread([100 * a for a in own[kind]["f1"]], 1) for kind in ("scratch", "pretrained")),
-         "; ".join(f"{own[kind]['rate']:g}" for kind in ("scratch", "pretrained")))
-        for name, own in found.items()))
+    yield from table(
+        ("model", "pre-training FLOP", "from scratch", "pre-trained", "each seed", "rates"),
+        *(
+            (
+                name.upper(),
+                f"{own['flops']:.2e}",
+                *(
+                    f"{100 * own[kind]['mean']:.1f} ± {100 * own[kind]['stdev']:.1f}"
+                    for kind in ("scratch", "pretrained")
+                ),
+                "; ".join(
+                    spread([100 * a for a in own[kind]["f1"]], 1)
+                    for kind in ("scratch", "pretrained")
+                ),
+                "; ".join(f"{own[kind]['rate']:g}" for kind in ("scratch", "pretrained")),
+            )
+            for name, own in found.items()
+        ),
+    )
 
 
 def incontext(found: Result) -> Lines:
-    yield (f"SmolLM2-135M-Instruct and a small GPT trained on such problems: {found['questions']} questions of each of the ten arithmetic "
-           f"tasks of the GPT-3 paper, per cent right after {', '.join(map(str, found['shots']))} examples.")
+    yield (
+        f"SmolLM2-135M-Instruct and a small GPT trained on such problems: {found['questions']} questions of each of the ten arithmetic "
+        f"tasks of the GPT-3 paper, per cent right after {', '.join(map(str, found['shots']))} examples."
+    )
     yield ""
     own = [name for name in ("model", "own") if name in found]
     heads = {"model": "SmolLM2-135M", "own": "small GPT"}
-    yield from table(("task", *(f"{heads[name]}, {n}" for name in own for n in found["shots"])), *(
-        (task, *(cell for name in own for cell in found[name]["per cent"][task])) for task in found[own[0]]["per cent"]),
-        ("mean", *(cell for name in own for cell in found[name]["mean"])))
+    yield from table(
+        ("task", *(f"{heads[name]}, {n}" for name in own for n in found["shots"])),
+        *(
+            (task, *(cell for name in own for cell in found[name]["per cent"][task]))
+            for task in found[own[0]]["per cent"]
+        ),
+        ("mean", *(cell for name in own for cell in found[name]["mean"])),
+    )
     yield ""
-    yield from (f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (expected: "
-                f"{said['lecture']})" for line, said in found["priming"].items())
+    yield from (
+        f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (expected: "
+        f"{said['lecture']})"
+        for line, said in found["priming"].items()
+    )
     same = found.get("transformers")
     if same:
         yield f"- {same['equal']} of {same['prompts']} prompts go on token for token as in transformers: {same['tokens']:,} tokens, greedy."
 
 
 def decoding(found: Result) -> Lines:
-    yield ("Decoding, the same weights in one process: GPT-2 6×384 goes on from 16 tokens for 128, a translator of Marian's shape reads 24 "
-           "and says 64. Milliseconds, and how many times as fast the best of ours is (above 1: we are "
-           "faster). Random weights; times are medians of the rounds, ratios medians of the rounds' own ratios.")
+    yield (
+        "Decoding, the same weights in one process: GPT-2 6×384 goes on from 16 tokens for 128, a translator of Marian's shape reads 24 "
+        "and says 64. Milliseconds, and how many times as fast the best of ours is (above 1: we are "
+        "faster). Random weights; times are medians of the rounds, ratios medians of the rounds' own ratios."
+    )
     yield ""
-    systems = [f"{system} {kind}" for system, kinds in (("weft", ("float32", "bf16", "int8")), ("transformers", ("float32", "bf16")),
-                                                        ("ctranslate2", ("float32", "int8"))) for kind in kinds]
-    ratios = ("best / transformers float32", "best / ctranslate2 float32", "best / ctranslate2 int8", "float32 / transformers float32")
-    yield from table(("task", *systems, *ratios), *(
-        (task, *(f"{row[name]:.0f}" for name in systems), *(f"{row[name]:.2f}" for name in ratios)) for task, row in found.items()))
+    systems = [
+        f"{system} {kind}"
+        for system, kinds in (
+            ("weft", ("float32", "bf16", "int8")),
+            ("transformers", ("float32", "bf16")),
+            ("ctranslate2", ("float32", "int8")),
+        )
+        for kind in kinds
+    ]
+    ratios = (
+        "best / transformers float32",
+        "best / ctranslate2 float32",
+        "best / ctranslate2 int8",
+        "float32 / transformers float32",
+    )
+    yield from table(
+        ("task", *systems, *ratios),
+        *(
+            (
+                task,
+                *(f"{row[name]:.0f}" for name in systems),
+                *(f"{row[name]:.2f}" for name in ratios),
+            )
+            for task, row in found.items()
+        ),
+    )
 
 
 def speed(found: Result) -> Lines:
-    yield ("Whole training steps in bf16: GPT-2 6×384 on 8×256 tokens, BERT 6×384 on ragged lengths. Milliseconds; times transformers; "
-           "share of the bare kernels' speed. Random weights and tokens; times are the best of the rounds, ratios medians of the rounds'.")
+    yield (
+        "Whole training steps in bf16: GPT-2 6×384 on 8×256 tokens, BERT 6×384 on ragged lengths. Milliseconds; times transformers; "
+        "share of the bare kernels' speed. Random weights and tokens; times are the best of the rounds, ratios medians of the rounds'."
+    )
     yield ""
-    yield from table(("step", "Weft", "transformers", "bare kernels", "times as fast", "share"), *(
-        (name, *(f"{row[key]:.0f}" for key in ("weft", "transformers", "bare kernels")), f"{row['ratio']:.2f}", f"{row['share']:.2f}")
-        for name, row in found.items()))
+    yield from table(
+        ("step", "Weft", "transformers", "bare kernels", "times as fast", "share"),
+        *(
+            (
+                name,
+                *(f"{row[key]:.0f}" for key in ("weft", "transformers", "bare kernels")),
+                f"{row['ratio']:.2f}",
+                f"{row['share']:.2f}",
+            )
+            for name, row in found.items()
+        ),
+    )
 
 
 def cost(found: Result) -> Lines:
-    yield (f"One layer of width {found['width']}, forward and backward of one sequence, fp32, one thread: processor time in milliseconds "
-           f"and peak memory in MB. Exponents are fitted from 4,096 tokens on; the theory has n² for full attention and n for the others. "
-           f"At 16,384 tokens a window of 256 is {found['window times as fast at 16384']} times as fast as full attention.")
+    yield (
+        f"One layer of width {found['width']}, forward and backward of one sequence, fp32, one thread: processor time in milliseconds "
+        f"and peak memory in MB. Exponents are fitted from 4,096 tokens on; the theory has n² for full attention and n for the others. "
+        f"At 16,384 tokens a window of 256 is {found['window times as fast at 16384']} times as fast as full attention."
+    )
     yield ""
     lengths = sorted({int(n) for row in found["layers"].values() for n in row})
-    yield from table(("layer", *(f"{n:,}" for n in lengths), "time", "memory"), *(
-        (name, *(f"{cell['seconds'] * 1e3:,.0f} / {cell['megabytes']:,.0f}" if (cell := row.get(str(n))) else "skipped" for n in lengths),
-         *(f"n^{found['exponents'][name][what]}" for what in ("seconds", "megabytes"))) for name, row in found["layers"].items()))
+    yield from table(
+        ("layer", *(f"{n:,}" for n in lengths), "time", "memory"),
+        *(
+            (
+                name,
+                *(
+                    f"{cell['seconds'] * 1e3:,.0f} / {cell['megabytes']:,.0f}"
+                    if (cell := row.get(str(n)))
+                    else "skipped"
+                    for n in lengths
+                ),
+                *(f"n^{found['exponents'][name][what]}" for what in ("seconds", "megabytes")),
+            )
+            for name, row in found["layers"].items()
+        ),
+    )
 
 
 def experts(found: Result) -> Lines:
-    yield ("A small language model of characters with eight experts per layer, trained with and without the routers' losses (balance "
-           "and z-loss): the entropy of the load (1: even), the largest share of one expert (even: 0.125), and the validation loss of the "
-           f"characters alone; mean of {len(found[0]['runs'])} seeds.")
+    yield (
+        "A small language model of characters with eight experts per layer, trained with and without the routers' losses (balance "
+        "and z-loss): the entropy of the load (1: even), the largest share of one expert (even: 0.125), and the validation loss of the "
+        f"characters alone; mean of {len(found[0]['runs'])} seeds."
+    )
     yield ""
-    yield from table(("experts per token", "routers' losses", "entropy of the load", "each seed", "largest share", "validation loss"), *(
-        (row["top_k"], row["losses"], f"{row['mean']['entropy']:.3f}", spread([run["entropy"] for run in row["runs"]], 3),
-         f"{row['mean']['max_share']:.3f}", f"{row['mean']['valid']:.3f}") for row in found))
+    yield from table(
+        (
+            "experts per token",
+            "routers' losses",
+            "entropy of the load",
+            "each seed",
+            "largest share",
+            "validation loss",
+        ),
+        *(
+            (
+                row["top_k"],
+                row["losses"],
+                f"{row['mean']['entropy']:.3f}",
+                spread([run["entropy"] for run in row["runs"]], 3),
+                f"{row['mean']['max_share']:.3f}",
+                f"{row['mean']['valid']:.3f}",
+            )
+            for row in found
+        ),
+    )
 
 
 def exported(found: Result) -> Lines:
-    yield ("Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and "
-           "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
-           "probabilities), and the largest difference of the outputs.")
+    yield (
+        "Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and "
+        "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
+        "probabilities), and the largest difference of the outputs."
+    )
     yield ""
-    yield from table(("recipe", "opened by", "comparisons that agree", "largest difference of outputs"), *(
-        (f"`{name}`", row["class"], ", ".join(f"{check} {own['compared'] - own['differ']} of {own['compared']}"
-                                              for check, own in row["checks"].items()), f"{row['outputs']:.0e}")
-        for name, row in found.items()))
+    yield from table(
+        ("recipe", "opened by", "comparisons that agree", "largest difference of outputs"),
+        *(
+            (
+                f"`{name}`",
+                row["class"],
+                ", ".join(
+                    f"{check} {own['compared'] - own['differ']} of {own['compared']}"
+                    for check, own in row["checks"].items()
+                ),
+                f"{row['outputs']:.0e}",
+            )
+            for name, row in found.items()
+        ),
+    )
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
-    ("multi30k", "Translation", multi30k), ("gpt_char", "A language model of characters", characters),
-    ("gpt_char-large", "The large one", characters), ("tune", "Fine-tuning", tuned), ("tune_squad", "Fine-tuning on SQuAD", tuned),
-    ("transfer", "Does pre-training pay?", transfer), ("incontext", "In context", incontext), ("decode", "Decoding", decoding),
-    ("train_speed", "Training steps", speed), ("attention_cost", "What attention costs", cost),
-    ("experts", "The load of experts", experts), ("export", "What leaves", exported))
+    ("multi30k", "Translation", multi30k),
+    ("gpt_char", "A language model of characters", characters),
+    ("gpt_char-large", "The large one", characters),
+    ("tune", "Fine-tuning", tuned),
+    ("tune_squad", "Fine-tuning on SQuAD", tuned),
+    ("transfer", "Does pre-training pay?", transfer),
+    ("transfer_short", "Does short pre-training pay?", short_transfer),
+    ("incontext", "In context", incontext),
+    ("decode", "Decoding", decoding),
+    ("train_speed", "Training steps", speed),
+    ("attention_cost", "What attention costs", cost),
+    ("experts", "The load of experts", experts),
+    ("export", "What leaves", exported),
+)
 
 
 def page(folder: Path = FOLDER) -> str:
@@ -172,8 +354,13 @@ def page(folder: Path = FOLDER) -> str:
         if file.exists():
             held = json.loads(file.read_text())
             lines += [f"## {title}", "", *write(held["result"]), ""]
-            lines += [f"![{title}](results/{picture.name})\n" for picture in sorted(folder.glob(f"{name}.svg"))]
-            lines.append(f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n")
+            lines += [
+                f"![{title}](results/{picture.name})\n"
+                for picture in sorted(folder.glob(f"{name}.svg"))
+            ]
+            lines.append(
+                f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n"
+            )
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 The last line is JSON: family -> largest difference, changes tried on its spec, changes noticed.
 """
+
 import argparse
 import json
 import sys
@@ -17,7 +18,15 @@ from tests.parity.trips import byte_problems, opening_problems
 
 from . import receipt
 
-COLUMNS = ("family", "case", "fp32 difference", "fp64 difference", "changed", "noticed", "round trip")
+COLUMNS = (
+    "family",
+    "case",
+    "fp32 difference",
+    "fp64 difference",
+    "changed",
+    "noticed",
+    "round trip",
+)
 
 
 class Line(NamedTuple):
@@ -38,16 +47,29 @@ def measure(c: Case) -> Line:
             print(f"  not noticed: {flip}", file=sys.stderr, flush=True)
     problems = [] if c is ORIGINAL else [*byte_problems(c), *opening_problems(c, saved(c))]
     trip = "no file" if c is ORIGINAL else "; ".join(problems) or "same bytes"
-    return Line(c, max(differences(c).values()), max(differences(c, dtype=torch.float64).values()), len(said),
-                sum(bool(how) for _, how in said), trip)
+    return Line(
+        c,
+        max(differences(c).values()),
+        max(differences(c, dtype=torch.float64).values()),
+        len(said),
+        sum(bool(how) for _, how in said),
+        trip,
+    )
 
 
 def show(lines: list[Line]) -> None:
     table = Table(*COLUMNS)
     for line in lines:
         why = ROUGH.get(line.case.family, (0, ""))[1]
-        table.add_row(line.case.family, line.case.name.removeprefix(f"{line.case.family}-"), f"{line.single:.1e}",
-                      f"{line.double:.1e}" + (f": {why}" if why else ""), str(line.flipped), str(line.caught), line.trip)
+        table.add_row(
+            line.case.family,
+            line.case.name.removeprefix(f"{line.case.family}-"),
+            f"{line.single:.1e}",
+            f"{line.double:.1e}" + (f": {why}" if why else ""),
+            str(line.flipped),
+            str(line.caught),
+            line.trip,
+        )
     Console(width=160).print(table)
 
 
@@ -55,13 +77,18 @@ def summary(lines: list[Line]) -> dict[str, dict[str, float]]:
     found = {}
     for name in MAIN:
         own = [line for line in lines if line.case.family == name]
-        found[name] = {"difference": max(line.single for line in own), "flipped": sum(line.flipped for line in own),
-                       "caught": sum(line.caught for line in own)}
+        found[name] = {
+            "difference": max(line.single for line in own),
+            "flipped": sum(line.flipped for line in own),
+            "caught": sum(line.caught for line in own),
+        }
     return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
     given, start = parser.parse_args(), time.perf_counter()
     torch.set_num_threads(1)
@@ -71,7 +98,9 @@ def main() -> int:
     if given.receipt:
         receipt.write(given.receipt, found, time.perf_counter() - start)
     print(json.dumps(found))
-    good = all(row["difference"] <= FP32 and row["caught"] == row["flipped"] for row in found.values())
+    good = all(
+        row["difference"] <= FP32 and row["caught"] == row["flipped"] for row in found.values()
+    )
     return 0 if good and all(line.trip in ("same bytes", "no file") for line in lines) else 1
 
 

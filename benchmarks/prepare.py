@@ -4,6 +4,7 @@ The text is a file repeated, or words drawn after Zipf. The bare library encodes
 half of them before `prepare` and half after. The last line is JSON: megabytes a second of both, their ratio, the peak memory of a worker
 and of the process that hands out the work.
 """
+
 import argparse
 import json
 import os
@@ -17,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from weft import recipe as R
-from weft.data.files import blocks
+from weft.data.files import read_blocks
 from weft.data.tokenizer import Tokenizer
-from weft.data.vocabulary import train
+from weft.data.train_tokenizer import fit_tokenizer
 
 from . import receipt
 
-TOGETHER = 1000                            # documents in one call of the bare library
+TOGETHER = 1000  # documents in one call of the bare library
 ALONE = """
 import json, resource, sys, time
 from weft.data.prepare import prepare
@@ -33,7 +34,7 @@ prepare(from_json(sys.argv[1]), sys.argv[2])
 seconds = time.perf_counter() - began
 own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps([seconds, own / 1e3, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3]))
-"""                                        # a process of its own: a child's peak begins at its parent's, and ours holds the text
+"""  # a process of its own: a child's peak begins at its parent's, and ours holds the text
 
 
 def zipfian(characters: int, seed: int = 0) -> str:
@@ -43,13 +44,13 @@ def zipfian(characters: int, seed: int = 0) -> str:
     words = ["".join(letters[draw.integers(0, 16, size)]) for size in draw.integers(2, 10, 30_000)]
     share = 1 / np.arange(1, len(words) + 1)
     chosen = draw.choice(len(words), characters // 6, p=share / share.sum())
-    lines = [" ".join(words[i] for i in chosen[at:at + 100]) for at in range(0, len(chosen), 100)]
+    lines = [" ".join(words[i] for i in chosen[at : at + 100]) for at in range(0, len(chosen), 100)]
     return "\n\n".join(lines)
 
 
 def bare(tokenizer: Tokenizer, documents: list[str], megabytes: float) -> tuple[float, float]:
     """Megabytes and seconds."""
-    groups = [documents[at:at + TOGETHER] for at in range(0, len(documents), TOGETHER)]
+    groups = [documents[at : at + TOGETHER] for at in range(0, len(documents), TOGETHER)]
     size = sum(len(text.encode()) for text in documents)
     done, began = 0, time.perf_counter()
     while done < megabytes * 1e6:
@@ -61,25 +62,40 @@ def bare(tokenizer: Tokenizer, documents: list[str], megabytes: float) -> tuple[
 
 def measure(text: str, megabytes: float, folder: Path) -> dict[str, Any]:
     documents = [part for part in text.split("\n\n") if part.strip()]
-    tokenizer = train(R.ByteBPE(vocabulary=8000), lambda: documents)
+    tokenizer = fit_tokenizer(R.ByteBPE(vocab_size=8000), lambda: documents)
     tokenizer.save(folder / "tokenizer.json")
     with open(folder / "text.txt", "w", encoding="utf-8") as out:
         while out.tell() < megabytes * 1e6:
             out.write("\n\n".join(documents) + "\n\n")
     size = (folder / "text.txt").stat().st_size / 1e6
-    data = R.Data(row=R.Documents(), train=R.Source(paths=(str(folder / "text.txt"),), format="text"),
-                  tokenizer=R.TokenizerFile(path=str(folder / "tokenizer.json")))
+    data = R.Data(
+        rows=R.Documents(),
+        train=R.Source(paths=(str(folder / "text.txt"),), format="text"),
+        tokenizer=R.TokenizerFile(path=str(folder / "tokenizer.json")),
+    )
     before = bare(tokenizer, documents, megabytes / 2)
     made = folder / "prepared"
-    run = subprocess.run([sys.executable, "-c", ALONE, R.to_json(data), str(made)], check=True, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", ALONE, R.to_json(data), str(made)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     seconds, parent, worker = json.loads(run.stdout)
     after = bare(tokenizer, documents, megabytes / 2)
     alone = (before[0] + after[0]) / (before[1] + after[1])
     shards = json.loads((made / "train" / "index.json").read_text())["shards"]
-    return {"megabytes": round(size), "tokens": sum(shard["tokens"] for shard in shards), "cores": len(os.sched_getaffinity(0)),
-            "bare MB/s": round(alone, 2), "prepare MB/s": round(size / seconds, 2), "ratio": round(size / seconds / alone, 3),
-            "bare before and after": [round(mega / took, 2) for mega, took in (before, after)],
-            "worker's memory MB": round(worker), "parent's memory MB": round(parent)}           # the largest worker
+    return {
+        "megabytes": round(size),
+        "tokens": sum(shard["tokens"] for shard in shards),
+        "cores": len(os.sched_getaffinity(0)),
+        "bare MB/s": round(alone, 2),
+        "prepare MB/s": round(size / seconds, 2),
+        "ratio": round(size / seconds / alone, 3),
+        "bare before and after": [round(mega / took, 2) for mega, took in (before, after)],
+        "worker's memory MB": round(worker),
+        "parent's memory MB": round(parent),
+    }  # the largest worker
 
 
 def main() -> None:
@@ -89,7 +105,7 @@ def main() -> None:
     parser.add_argument("--receipt")
     args = parser.parse_args()
     began = time.perf_counter()
-    text = b"".join(blocks(args.text)).decode() if args.text else zipfian(10_000_000)
+    text = b"".join(read_blocks(args.text)).decode() if args.text else zipfian(10_000_000)
     with tempfile.TemporaryDirectory() as folder:
         found = measure(text, args.megabytes, Path(folder))
     for name, held in found.items():

@@ -1,4 +1,5 @@
 """A receipt: a measured result with all that is needed to ask for it again."""
+
 import hashlib
 import json
 import os
@@ -13,15 +14,28 @@ from typing import Any
 
 def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
     """Beside the result: command, commit, seed, time, kind of machine, versions, and the result's hash."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    changed = subprocess.run(["git", "status", "--porcelain", "src", "recipes", "benchmarks"],
-                             capture_output=True, text=True, check=False).stdout.strip()
-    name = Path(sys.modules["__main__"].__spec__.name if sys.modules["__main__"].__spec__ else sys.argv[0]).name
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "src", "recipes", "benchmarks"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    name = Path(
+        sys.modules["__main__"].__spec__.name if sys.modules["__main__"].__spec__ else sys.argv[0]
+    ).name
     receipt = {
-        "command": " ".join(["python -m", name, *sys.argv[1:]]), "commit": commit + (" and changes" if changed else ""), "seed": seed,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"), "seconds": round(seconds, 1),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores", "versions": {n: version(n) for n in ("torch", "transformers")},
-        "sha256": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest(), "result": found,
+        "command": " ".join(["python -m", name, *sys.argv[1:]]),
+        "commit": commit + (" and changes" if changed else ""),
+        "seed": seed,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {n: version(n) for n in ("torch", "transformers")},
+        "sha256": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest(),
+        "result": found,
     }
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(receipt, indent=1) + "\n")

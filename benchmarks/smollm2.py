@@ -7,6 +7,7 @@ Writes a Hugging Face folder with tokenizer and chat template. The numbers are t
 16-bit scale times a small whole number does not fit into bfloat16. `--check` compares logits, encodings and greedy text with transformers.
 The last line is JSON.
 """
+
 import argparse
 import importlib.util
 import json
@@ -19,14 +20,33 @@ import torch
 from safetensors.numpy import save_file
 
 NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
-PARTS = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-         "ffn_down": "mlp.down_proj"}
-CONTROL = 3                                # the file's kind of token that is a mark, not text
+PARTS = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+CONTROL = 3  # the file's kind of token that is a mark, not text
 MARKS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
-TEXTS = ("Cherry is red, lettuce is green, lemon is", "Q: What is 12345 minus 67?\nA: 12278", "", " ", "  two  spaces\tand\r\n\r\nlines \n",
-         "it's we'll they've I'M", "Grüße, naïve façade – “quoted” … 東京 Кот 🙂👍🏽", "3.14159e-10, 1,000,000 and ١٢٣ ½ x²",
-         "def f(x):\n    return x**2  # square", "<|im_start|>user\nHello<|im_end|>\n", "\x00\x07 odd \u200b\ufeff bytes \u00ad", "a" * 300)
+TEXTS = (
+    "Cherry is red, lettuce is green, lemon is",
+    "Q: What is 12345 minus 67?\nA: 12278",
+    "",
+    " ",
+    "  two  spaces\tand\r\n\r\nlines \n",
+    "it's we'll they've I'M",
+    "Grüße, naïve façade – “quoted” … 東京 Кот 🙂👍🏽",
+    "3.14159e-10, 1,000,000 and ١٢٣ ½ x²",
+    "def f(x):\n    return x**2  # square",
+    "<|im_start|>user\nHello<|im_end|>\n",
+    "\x00\x07 odd \u200b\ufeff bytes \u00ad",
+    "a" * 300,
+)
 
 
 def file_of_package() -> Path:
@@ -52,26 +72,50 @@ def unpair(rows: np.ndarray, heads: int) -> np.ndarray:
 def config(said: dict[str, Any]) -> dict[str, Any]:
     of = {key.removeprefix("llama."): value for key, value in said.items()}
     return {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": of["embedding_length"],
-        "intermediate_size": of["feed_forward_length"], "num_hidden_layers": of["block_count"], "hidden_act": "silu",
-        "num_attention_heads": of["attention.head_count"], "num_key_value_heads": of["attention.head_count_kv"],
-        "head_dim": of["rope.dimension_count"], "max_position_embeddings": of["context_length"], "rope_theta": of["rope.freq_base"],
-        "rms_norm_eps": float(f"{of['attention.layer_norm_rms_epsilon']:.6g}"), "vocab_size": of["vocab_size"], "tie_word_embeddings": True,
-        "attention_bias": False, "mlp_bias": False, "dtype": "float32", **ids(said)}
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": of["embedding_length"],
+        "intermediate_size": of["feed_forward_length"],
+        "num_hidden_layers": of["block_count"],
+        "hidden_act": "silu",
+        "num_attention_heads": of["attention.head_count"],
+        "num_key_value_heads": of["attention.head_count_kv"],
+        "head_dim": of["rope.dimension_count"],
+        "max_position_embeddings": of["context_length"],
+        "rope_theta": of["rope.freq_base"],
+        "rms_norm_eps": float(f"{of['attention.layer_norm_rms_epsilon']:.6g}"),
+        "vocab_size": of["vocab_size"],
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "dtype": "float32",
+        **ids(said),
+    }
 
 
 def ids(said: dict[str, Any]) -> dict[str, int]:
-    return {f"{short}_token_id": said[f"tokenizer.ggml.{long}_token_id"] for short, long in MARKS.items() if short != "unk"}
+    return {
+        f"{short}_token_id": said[f"tokenizer.ggml.{long}_token_id"]
+        for short, long in MARKS.items()
+        if short != "unk"
+    }
 
 
 def tokenizer(said: dict[str, Any]) -> Any:
     """Byte-level pieces; each digit stands alone."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
     tokens, kinds = said["tokenizer.ggml.tokens"], said["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in said["tokenizer.ggml.merges"]]
     made = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
-    digits, letters = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence([digits, letters]), decoders.ByteLevel()
+    digits, letters = (
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    )
+    made.pre_tokenizer, made.decoder = (
+        pre_tokenizers.Sequence([digits, letters]),
+        decoders.ByteLevel(),
+    )
     marks = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
     made.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
     return made
@@ -79,25 +123,45 @@ def tokenizer(said: dict[str, Any]) -> Any:
 
 def tokenizer_config(said: dict[str, Any]) -> dict[str, Any]:
     tokens = said["tokenizer.ggml.tokens"]
-    marks = {f"{short}_token": tokens[said[f"tokenizer.ggml.{long}_token_id"]] for short, long in MARKS.items()}
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **marks, "model_max_length": said["llama.context_length"],
-            "clean_up_tokenization_spaces": False, "chat_template": said["tokenizer.chat_template"]}
+    marks = {
+        f"{short}_token": tokens[said[f"tokenizer.ggml.{long}_token_id"]]
+        for short, long in MARKS.items()
+    }
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **marks,
+        "model_max_length": said["llama.context_length"],
+        "clean_up_tokenization_spaces": False,
+        "chat_template": said["tokenizer.chat_template"],
+    }
 
 
 def write(out: Path) -> None:
     from gguf import GGUFReader, dequantize
+
     reader = GGUFReader(file_of_package())
     said = {key: field.contents() for key, field in reader.fields.items()}
-    heads = {"attn_q": said["llama.attention.head_count"], "attn_k": said["llama.attention.head_count_kv"]}
+    heads = {
+        "attn_q": said["llama.attention.head_count"],
+        "attn_k": said["llama.attention.head_count_kv"],
+    }
     state = {}
     for tensor in reader.tensors:
         rows, part = dequantize(tensor.data, tensor.tensor_type), tensor.name.split(".")[-2]
-        state[rename(tensor.name)] = np.ascontiguousarray(unpair(rows, heads[part]) if part in heads else rows, np.float32)
+        state[rename(tensor.name)] = np.ascontiguousarray(
+            unpair(rows, heads[part]) if part in heads else rows, np.float32
+        )
     out.mkdir(parents=True, exist_ok=True)
     save_file(state, out / "model.safetensors", {"format": "pt"})
     tokenizer(said).save(str(out / "tokenizer.json"))
-    for name, content in (("config", config(said)), ("generation_config", ids(said)), ("tokenizer_config", tokenizer_config(said))):
-        (out / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, content in (
+        ("config", config(said)),
+        ("generation_config", ids(said)),
+        ("tokenizer_config", tokenizer_config(said)),
+    ):
+        (out / f"{name}.json").write_text(
+            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 @torch.inference_mode()
@@ -107,27 +171,51 @@ def check(out: Path) -> dict[str, Any]:
 
     import weft
     from weft.data.tokenizer import Tokenizer
-    theirs, names = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(out)
+
+    theirs, names = (
+        AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval(),
+        AutoTokenizer.from_pretrained(out),
+    )
     ours, pieces = weft.load(out), Tokenizer.load(out)
-    kept = [text for text in TEXTS if "<|" not in text]          # Weft reads a mark's name in a text as text, transformers as the mark
-    same = [names(text, add_special_tokens=False)["input_ids"] == pieces.encode(text).tolist() for text in kept]
+    kept = [
+        text for text in TEXTS if "<|" not in text
+    ]  # Weft reads a mark's name in a text as text, transformers as the mark
+    same = [
+        names(text, add_special_tokens=False)["input_ids"] == pieces.encode(text).tolist()
+        for text in kept
+    ]
     ids = torch.tensor([pieces.encode(TEXTS[0] + TEXTS[1]).tolist()])
     mine, other = ours(ids), theirs(ids).logits
     line = torch.tensor([pieces.encode(TEXTS[0]).tolist()])
-    said = theirs.generate(line, attention_mask=torch.ones_like(line), max_new_tokens=24, do_sample=False)[0, line.shape[1]:]
-    return {"parameters": sum(p.numel() for p in ours.parameters()), "logits": float((mine - other).abs().max() / other.abs().max()),
-            "encodings": f"{sum(same)}/{len(same)}", "decodes": names.decode(names(TEXTS[6])["input_ids"]) == TEXTS[6],
-            "greedy": pieces.decode(said.tolist()), "chat": names.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False,
-                                                                                    add_generation_prompt=True)}
+    said = theirs.generate(
+        line, attention_mask=torch.ones_like(line), max_new_tokens=24, do_sample=False
+    )[0, line.shape[1] :]
+    return {
+        "parameters": sum(p.numel() for p in ours.parameters()),
+        "logits": float((mine - other).abs().max() / other.abs().max()),
+        "encodings": f"{sum(same)}/{len(same)}",
+        "decodes": names.decode(names(TEXTS[6])["input_ids"]) == TEXTS[6],
+        "greedy": pieces.decode(said.tolist()),
+        "chat": names.apply_chat_template(
+            [{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True
+        ),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
-    parser.add_argument("--check", action="store_true", help="compare with transformers, which must be installed")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with transformers, which must be installed"
+    )
     given, began = parser.parse_args(), time.perf_counter()
     write(given.out)
-    found: dict[str, Any] = {"folder": str(given.out), "seconds": round(time.perf_counter() - began, 1)}
+    found: dict[str, Any] = {
+        "folder": str(given.out),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
     print(json.dumps(found | (check(given.out) if given.check else {})))
 
 

@@ -9,6 +9,7 @@ backward, in bf16, and nothing else: `share` is their time over ours. A time is 
 we are faster) is the median over rounds of neighbours, so a busy machine slows both. The last line is JSON: model/dropout -> times in
 milliseconds, ratio, share.
 """
+
 import argparse
 import json
 import logging
@@ -24,8 +25,8 @@ import transformers as T
 from torch import Tensor
 
 import weft
-from weft.layers.loss import IGNORE, cross_entropy
-from weft.layers.sequence import Sequence
+from weft.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from weft.layers.sequence import HiddenStates
 
 from . import receipt
 
@@ -36,10 +37,10 @@ GOAL = {0.1: 2.0, 0.0: 1.3}
 class Case(NamedTuple):
     other: Any
     ours: weft.Model
-    our_loss: Callable[[], Tensor]         # the mean over labels
+    our_loss: Callable[[], Tensor]  # the mean over labels
     their_loss: Callable[[], Tensor]
-    rows: int                              # of LENGTH tokens, as we read them
-    labels: int                            # vectors that our head reads
+    rows: int  # of LENGTH tokens, as we read them
+    labels: int  # vectors that our head reads
 
 
 def same_weights(other: Any) -> weft.Model:
@@ -49,13 +50,30 @@ def same_weights(other: Any) -> weft.Model:
 
 
 def gpt2(dropout: float) -> Case:
-    other = T.GPT2LMHeadModel(T.GPT2Config(n_layer=DEPTH, n_embd=WIDTH, n_head=HEADS, vocab_size=VOCABULARY, n_positions=LENGTH,
-                                           resid_pdrop=dropout, attn_pdrop=dropout, embd_pdrop=dropout, use_cache=False)).train()
+    other = T.GPT2LMHeadModel(
+        T.GPT2Config(
+            n_layer=DEPTH,
+            n_embd=WIDTH,
+            n_head=HEADS,
+            vocab_size=VOCABULARY,
+            n_positions=LENGTH,
+            resid_pdrop=dropout,
+            attn_pdrop=dropout,
+            embd_pdrop=dropout,
+            use_cache=False,
+        )
+    ).train()
     ours, ids = same_weights(other), torch.randint(5, VOCABULARY, (BATCH, LENGTH))
-    label = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORE).flatten()
-    many = int((label != IGNORE).sum())
-    return Case(other, ours, lambda: cross_entropy(ours(ids).flatten(0, 1), label) / many, lambda: other(ids, labels=ids).loss,
-                BATCH, BATCH * LENGTH)
+    label = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORE_INDEX).flatten()
+    many = int((label != IGNORE_INDEX).sum())
+    return Case(
+        other,
+        ours,
+        lambda: cross_entropy(ours(ids).flatten(0, 1), label) / many,
+        lambda: other(ids, labels=ids).loss,
+        BATCH,
+        BATCH * LENGTH,
+    )
 
 
 def ragged(mean: float = 110.0, full: float = 0.97) -> list[Tensor]:
@@ -63,7 +81,11 @@ def ragged(mean: float = 110.0, full: float = 0.97) -> list[Tensor]:
     random = torch.Generator().manual_seed(3)
     lengths: list[int] = []
     while True:
-        lengths.append(min(max(int(torch.randn((), generator=random).mul(0.5).exp() * mean * 0.88), 20), LENGTH))
+        lengths.append(
+            min(
+                max(int(torch.randn((), generator=random).mul(0.5).exp() * mean * 0.88), 20), LENGTH
+            )
+        )
         if sum(lengths) > full * BATCH * LENGTH:
             return [torch.randint(5, VOCABULARY, (n,)) for n in lengths[:-1]]
 
@@ -72,7 +94,9 @@ def pack(lengths: list[int]) -> list[list[int]]:
     """First fit, the longest first: which sequences share a row."""
     rows: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        fits = next((row for row in rows if sum(lengths[j] for j in row) + lengths[i] <= LENGTH), None)
+        fits = next(
+            (row for row in rows if sum(lengths[j] for j in row) + lengths[i] <= LENGTH), None
+        )
         if fits is None:
             rows.append([i])
         else:
@@ -81,28 +105,52 @@ def pack(lengths: list[int]) -> list[list[int]]:
 
 
 def bert(dropout: float) -> Case:
-    other = T.BertForMaskedLM(T.BertConfig(num_hidden_layers=DEPTH, hidden_size=WIDTH, num_attention_heads=HEADS, intermediate_size=HIDDEN,
-                                           vocab_size=VOCABULARY, hidden_dropout_prob=dropout,
-                                           attention_probs_dropout_prob=dropout)).train()
+    other = T.BertForMaskedLM(
+        T.BertConfig(
+            num_hidden_layers=DEPTH,
+            hidden_size=WIDTH,
+            num_attention_heads=HEADS,
+            intermediate_size=HIDDEN,
+            vocab_size=VOCABULARY,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+        )
+    ).train()
     ours, whole = same_weights(other), ragged()
     hidden = [torch.rand(len(ids)) < 0.15 for ids in whole]
     ids = [torch.where(hide, MASK, t) for t, hide in zip(whole, hidden, strict=True)]
-    label = [torch.where(hide, t, IGNORE) for t, hide in zip(whole, hidden, strict=True)]
+    label = [torch.where(hide, t, IGNORE_INDEX) for t, hide in zip(whole, hidden, strict=True)]
+
     def padded(parts: list[Tensor], value: int = 0) -> Tensor:
         return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=value)
+
     def filled(parts: list[Tensor], value: int = 0) -> Tensor:
-        return torch.stack([torch.nn.functional.pad(part, (0, LENGTH - len(part)), value=value) for part in parts])
-    batch = {"input_ids": padded(ids), "attention_mask": padded([torch.ones_like(t) for t in ids]), "labels": padded(label, IGNORE)}
+        return torch.stack(
+            [torch.nn.functional.pad(part, (0, LENGTH - len(part)), value=value) for part in parts]
+        )
+
+    batch = {
+        "input_ids": padded(ids),
+        "attention_mask": padded([torch.ones_like(t) for t in ids]),
+        "labels": padded(label, IGNORE_INDEX),
+    }
     rows = pack([len(t) for t in whole])
-    packed, labels = (filled([torch.cat([part[i] for i in row]) for row in rows], value) for part, value in ((ids, 0), (label, IGNORE)))
-    keep = filled([torch.cat([torch.full((len(ids[i]),), n + 1) for n, i in enumerate(row)]) for row in rows])
-    at_T = (labels.flatten() != IGNORE).nonzero()[:, 0]
+    packed, labels = (
+        filled([torch.cat([part[i] for i in row]) for row in rows], value)
+        for part, value in ((ids, 0), (label, IGNORE_INDEX))
+    )
+    document_ids = filled(
+        [torch.cat([torch.full((len(ids[i]),), n + 1) for n, i in enumerate(row)]) for row in rows]
+    )
+    at_T = (labels.flatten() != IGNORE_INDEX).nonzero()[:, 0]
     wanted_T = labels.flatten()[at_T]
+
     def loss() -> Tensor:
-        sequence = ours.encode(ours.embed(packed, keep=keep))
-        logits = ours.read(Sequence(sequence.x_BLD.flatten(0, 1)[None, at_T]))
+        sequence = ours.encode(ours.embed(packed, document_ids=document_ids))
+        logits = ours.read(HiddenStates(sequence.x_BLD.flatten(0, 1)[None, at_T]))
         assert isinstance(logits, Tensor)
         return cross_entropy(logits[0], wanted_T) / len(wanted_T)
+
     return Case(other, ours, loss, lambda: other(**batch).loss, len(rows), len(at_T))
 
 
@@ -113,7 +161,14 @@ def refuse_unless_equal(case: Case) -> None:
         model.eval()
         value = loss()
         value.backward()
-        found.append((value.item(), torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item()))
+        found.append(
+            (
+                value.item(),
+                torch.nn.utils.get_total_norm(
+                    [p.grad for p in model.parameters() if p.grad is not None]
+                ).item(),
+            )
+        )
         model.zero_grad()
         model.train()
     for ours, theirs, what in zip(*found, ("losses", "gradient norms"), strict=True):
@@ -123,12 +178,14 @@ def refuse_unless_equal(case: Case) -> None:
 
 def step_of(model: Any, loss: Callable[[], Tensor]) -> Callable[[], None]:
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
     def step() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             value = loss()
         value.backward()
         optimiser.step()
         optimiser.zero_grad()
+
     return step
 
 
@@ -137,11 +194,18 @@ def bare_kernels(case: Case) -> Callable[[], None]:
     tokens, head_width = case.rows * LENGTH, WIDTH // HEADS
     linears = [(tokens, WIDTH, WIDTH)] * 4 + [(tokens, WIDTH, HIDDEN), (tokens, HIDDEN, WIDTH)]
     attention = [(LENGTH, head_width, LENGTH), (LENGTH, LENGTH, head_width)]
-    head = [(case.labels, WIDTH, VOCABULARY)] + [(case.labels, WIDTH, WIDTH)] * (case.labels != tokens)
+    head = [(case.labels, WIDTH, VOCABULARY)] + [(case.labels, WIDTH, WIDTH)] * (
+        case.labels != tokens
+    )
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
+
     def product(many: int, rows: int, inner: int, columns: int) -> None:
-        x, w, y = (torch.randn(many, *shape).bfloat16() for shape in ((rows, inner), (inner, columns), (rows, columns)))
+        x, w, y = (
+            torch.randn(many, *shape).bfloat16()
+            for shape in ((rows, inner), (inner, columns), (rows, columns))
+        )
         calls.extend(((x, w, y), (y, w.mT, torch.empty_like(x)), (x.mT, y, torch.empty_like(w))))
+
     for _ in range(DEPTH):
         for shape in linears:
             product(1, *shape)
@@ -149,9 +213,11 @@ def bare_kernels(case: Case) -> Callable[[], None]:
             product(case.rows * HEADS, *shape)
     for shape in head:
         product(1, *shape)
+
     def run() -> None:
         for a, b, out in calls:
             torch.matmul(a[0], b[0], out=out[0]) if len(a) == 1 else torch.bmm(a, b, out=out)
+
     return run
 
 
@@ -169,14 +235,27 @@ def race(runs: list[Callable[[], None]], rounds: int) -> list[list[float]]:
 
 def measure(case: Case, rounds: int) -> dict[str, float]:
     refuse_unless_equal(case)
-    ours, theirs, bare = race([step_of(case.ours, case.our_loss), step_of(case.other, case.their_loss), bare_kernels(case)], rounds)
-    return {"weft": round(min(ours) * 1e3, 1), "transformers": round(min(theirs) * 1e3, 1), "bare kernels": round(min(bare) * 1e3, 1),
-            "ratio": round(statistics.median(t / o for o, t in zip(ours, theirs, strict=True)), 2),
-            "share": round(statistics.median(b / o for o, b in zip(ours, bare, strict=True)), 2)}
+    ours, theirs, bare = race(
+        [
+            step_of(case.ours, case.our_loss),
+            step_of(case.other, case.their_loss),
+            bare_kernels(case),
+        ],
+        rounds,
+    )
+    return {
+        "weft": round(min(ours) * 1e3, 1),
+        "transformers": round(min(theirs) * 1e3, 1),
+        "bare kernels": round(min(bare) * 1e3, 1),
+        "ratio": round(statistics.median(t / o for o, t in zip(ours, theirs, strict=True)), 2),
+        "share": round(statistics.median(b / o for o, b in zip(ours, bare, strict=True)), 2),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", default="")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
@@ -191,8 +270,11 @@ def main() -> None:
                 continue
             torch.manual_seed(0)
             row = found[f"{make.__name__}/dropout {dropout}"] = measure(make(dropout), given.rounds)
-            print(f"{make.__name__:6} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[dropout]:5} "
-                  f"{row['bare kernels']:8.1f} {row['share']:6.2f}", flush=True)
+            print(
+                f"{make.__name__:6} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[dropout]:5} "
+                f"{row['bare kernels']:8.1f} {row['share']:6.2f}",
+                flush=True,
+            )
     if given.receipt:
         receipt.write(given.receipt, found, time.perf_counter() - began)
     print(json.dumps(found))

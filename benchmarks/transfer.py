@@ -1,18 +1,19 @@
 """Does pre-training pay? BERT, ELECTRA and T5 as wide as BERT-mini, each pre-trained on wikitext-2 for the same FLOPs, then fine-tuned on
-three tenths of CoNLL-2003, beside the same models from nothing: the same steps, rates and seeds.
+three tenths of CoNLL-2003, beside the same models from scratch: the same steps, rates and seeds.
 
-    python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--out runs] [--receipt FILE]
+    python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--share 1] [--tuning-steps 400] [--output runs] [--receipt FILE]
 
 FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on the whole dev set; of T5 the encoder
-reads, as in transformers' T5ForTokenClassification. Pre-trained and from nothing, each model has its own best rate: the dev set chooses,
+reads, as in transformers' T5ForTokenClassification. Pre-trained and from scratch, each model has its own best rate: the dev set chooses,
 on the first seed, for both. The precision is bf16 where the machine multiplies it fast, else fp32. A run that is finished is not run again.
-The last line is JSON.
+--share .4 pre-trains each model for that share of its recipe's steps. The last line is JSON.
 """
+
 import argparse
 import json
 import statistics
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,28 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import weft
 from weft import recipe as R
-from weft import run
-from weft.train.log import read
-from weft.tune.plan import best_precision
+from weft.runs import run
+from weft.runs.log import read_log
+from weft.tuning.plan import best_precision
 
 from . import receipt
 
-MODELS, STEPS = ["bert", "electra", "t5"], 400
-ABSOLUTE = tuple(R.AdamW(rate=rate) for rate in (3e-4, 1e-3, 3e-3, 1e-2))
-RELATIVE = tuple(R.Adafactor(rate=rate) for rate in (3e-3, 1e-2, 3e-2))      # AdamW hardly moves T5's token table (docs/log.md)
-OPTIMISERS: dict[str, tuple[R.AdamW | R.Adafactor, ...]] = {"bert": ABSOLUTE, "electra": ABSOLUTE, "t5": RELATIVE}
+MODELS = ["bert", "electra", "t5"]
+ABSOLUTE = tuple(R.AdamW(lr=rate) for rate in (3e-4, 1e-3, 3e-3, 1e-2))
+RELATIVE = tuple(
+    R.Adafactor(lr=rate) for rate in (3e-3, 1e-2, 3e-2)
+)  # AdamW hardly moves T5's token table (docs/log.md)
+Optimiser = R.AdamW | R.Adafactor
+OPTIMISERS: dict[str, tuple[Optimiser, ...]] = {
+    "bert": ABSOLUTE,
+    "electra": ABSOLUTE,
+    "t5": RELATIVE,
+}
 
 
 def flops(recipe: R.Recipe) -> float:
     """Of one training step, its optimiser's included."""
-    steps = iter(run.make(recipe).trainer)
+    steps = iter(run.build_run(recipe).trainer)
     next(steps)
     with FlopCounterMode(display=False) as counter:
         for _ in islice(steps, 2):
@@ -43,58 +51,115 @@ def flops(recipe: R.Recipe) -> float:
     return counter.get_total_flops() / 2
 
 
-def downstream(pretrained: R.Recipe, folder: Path, start: bool, optimiser: R.AdamW | R.Adafactor, seed: int) -> R.Recipe:
-    """Three epochs of names."""
-    names = R.read("recipes/tag_conll2003.py")
-    model = replace(weft.with_dropout(pretrained.model, 0.1), decoder=None, target=None, head=names.model.head)
-    data = replace(names.data, train=replace(names.data.train, part=(0.0, 0.3)),
-                   tokenizer=R.TokenizerFile(path=str(folder / "model" / "tokenizer.json")))
-    kind = "pretrained" if start else "scratch"
-    return R.Recipe(
-        name=f"{pretrained.name}-{kind}-{optimiser.rate:g}-{seed}", model=model, data=data, objective=names.objective,
-        batch=R.Rows(count=32, length=128, pool=1024), steps=STEPS, optimiser=optimiser, schedule=R.Linear(warmup=STEPS // 10),
-        precision=pretrained.precision, seed=seed, average=R.Best(metric="f1"), evaluate=STEPS,
-        start=str(folder / "model") if start else None)
+@dataclass(frozen=True)
+class Comparison:
+    """One row of the table: a pre-trained model, and where and how long it is fine-tuned."""
+
+    name: str
+    pretrained: R.Recipe
+    output: Path
+    tuning_steps: int
+
+    @property
+    def folder(self) -> Path:
+        return self.output / self.pretrained.name
+
+    def recipe(self, start: bool, optimiser: Optimiser, seed: int) -> R.Recipe:
+        """Named entities, from scratch or from the pre-trained model."""
+        names = R.load_recipe("recipes/tag_conll2003.py")
+        model = weft.with_dropout(self.pretrained.model, 0.1)
+        tokenizer = R.TokenizerFile(path=str(self.folder / "model" / "tokenizer.json"))
+        train_source = replace(names.data.train, fraction=(0.0, 0.3))
+        kind = "pretrained" if start else "scratch"
+        return R.Recipe(
+            name=f"{self.pretrained.name}-{kind}-{optimiser.lr:g}-{seed}",
+            model=replace(model, decoder=None, target=None, head=names.model.head),
+            data=replace(names.data, train=train_source, tokenizer=tokenizer),
+            task=names.task,
+            batch=R.FixedBatch(size=32, length=128, sort_pool=1024),
+            steps=self.tuning_steps,
+            optimiser=optimiser,
+            schedule=R.LinearSchedule(warmup_steps=self.tuning_steps // 10),
+            precision=self.pretrained.precision,
+            seed=seed,
+            average=R.BestCheckpoint(metric="f1"),
+            eval_every=self.tuning_steps,
+            init_from=str(self.folder / "model") if start else None,
+        )
+
+    def f1(self, start: bool, optimiser: Optimiser, seed: int) -> float:
+        recipe = self.recipe(start, optimiser, seed)
+        train(recipe, self.output / recipe.name)
+        lines = read_log(self.output / recipe.name / "log.jsonl")
+        f1: float = [line["valid"]["f1"] for line in lines if "valid" in line][-1]
+        print(f"  {recipe.name}: {f1:.4f}", flush=True)
+        return f1
+
+    def best_of_rates(self, start: bool, seeds: int) -> dict[str, Any]:
+        """F1 per seed, with the optimiser that is best on the first seed."""
+        first = {optimiser: self.f1(start, optimiser, 0) for optimiser in OPTIMISERS[self.name]}
+        best = max(first, key=lambda optimiser: first[optimiser])
+        f1 = [self.f1(start, best, seed) for seed in range(seeds)]
+        return {
+            "rate": best.lr,
+            "optimiser": type(best).__name__,
+            "f1": f1,
+            "mean": statistics.mean(f1),
+            "stdev": statistics.stdev(f1) if seeds > 1 else 0.0,
+        }
+
+    def row(self, seeds: int) -> dict[str, Any]:
+        train(self.pretrained, self.folder)
+        scratch, pretrained = (self.best_of_rates(start, seeds) for start in (False, True))
+        total_flops = flops(self.pretrained) * self.pretrained.steps
+        print(
+            f"{self.name}: from scratch {scratch['mean']:.3f}, pre-trained {pretrained['mean']:.3f} "
+            f"({total_flops:.2e} FLOP of pre-training)",
+            flush=True,
+        )
+        return {
+            "flops": total_flops,
+            "steps": self.pretrained.steps,
+            "tuning_steps": self.tuning_steps,
+            "parameters": self.pretrained.model.parameter_count(),
+            "scratch": scratch,
+            "pretrained": pretrained,
+        }
 
 
 def train(recipe: R.Recipe, folder: Path) -> None:
     for event in run.train(recipe, folder):
-        if event.step % 100 == 0:
-            print(f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms", flush=True)
+        if event.step % 50 == 0:
+            print(
+                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms",
+                flush=True,
+            )
 
 
-def tune(pretrained: R.Recipe, folder: Path, out: Path, start: bool, optimiser: R.AdamW | R.Adafactor, seed: int) -> float:
-    recipe = downstream(pretrained, folder, start, optimiser, seed)
-    train(recipe, out / recipe.name)
-    found: float = [line["valid"]["f1"] for line in read(out / recipe.name / "log.jsonl") if "valid" in line][-1]
-    print(f"  {recipe.name}: {found:.4f}", flush=True)
-    return found
+def pretraining(name: str, share: float) -> R.Recipe:
+    recipe = R.load_recipe(f"recipes/{name}.py:mini")
+    return replace(recipe, steps=round(recipe.steps * share), precision=best_precision())  # type: ignore[arg-type]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--tuning-steps", type=int, default=400)
+    parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--receipt", metavar="FILE")
-    given, began = parser.parse_args(), time.perf_counter()
-    found: dict[str, Any] = {}
-    for name in given.models:
-        pretrained = replace(R.read(f"recipes/{name}.py:mini"), precision=best_precision())  # type: ignore[arg-type]
-        folder = given.out / pretrained.name
-        train(pretrained, folder)
-        found[name] = {"flops": flops(pretrained) * pretrained.steps, "parameters": pretrained.model.parameters()}
-        for kind, start in (("scratch", False), ("pretrained", True)):
-            first = {optimiser: tune(pretrained, folder, given.out, start, optimiser, 0) for optimiser in OPTIMISERS[name]}
-            best = max(first, key=lambda one: first[one])
-            each = [tune(pretrained, folder, given.out, start, best, seed) for seed in range(given.seeds)]
-            found[name][kind] = {"rate": best.rate, "optimiser": type(best).__name__, "f1": each, "mean": statistics.mean(each),
-                                 "stdev": statistics.stdev(each) if len(each) > 1 else 0.0}
-        print(f"{name}: from nothing {found[name]['scratch']['mean']:.3f}, pre-trained {found[name]['pretrained']['mean']:.3f} "
-              f"({found[name]['flops']:.2e} FLOP of pre-training)", flush=True)
-    if given.receipt:
-        receipt.write(given.receipt, found, time.perf_counter() - began, given.seeds - 1)
-    print(json.dumps(found))
+    options, start_time = parser.parse_args(), time.perf_counter()
+    table = {}
+    for name in options.models:
+        recipe = pretraining(name, options.share)
+        comparison = Comparison(name, recipe, options.output, options.tuning_steps)
+        table[name] = comparison.row(options.seeds)
+    if options.receipt:
+        receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
+    print(json.dumps(table))
 
 
 if __name__ == "__main__":

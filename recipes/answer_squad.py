@@ -5,28 +5,67 @@
 Paper:  `paper` fine-tunes BERT base on SQuAD 1.1: three epochs of 32 questions. It starts from a folder with the published weights.
 Cost:   `tiny` 600 steps of 16 windows, about three minutes on two cores, nothing pre-trained; `paper` about 4e16 FLOP.
 Expect: `tiny` starts near ln 256 = 5.5 and falls slowly: it learns where answers stand before it learns what they say.
-        Start from a model that has read (start = "runs/bert/model") for more.
+        Start from a model that has read (init_from = "runs/bert/model") for more.
 Data:   squad/squad-v1.1-dev.json.gz, articles 1 to 36 to train on, 37 to 40 to look at, the rest for a test; for `paper`
         squad/train-v1.1.json and bert-base-uncased/.
 """
+
 import weft
-from weft.recipe import AdamW, Answering, Data, Linear, Questions, Recipe, Rows, Source, TokenizerFile, WordPiece
+from weft.recipe import (
+    AdamW,
+    ContextQuestions,
+    Data,
+    FixedBatch,
+    LinearSchedule,
+    QuestionAnswering,
+    Recipe,
+    Source,
+    TokenizerFile,
+    WordPiece,
+)
 
 FILE = ("squad/squad-v1.1-dev.json.gz",)
 
 tiny = Recipe(
     name="answer_squad",
-    model=weft.bert("tiny", vocabulary=8192, positions=256, start=weft.Normal(std=0.05), head=weft.Spans()),
-    objective=Answering(),
-    data=Data(row=Questions(length=256, stride=128, question=32), tokenizer=WordPiece(vocabulary=8192),
-              train=Source(paths=FILE, part=(0.0, 0.75)), valid=Source(paths=FILE, part=(0.75, 0.84))),
-    batch=Rows(count=16, length=256), steps=600,
-    optimiser=AdamW(rate=1e-3), schedule=Linear(warmup=60), precision="bf16", evaluate=200)
+    model=weft.bert(
+        "tiny",
+        vocab_size=8192,
+        positions=256,
+        init=weft.NormalInit(std=0.05),
+        head=weft.SpanHead(),
+    ),
+    task=QuestionAnswering(),
+    data=Data(
+        rows=ContextQuestions(max_length=256, stride=128, max_question_length=32),
+        tokenizer=WordPiece(vocab_size=8192),
+        train=Source(paths=FILE, fraction=(0.0, 0.75)),
+        valid=Source(paths=FILE, fraction=(0.75, 0.84)),
+    ),
+    batch=FixedBatch(size=16, length=256),
+    steps=600,
+    optimiser=AdamW(lr=1e-3),
+    schedule=LinearSchedule(warmup_steps=60),
+    precision="bf16",
+    eval_every=200,
+)
 
 paper = Recipe(
-    name="answer_squad-paper", model=weft.bert("base", head=weft.Spans()), objective=Answering(),
-    data=Data(row=Questions(), tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
-              train=Source(paths=("squad/train-v1.1.json",)), valid=Source(paths=FILE)),
-    batch=Rows(count=32, length=384), steps=8250,
-    optimiser=AdamW(rate=5e-5, eps=1e-6), schedule=Linear(warmup=825), precision="bf16", evaluate=2750,
-    start="bert-base-uncased", paper="arXiv:1810.04805, section 4.2: 110M parameters")
+    name="answer_squad-paper",
+    model=weft.bert("base", head=weft.SpanHead()),
+    task=QuestionAnswering(),
+    data=Data(
+        rows=ContextQuestions(),
+        tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
+        train=Source(paths=("squad/train-v1.1.json",)),
+        valid=Source(paths=FILE),
+    ),
+    batch=FixedBatch(size=32, length=384),
+    steps=8250,
+    optimiser=AdamW(lr=5e-5, eps=1e-6),
+    schedule=LinearSchedule(warmup_steps=825),
+    precision="bf16",
+    eval_every=2750,
+    init_from="bert-base-uncased",
+    paper="arXiv:1810.04805, section 4.2: 110M parameters",
+)

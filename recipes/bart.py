@@ -9,24 +9,67 @@ Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram entropy of 
         comes later, and then the loss drops steeply.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` as for roberta.py.
 """
+
 import weft
-from weft.recipe import AdamW, ByteBPE, Data, Denoising, Documents, Linear, Muon, Recipe, Rows, Saves, Source
+from weft.recipe import (
+    AdamW,
+    ByteBPE,
+    Checkpoints,
+    Data,
+    Denoising,
+    Documents,
+    FixedBatch,
+    LinearSchedule,
+    Muon,
+    Recipe,
+    Source,
+)
 
 tiny = Recipe(
     name="bart",
-    model=weft.with_dropout(weft.bart(depth=2, width=128, heads=4, hidden=512, vocabulary=8192, positions=128), 0.0),
-    objective=Denoising(),
-    data=Data(row=Documents(sentences=True), tokenizer=ByteBPE(vocabulary=8192),
-              train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document="heading"),
-              valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document="heading")),
-    batch=Rows(count=48, length=64), steps=800,
-    optimiser=Muon(rate=0.01, other=AdamW(rate=2e-3, betas=(0.9, 0.98), eps=1e-6)), schedule=Linear(warmup=40),
-    precision="bf16", evaluate=200)
+    model=weft.with_dropout(
+        weft.bart(depth=2, width=128, heads=4, hidden=512, vocab_size=8192, positions=128), 0.0
+    ),
+    task=Denoising(),
+    data=Data(
+        rows=Documents(sentence_boundaries=True),
+        tokenizer=ByteBPE(vocab_size=8192),
+        train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document_boundary="heading"),
+        valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document_boundary="heading"),
+    ),
+    batch=FixedBatch(size=48, length=64),
+    steps=800,
+    optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
+    schedule=LinearSchedule(warmup_steps=40),
+    precision="bf16",
+    eval_every=200,
+)
 
 paper = Recipe(
-    name="bart-paper", model=weft.bart("large"), objective=Denoising(),
-    data=Data(row=Documents(sentences=True), tokenizer=ByteBPE(vocabulary=50265),
-              train=Source(paths=("wikipedia/*.txt.gz", "books/*.txt.gz", "news/*.txt.gz", "web/*.txt.gz", "stories/*.txt.gz"))),
-    batch=Rows(count=8000, length=512), steps=500_000,
-    optimiser=AdamW(rate=4e-4, betas=(0.9, 0.98), eps=1e-6, decay=0.01), schedule=Linear(warmup=30_000), clip=None,
-    precision="bf16", micro=16, workers=2, save=Saves(every=1000), paper="arXiv:1910.13461, section 5: 406M parameters")
+    name="bart-paper",
+    model=weft.bart("large"),
+    task=Denoising(),
+    data=Data(
+        rows=Documents(sentence_boundaries=True),
+        tokenizer=ByteBPE(vocab_size=50265),
+        train=Source(
+            paths=(
+                "wikipedia/*.txt.gz",
+                "books/*.txt.gz",
+                "news/*.txt.gz",
+                "web/*.txt.gz",
+                "stories/*.txt.gz",
+            )
+        ),
+    ),
+    batch=FixedBatch(size=8000, length=512),
+    steps=500_000,
+    optimiser=AdamW(lr=4e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
+    schedule=LinearSchedule(warmup_steps=30_000),
+    grad_clip=None,
+    precision="bf16",
+    micro_batch_size=16,
+    workers=2,
+    checkpoints=Checkpoints(every_steps=1000),
+    paper="arXiv:1910.13461, section 5: 406M parameters",
+)

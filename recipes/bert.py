@@ -10,32 +10,70 @@ Expect: the term `token` starts near ln 8192 = 9.0 and falls below the unigram e
         ln 2 = 0.69, which is also what the labels' share or the lengths alone would give, and moves late in a run this short.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` any text with a blank line between documents as wikipedia/*.txt.gz, books/*.txt.gz.
 """
+
 from dataclasses import replace
 
 import weft
-from weft.recipe import AdamW, Data, Documents, Linear, MaskedTokens, Muon, Recipe, Rows, Saves, Source, WordPiece
+from weft.recipe import (
+    AdamW,
+    Checkpoints,
+    Data,
+    Documents,
+    FixedBatch,
+    LinearSchedule,
+    MaskedLM,
+    Muon,
+    Recipe,
+    Source,
+    WordPiece,
+)
 
-OBJECTIVE = MaskedTokens(input="segment-pair", next_sentence=True)
+OBJECTIVE = MaskedLM(input_format="segment-pair", next_sentence=True)
 
 tiny = Recipe(
     name="bert",
-    model=weft.with_dropout(weft.bert("tiny", depth=4, vocabulary=8192, positions=128), 0.0),
-    objective=OBJECTIVE,
-    data=Data(row=Documents(sentences=True), tokenizer=WordPiece(vocabulary=8192),
-              train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document="heading"),
-              valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document="heading")),
-    batch=Rows(count=64, length=64), steps=1000,
-    optimiser=Muon(rate=0.01, other=AdamW(rate=2e-3, betas=(0.9, 0.98), eps=1e-6)), schedule=Linear(warmup=40),
-    precision="bf16", evaluate=250)
+    model=weft.with_dropout(weft.bert("tiny", depth=4, vocab_size=8192, positions=128), 0.0),
+    task=OBJECTIVE,
+    data=Data(
+        rows=Documents(sentence_boundaries=True),
+        tokenizer=WordPiece(vocab_size=8192),
+        train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document_boundary="heading"),
+        valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document_boundary="heading"),
+    ),
+    batch=FixedBatch(size=64, length=64),
+    steps=1000,
+    optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
+    schedule=LinearSchedule(warmup_steps=40),
+    precision="bf16",
+    eval_every=250,
+)
 
 paper = Recipe(
-    name="bert-paper", model=weft.bert("base"), objective=OBJECTIVE,
-    data=Data(row=Documents(sentences=True), tokenizer=WordPiece(vocabulary=30522),
-              train=Source(paths=("wikipedia/*.txt.gz", "books/*.txt.gz"))),
-    batch=Rows(count=256, length=512), lengths=((0.9, 128), (1.0, 512)), steps=1_000_000,
-    optimiser=AdamW(rate=1e-4, eps=1e-6, decay=0.01), schedule=Linear(warmup=10_000), precision="bf16", micro=32, workers=2,
-    save=Saves(every=10_000), paper="arXiv:1810.04805, section 3 and appendix A.2: 110M parameters")
+    name="bert-paper",
+    model=weft.bert("base"),
+    task=OBJECTIVE,
+    data=Data(
+        rows=Documents(sentence_boundaries=True),
+        tokenizer=WordPiece(vocab_size=30522),
+        train=Source(paths=("wikipedia/*.txt.gz", "books/*.txt.gz")),
+    ),
+    batch=FixedBatch(size=256, length=512),
+    length_schedule=((0.9, 128), (1.0, 512)),
+    steps=1_000_000,
+    optimiser=AdamW(lr=1e-4, eps=1e-6, weight_decay=0.01),
+    schedule=LinearSchedule(warmup_steps=10_000),
+    precision="bf16",
+    micro_batch_size=32,
+    workers=2,
+    checkpoints=Checkpoints(every_steps=10_000),
+    paper="arXiv:1810.04805, section 3 and appendix A.2: 110M parameters",
+)
 
-mini = replace(                            # at tiny's rate a model twice as wide learns less than at half of it
-    tiny, name="bert-mini", model=weft.with_dropout(weft.bert("mini", vocabulary=8192, positions=128), 0.0), steps=1600,
-    optimiser=Muon(rate=0.005, other=AdamW(rate=1e-3, betas=(0.9, 0.98), eps=1e-6)), schedule=Linear(warmup=100))
+mini = replace(  # at tiny's rate a model twice as wide learns less than at half of it
+    tiny,
+    name="bert-mini",
+    model=weft.with_dropout(weft.bert("mini", vocab_size=8192, positions=128), 0.0),
+    steps=1600,
+    optimiser=Muon(lr=0.005, other=AdamW(lr=1e-3, betas=(0.9, 0.98), eps=1e-6)),
+    schedule=LinearSchedule(warmup_steps=100),
+)

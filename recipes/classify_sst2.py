@@ -7,27 +7,66 @@ Cost:   `tiny` 800 steps of 128 phrases, about two minutes on two cores, nothing
 Expect: `tiny` falls from ln 2 = 0.69 to 0.2 in training and about 0.5 on dev, four of five right; `paper` 93 of 100 right.
 Data:   glue/SST-2/train.tsv.gz, dev.tsv.gz; for `paper` also bert-base-uncased/ with model and tokenizer.json.
 """
-import weft
-from weft.recipe import AdamW, Classification, Data, Examples, Linear, Recipe, Rows, Source, TokenizerFile, WordPiece
 
-NAMES = ("label", "sentence")              # the headers of the two files differ
-ROWS = Examples(first="sentence", labels=("0", "1"))
-TRAIN = Source(paths=("glue/SST-2/train.tsv.gz",), names=NAMES)
-VALID = Source(paths=("glue/SST-2/dev.tsv.gz",), names=NAMES)
+import weft
+from weft.recipe import (
+    AdamW,
+    Classification,
+    Data,
+    FixedBatch,
+    LabelledTexts,
+    LinearSchedule,
+    Recipe,
+    Source,
+    TokenizerFile,
+    WordPiece,
+)
+
+NAMES = ("label", "sentence")  # the headers of the two files differ
+ROWS = LabelledTexts(text="sentence", labels=("0", "1"))
+TRAIN = Source(paths=("glue/SST-2/train.tsv.gz",), column_names=NAMES)
+VALID = Source(paths=("glue/SST-2/dev.tsv.gz",), column_names=NAMES)
 
 tiny = Recipe(
     name="classify_sst2",
-    model=weft.bert("tiny", vocabulary=8192, positions=64, start=weft.Normal(std=0.05),
-                    head=weft.Classes(outputs=2, pool="mean", dropout=0.1)),       # nothing is pre-trained: every token votes
-    objective=Classification(), data=Data(row=ROWS, tokenizer=WordPiece(vocabulary=8192), train=TRAIN, valid=VALID),
-    batch=Rows(count=128, length=64), steps=800,
-    optimiser=AdamW(rate=1e-3), schedule=Linear(warmup=80), precision="bf16", evaluate=200)
+    model=weft.bert(
+        "tiny",
+        vocab_size=8192,
+        positions=64,
+        init=weft.NormalInit(std=0.05),
+        head=weft.ClassifierHead(num_labels=2, pooling="mean", dropout=0.1),
+    ),  # nothing is pre-trained: every token votes
+    task=Classification(),
+    data=Data(rows=ROWS, tokenizer=WordPiece(vocab_size=8192), train=TRAIN, valid=VALID),
+    batch=FixedBatch(size=128, length=64),
+    steps=800,
+    optimiser=AdamW(lr=1e-3),
+    schedule=LinearSchedule(warmup_steps=80),
+    precision="bf16",
+    eval_every=200,
+)
 
 paper = Recipe(
     name="classify_sst2-paper",
-    model=weft.bert("base", head=weft.Classes(outputs=2, transform=weft.Transform(activation="tanh"), dropout=0.1)),
-    objective=Classification(),
-    data=Data(row=ROWS, tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"), train=TRAIN, valid=VALID),
-    batch=Rows(count=32, length=128), steps=6315,
-    optimiser=AdamW(rate=2e-5, eps=1e-6), schedule=Linear(warmup=631), precision="bf16", evaluate=2105,
-    start="bert-base-uncased", paper="arXiv:1810.04805, section 4.1: 110M parameters")
+    model=weft.bert(
+        "base",
+        head=weft.ClassifierHead(
+            num_labels=2, transform=weft.HeadTransform(activation="tanh"), dropout=0.1
+        ),
+    ),
+    task=Classification(),
+    data=Data(
+        rows=ROWS,
+        tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
+        train=TRAIN,
+        valid=VALID,
+    ),
+    batch=FixedBatch(size=32, length=128),
+    steps=6315,
+    optimiser=AdamW(lr=2e-5, eps=1e-6),
+    schedule=LinearSchedule(warmup_steps=631),
+    precision="bf16",
+    eval_every=2105,
+    init_from="bert-base-uncased",
+    paper="arXiv:1810.04805, section 4.1: 110M parameters",
+)

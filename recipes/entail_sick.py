@@ -8,27 +8,70 @@ Expect: `tiny` falls from ln 3 = 1.1 past the entropy of the three classes, 0.96
 Data:   sick/SICK.txt.gz, of which the last fifth is held out (the file does not carry the official split); for `paper`
         glue/RTE/train.tsv.gz, dev.tsv.gz and bert-base-uncased/.
 """
+
 import weft
-from weft.recipe import AdamW, Classification, Data, Examples, Linear, Recipe, Rows, Source, TokenizerFile, WordPiece
+from weft.recipe import (
+    AdamW,
+    Classification,
+    Data,
+    FixedBatch,
+    LabelledTexts,
+    LinearSchedule,
+    Recipe,
+    Source,
+    TokenizerFile,
+    WordPiece,
+)
 
 FILE = ("sick/SICK.txt.gz",)
 
 tiny = Recipe(
     name="entail_sick",
-    model=weft.bert("tiny", vocabulary=4096, positions=96, start=weft.Normal(std=0.05),
-                    head=weft.Classes(outputs=3, pool="mean", dropout=0.1)),
-    objective=Classification(),
-    data=Data(row=Examples(first="sentence_A", second="sentence_B", label="entailment_judgment"), tokenizer=WordPiece(vocabulary=4096),
-              train=Source(paths=FILE, format="tsv", part=(0.0, 0.8)), valid=Source(paths=FILE, format="tsv", part=(0.8, 1.0))),
-    batch=Rows(count=64, length=96), steps=600,
-    optimiser=AdamW(rate=1e-3), schedule=Linear(warmup=60), precision="bf16", evaluate=150)
+    model=weft.bert(
+        "tiny",
+        vocab_size=4096,
+        positions=96,
+        init=weft.NormalInit(std=0.05),
+        head=weft.ClassifierHead(num_labels=3, pooling="mean", dropout=0.1),
+    ),
+    task=Classification(),
+    data=Data(
+        rows=LabelledTexts(
+            text="sentence_A", second_text="sentence_B", label="entailment_judgment"
+        ),
+        tokenizer=WordPiece(vocab_size=4096),
+        train=Source(paths=FILE, format="tsv", fraction=(0.0, 0.8)),
+        valid=Source(paths=FILE, format="tsv", fraction=(0.8, 1.0)),
+    ),
+    batch=FixedBatch(size=64, length=96),
+    steps=600,
+    optimiser=AdamW(lr=1e-3),
+    schedule=LinearSchedule(warmup_steps=60),
+    precision="bf16",
+    eval_every=150,
+)
 
 paper = Recipe(
     name="entail_rte-paper",
-    model=weft.bert("base", head=weft.Classes(outputs=2, transform=weft.Transform(activation="tanh"), dropout=0.1)),
-    objective=Classification(),
-    data=Data(row=Examples(first="sentence1", second="sentence2"), tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
-              train=Source(paths=("glue/RTE/train.tsv.gz",)), valid=Source(paths=("glue/RTE/dev.tsv.gz",))),
-    batch=Rows(count=32, length=256), steps=234,
-    optimiser=AdamW(rate=2e-5, eps=1e-6), schedule=Linear(warmup=23), precision="bf16", evaluate=78,
-    start="bert-base-uncased", paper="arXiv:1810.04805, section 4.1: 110M parameters")
+    model=weft.bert(
+        "base",
+        head=weft.ClassifierHead(
+            num_labels=2, transform=weft.HeadTransform(activation="tanh"), dropout=0.1
+        ),
+    ),
+    task=Classification(),
+    data=Data(
+        rows=LabelledTexts(text="sentence1", second_text="sentence2"),
+        tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
+        train=Source(paths=("glue/RTE/train.tsv.gz",)),
+        valid=Source(paths=("glue/RTE/dev.tsv.gz",)),
+    ),
+    batch=FixedBatch(size=32, length=256),
+    steps=234,
+    optimiser=AdamW(lr=2e-5, eps=1e-6),
+    schedule=LinearSchedule(warmup_steps=23),
+    precision="bf16",
+    eval_every=78,
+    init_from="bert-base-uncased",
+    paper="arXiv:1810.04805, section 4.1: 110M parameters",
+)

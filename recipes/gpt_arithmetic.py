@@ -8,27 +8,74 @@ Cost:   4,000 steps of 5,632 characters, four fifths of them in short rows; abou
 Expect: about nine answers in ten are right, of products of two digits two in five: python -m benchmarks.incontext draws the curve.
 Data:   arithmetic/train.jsonl.gz and valid.jsonl.gz, made by the first command; for `paper` any text with a blank line between documents.
 """
+
 import weft
-from weft.recipe import AdamW, ByteBPE, Cosine, Data, Documents, Linear, Muon, NextToken, Recipe, Rows, Saves, Source, TokenizerFile
+from weft.recipe import (
+    AdamW,
+    ByteBPE,
+    CausalLM,
+    Checkpoints,
+    CosineSchedule,
+    Data,
+    Documents,
+    FixedBatch,
+    LinearSchedule,
+    Muon,
+    Recipe,
+    Source,
+    TokenizerFile,
+)
 
 NORM = weft.LayerNorm(bias=False)
-LOOK = weft.Attention(heads=6, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
-BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=768, bias=False)))
+LOOK = weft.Attention(
+    heads=6, pattern=weft.CausalAttention(), rope=weft.RoPE(), bias=False, out_bias=False
+)
+BLOCK = weft.Block(
+    attention=weft.pre_norm(NORM, LOOK),
+    feedforward=weft.pre_norm(NORM, weft.MLP(hidden=768, bias=False)),
+)
 
 tiny = Recipe(
     name="gpt_arithmetic",
-    model=weft.spec.Model(width=192, source=weft.Tokens(vocabulary=32), decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
-                          head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
-    objective=NextToken(),
-    data=Data(row=Documents(), tokenizer=TokenizerFile(path="arithmetic/tokenizer.json"),
-              train=Source(paths=("arithmetic/train.jsonl.gz",)), valid=Source(paths=("arithmetic/valid.jsonl.gz",))),
-    batch=Rows(count=16, length=352), lengths=((0.8, 44), (1.0, 352)), steps=4000,
-    optimiser=Muon(rate=0.005, other=AdamW(rate=2e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=100),
-    precision="bf16", evaluate=500, save=Saves(every=500))
+    model=weft.spec.Spec(
+        width=192,
+        source=weft.Tokens(vocab_size=32),
+        decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
+        head=weft.LMHead(),
+        init=weft.NormalInit(scale_by_depth=True),
+    ),
+    task=CausalLM(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=TokenizerFile(path="arithmetic/tokenizer.json"),
+        train=Source(paths=("arithmetic/train.jsonl.gz",)),
+        valid=Source(paths=("arithmetic/valid.jsonl.gz",)),
+    ),
+    batch=FixedBatch(size=16, length=352),
+    length_schedule=((0.8, 44), (1.0, 352)),
+    steps=4000,
+    optimiser=Muon(lr=0.005, other=AdamW(lr=2e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+    schedule=LinearSchedule(warmup_steps=100),
+    precision="bf16",
+    eval_every=500,
+    checkpoints=Checkpoints(every_steps=500),
+)
 
 paper = Recipe(
-    name="gpt_arithmetic-paper", model=weft.gpt3("175b"), objective=NextToken(),
-    data=Data(row=Documents(), tokenizer=ByteBPE(vocabulary=50257), train=Source(paths=("crawl/*.jsonl.zst",))),
-    batch=Rows(count=1563, length=2048), steps=93_750,
-    optimiser=AdamW(rate=0.6e-4, betas=(0.9, 0.95), decay=0.1), schedule=Cosine(warmup=117, end=0.1), precision="bf16", micro=1, workers=2,
-    paper="Brown et al. 2020, table 2.1: 175B parameters, 300B tokens")
+    name="gpt_arithmetic-paper",
+    model=weft.gpt3("175b"),
+    task=CausalLM(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=ByteBPE(vocab_size=50257),
+        train=Source(paths=("crawl/*.jsonl.zst",)),
+    ),
+    batch=FixedBatch(size=1563, length=2048),
+    steps=93_750,
+    optimiser=AdamW(lr=0.6e-4, betas=(0.9, 0.95), weight_decay=0.1),
+    schedule=CosineSchedule(warmup_steps=117, final_fraction=0.1),
+    precision="bf16",
+    micro_batch_size=1,
+    workers=2,
+    paper="Brown et al. 2020, table 2.1: 175B parameters, 300B tokens",
+)

@@ -8,22 +8,58 @@ Cost:   `tiny` 1,000 steps of 2,048 tokens, about four minutes on two cores; `pa
 Expect: `tiny` starts near ln 8192 = 9.0 and ends well below the unigram entropy of its pieces, 7.0 nats.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` any text with a blank line between documents as books/*.txt.gz.
 """
+
 import weft
-from weft.recipe import BPE, AdamW, ByteBPE, Cosine, Data, Documents, NextToken, Recipe, Rows, Saves, Source
+from weft.recipe import (
+    BPE,
+    AdamW,
+    ByteBPE,
+    CausalLM,
+    Checkpoints,
+    CosineSchedule,
+    Data,
+    Documents,
+    FixedBatch,
+    Recipe,
+    Source,
+)
 
 tiny = Recipe(
     name="gpt_bpe",
-    model=weft.with_dropout(weft.gpt2(depth=4, width=128, heads=4, vocabulary=8192, positions=128), 0.0),
-    objective=NextToken(),
-    data=Data(row=Documents(), tokenizer=ByteBPE(vocabulary=8192),
-              train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document="heading"),
-              valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document="heading")),
-    batch=Rows(count=16, length=128), steps=1000,
-    optimiser=AdamW(rate=2e-3, betas=(0.9, 0.95), decay=0.1), schedule=Cosine(warmup=100, end=0.1), precision="bf16", evaluate=500)
+    model=weft.with_dropout(
+        weft.gpt2(depth=4, width=128, heads=4, vocab_size=8192, positions=128), 0.0
+    ),
+    task=CausalLM(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=ByteBPE(vocab_size=8192),
+        train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document_boundary="heading"),
+        valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document_boundary="heading"),
+    ),
+    batch=FixedBatch(size=16, length=128),
+    steps=1000,
+    optimiser=AdamW(lr=2e-3, betas=(0.9, 0.95), weight_decay=0.1),
+    schedule=CosineSchedule(warmup_steps=100, final_fraction=0.1),
+    precision="bf16",
+    eval_every=500,
+)
 
 paper = Recipe(
-    name="gpt_bpe-paper", model=weft.gpt("base"), objective=NextToken(),
-    data=Data(row=Documents(), tokenizer=BPE(vocabulary=40478, lowercase=True), train=Source(paths=("books/*.txt.gz",))),
-    batch=Rows(count=64, length=512), steps=3_300_000,
-    optimiser=AdamW(rate=2.5e-4, decay=0.01), schedule=Cosine(warmup=2000), precision="bf16", micro=16, workers=2, save=Saves(every=10_000),
-    paper="Radford et al. 2018, section 4.1: 117M parameters")
+    name="gpt_bpe-paper",
+    model=weft.gpt("base"),
+    task=CausalLM(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=BPE(vocab_size=40478, lowercase=True),
+        train=Source(paths=("books/*.txt.gz",)),
+    ),
+    batch=FixedBatch(size=64, length=512),
+    steps=3_300_000,
+    optimiser=AdamW(lr=2.5e-4, weight_decay=0.01),
+    schedule=CosineSchedule(warmup_steps=2000),
+    precision="bf16",
+    micro_batch_size=16,
+    workers=2,
+    checkpoints=Checkpoints(every_steps=10_000),
+    paper="Radford et al. 2018, section 4.1: 117M parameters",
+)

@@ -11,49 +11,119 @@ Expect: `tiny` 1.77, `best` 1.67 nats a character on the whole of the held-out t
         at that of `paper`.
 Data:   tinyshakespeare/input.txt.gz (1.1 million characters, public domain).
 """
+
 import weft
-from weft.recipe import AdamW, Best, Characters, Cosine, Data, Documents, Linear, Muon, NextToken, Recipe, Rows, Source
+from weft.recipe import (
+    AdamW,
+    BestCheckpoint,
+    CausalLM,
+    CharacterTokenizer,
+    CosineSchedule,
+    Data,
+    Documents,
+    FixedBatch,
+    LinearSchedule,
+    Muon,
+    Recipe,
+    Source,
+)
 
 FILE = ("tinyshakespeare/input.txt.gz",)
-DATA = Data(row=Documents(), tokenizer=Characters(special=False), train=Source(paths=FILE, document="file", part=(0.0, 0.9)),
-            valid=Source(paths=FILE, document="file", part=(0.9, 1.0)))
+DATA = Data(
+    rows=Documents(),
+    tokenizer=CharacterTokenizer(special_tokens=False),
+    train=Source(paths=FILE, document_boundary="file", fraction=(0.0, 0.9)),
+    valid=Source(paths=FILE, document_boundary="file", fraction=(0.9, 1.0)),
+)
 
 tiny = Recipe(
     name="gpt_char",
-    model=weft.with_dropout(weft.gpt2(depth=4, width=128, heads=4, vocabulary=65, positions=64, activation="gelu"), 0.0),
-    objective=NextToken(), data=DATA, batch=Rows(count=12, length=64), steps=2000,
-    optimiser=AdamW(rate=3e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.03), precision="bf16", evaluate=500)
+    model=weft.with_dropout(
+        weft.gpt2(depth=4, width=128, heads=4, vocab_size=65, positions=64, activation="gelu"), 0.0
+    ),
+    task=CausalLM(),
+    data=DATA,
+    batch=FixedBatch(size=12, length=64),
+    steps=2000,
+    optimiser=AdamW(lr=3e-3, betas=(0.9, 0.99), weight_decay=0.1),
+    schedule=CosineSchedule(warmup_steps=100, final_fraction=0.03),
+    precision="bf16",
+    eval_every=500,
+)
 
 paper = Recipe(
     name="gpt_char-paper",
-    model=weft.with_dropout(weft.gpt2(depth=6, width=384, heads=6, vocabulary=65, positions=256, activation="gelu"), 0.2),
-    objective=NextToken(), data=DATA, batch=Rows(count=64, length=256), steps=5000,
-    optimiser=AdamW(rate=1e-3, betas=(0.9, 0.99), decay=0.1), schedule=Cosine(warmup=100, end=0.1), precision="bf16", evaluate=250,
-    paper="nanoGPT, character-level Shakespeare: 10.7M parameters")
+    model=weft.with_dropout(
+        weft.gpt2(depth=6, width=384, heads=6, vocab_size=65, positions=256, activation="gelu"), 0.2
+    ),
+    task=CausalLM(),
+    data=DATA,
+    batch=FixedBatch(size=64, length=256),
+    steps=5000,
+    optimiser=AdamW(lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1),
+    schedule=CosineSchedule(warmup_steps=100, final_fraction=0.1),
+    precision="bf16",
+    eval_every=250,
+    paper="nanoGPT, character-level Shakespeare: 10.7M parameters",
+)
 
 # The same tokens in the same time with better choices: rotary positions, no biases, ReLU, half the heads, twice the context, Muon,
 # a quarter of the steps, four times as large.
 NORM = weft.LayerNorm(bias=False)
-LOOK = weft.Attention(heads=2, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
-BLOCK = weft.Block(attention=weft.pre(NORM, LOOK), feedforward=weft.pre(NORM, weft.Dense(hidden=512, activation="relu", bias=False)))
+LOOK = weft.Attention(
+    heads=2, pattern=weft.CausalAttention(), rope=weft.RoPE(), bias=False, out_bias=False
+)
+BLOCK = weft.Block(
+    attention=weft.pre_norm(NORM, LOOK),
+    feedforward=weft.pre_norm(NORM, weft.MLP(hidden=512, activation="relu", bias=False)),
+)
 
 best = Recipe(
     name="gpt_char-best",
-    model=weft.spec.Model(width=128, source=weft.Tokens(vocabulary=65), decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
-                          head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
-    objective=NextToken(), data=DATA, batch=Rows(count=24, length=128), steps=500,
-    optimiser=Muon(rate=0.03, other=AdamW(rate=8e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=10),
-    precision="bf16", evaluate=125)
+    model=weft.spec.Spec(
+        width=128,
+        source=weft.Tokens(vocab_size=65),
+        decoder=weft.Stack(blocks=(BLOCK,) * 4, norm=NORM),
+        head=weft.LMHead(),
+        init=weft.NormalInit(scale_by_depth=True),
+    ),
+    task=CausalLM(),
+    data=DATA,
+    batch=FixedBatch(size=24, length=128),
+    steps=500,
+    optimiser=Muon(lr=0.03, other=AdamW(lr=8e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+    schedule=LinearSchedule(warmup_steps=10),
+    precision="bf16",
+    eval_every=125,
+)
 
 # nanoGPT's large shape with the same choices, a fraction of its steps.
-WIDE = weft.Attention(heads=6, pattern=weft.Causal(), rotary=weft.Rotary(), bias=False, out_bias=False)
-TALL = weft.Block(attention=weft.pre(NORM, WIDE, dropout=0.3),
-                  feedforward=weft.pre(NORM, weft.Dense(hidden=1536, activation="relu", bias=False), dropout=0.3))
+WIDE = weft.Attention(
+    heads=6, pattern=weft.CausalAttention(), rope=weft.RoPE(), bias=False, out_bias=False
+)
+TALL = weft.Block(
+    attention=weft.pre_norm(NORM, WIDE, dropout=0.3),
+    feedforward=weft.pre_norm(
+        NORM, weft.MLP(hidden=1536, activation="relu", bias=False), dropout=0.3
+    ),
+)
 
 large = Recipe(
     name="gpt_char-large",
-    model=weft.spec.Model(width=384, source=weft.Tokens(vocabulary=65, dropout=0.3), decoder=weft.Stack(blocks=(TALL,) * 6, norm=NORM),
-                          head=weft.Vocabulary(), start=weft.Normal(by_depth=True)),
-    objective=NextToken(), data=DATA, batch=Rows(count=32, length=256), steps=1500,
-    optimiser=Muon(rate=0.006, other=AdamW(rate=3e-3, betas=(0.9, 0.95), decay=0.0)), schedule=Linear(warmup=20),
-    average=Best(), precision="bf16", evaluate=100)
+    model=weft.spec.Spec(
+        width=384,
+        source=weft.Tokens(vocab_size=65, dropout=0.3),
+        decoder=weft.Stack(blocks=(TALL,) * 6, norm=NORM),
+        head=weft.LMHead(),
+        init=weft.NormalInit(scale_by_depth=True),
+    ),
+    task=CausalLM(),
+    data=DATA,
+    batch=FixedBatch(size=32, length=256),
+    steps=1500,
+    optimiser=Muon(lr=0.006, other=AdamW(lr=3e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+    schedule=LinearSchedule(warmup_steps=20),
+    average=BestCheckpoint(),
+    precision="bf16",
+    eval_every=100,
+)

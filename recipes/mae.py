@@ -7,21 +7,66 @@ Cost:   `tiny` 600 steps of 128 images, about three minutes on two cores; `paper
 Expect: `tiny` starts above 1, the variance of a normalised patch, and is at 0.8 after fifty steps; then slowly on.
 Data:   folders of image files, a class a sub-folder: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val.
 """
+
 import weft
-from weft.recipe import AdamW, Autoencoding, Cosine, Data, Images, Recipe, Rows, Saves, Source
+from weft.recipe import (
+    AdamW,
+    Checkpoints,
+    CosineSchedule,
+    Data,
+    FixedBatch,
+    LabelledImages,
+    MaskedAutoencoding,
+    Recipe,
+    Source,
+)
 
 tiny = Recipe(
     name="mae",
-    model=weft.mae(depth=4, width=128, heads=4, hidden=512, image=32, patch=4, guess_depth=1, guess_width=64, guess_heads=2,
-                   guess_hidden=256, start=weft.Normal(std=0.05, cut=2.0)),
-    objective=Autoencoding(),
-    data=Data(row=Images(), train=Source(paths=("cifar10/train",)), valid=Source(paths=("cifar10/test",))),
-    batch=Rows(count=128, length=65), steps=600,
-    optimiser=AdamW(rate=1.5e-3, betas=(0.9, 0.95), decay=0.05), schedule=Cosine(warmup=60), clip=None, precision="bf16")
+    model=weft.mae(
+        depth=4,
+        width=128,
+        heads=4,
+        hidden=512,
+        image_size=32,
+        patch_size=4,
+        guess_depth=1,
+        guess_width=64,
+        guess_heads=2,
+        guess_hidden=256,
+        init=weft.NormalInit(std=0.05, truncate_at=2.0),
+    ),
+    task=MaskedAutoencoding(),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(paths=("cifar10/train",)),
+        valid=Source(paths=("cifar10/test",)),
+    ),
+    batch=FixedBatch(size=128, length=65),
+    steps=600,
+    optimiser=AdamW(lr=1.5e-3, betas=(0.9, 0.95), weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=60),
+    grad_clip=None,
+    precision="bf16",
+)
 
 paper = Recipe(
-    name="mae-paper", model=weft.mae("base"), objective=Autoencoding(),
-    data=Data(row=Images(), train=Source(paths=("imagenet/train",)), valid=Source(paths=("imagenet/val",))),
-    batch=Rows(count=4096, length=197), steps=250_000,
-    optimiser=AdamW(rate=2.4e-3, betas=(0.9, 0.95), decay=0.05), schedule=Cosine(warmup=12_500), clip=None, precision="bf16", micro=128,
-    workers=8, save=Saves(every=1000), paper="arXiv:2111.06377, appendix A.1 and table 8: 112M parameters with the guessing stack")
+    name="mae-paper",
+    model=weft.mae("base"),
+    task=MaskedAutoencoding(),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(paths=("imagenet/train",)),
+        valid=Source(paths=("imagenet/val",)),
+    ),
+    batch=FixedBatch(size=4096, length=197),
+    steps=250_000,
+    optimiser=AdamW(lr=2.4e-3, betas=(0.9, 0.95), weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=12_500),
+    grad_clip=None,
+    precision="bf16",
+    micro_batch_size=128,
+    workers=8,
+    checkpoints=Checkpoints(every_steps=1000),
+    paper="arXiv:2111.06377, appendix A.1 and table 8: 112M parameters with the guessing stack",
+)

@@ -5,29 +5,73 @@
 Paper:  `paper` fine-tunes BERT base: three epochs of 32 pairs. It starts from a folder with the published weights and tokenizer.
 Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two cores, nothing pre-trained; `paper` at most 1.5e15 FLOP.
 Expect: the squared error of `tiny` falls at once from 9 to the scores' variance, 2.1, then below 1 in training; on dev it stays near the
-        variance, since 5,749 pairs teach no words. Start from a model that has read (start = "runs/bert/model") for more.
+        variance, since 5,749 pairs teach no words. Start from a model that has read (init_from = "runs/bert/model") for more.
 Data:   glue/STS-B/sts-train.csv.gz, sts-dev.csv.gz (tabs, no header); for `paper` also bert-base-uncased/.
 """
+
 import weft
-from weft.recipe import AdamW, Data, Examples, Linear, Recipe, Regression, Rows, Source, TokenizerFile, WordPiece
+from weft.recipe import (
+    AdamW,
+    Data,
+    FixedBatch,
+    LabelledTexts,
+    LinearSchedule,
+    Recipe,
+    Regression,
+    Source,
+    TokenizerFile,
+    WordPiece,
+)
 
 NAMES = ("genre", "origin", "year", "number", "score", "first", "second")
-ROWS = Examples(first="first", second="second", label="score", number=True)
-TRAIN = Source(paths=("glue/STS-B/sts-train.csv.gz",), format="tsv", names=NAMES, header=False)
-VALID = Source(paths=("glue/STS-B/sts-dev.csv.gz",), format="tsv", names=NAMES, header=False)
+ROWS = LabelledTexts(text="first", second_text="second", label="score", numeric_label=True)
+TRAIN = Source(
+    paths=("glue/STS-B/sts-train.csv.gz",), format="tsv", column_names=NAMES, has_header=False
+)
+VALID = Source(
+    paths=("glue/STS-B/sts-dev.csv.gz",), format="tsv", column_names=NAMES, has_header=False
+)
 
 tiny = Recipe(
     name="similarity_stsb",
-    model=weft.bert("tiny", vocabulary=8192, positions=128, start=weft.Normal(std=0.05),
-                    head=weft.Classes(outputs=1, pool="mean", dropout=0.1)),
-    objective=Regression(), data=Data(row=ROWS, tokenizer=WordPiece(vocabulary=8192), train=TRAIN, valid=VALID),
-    batch=Rows(count=64, length=128), steps=500,
-    optimiser=AdamW(rate=1e-3), schedule=Linear(warmup=50), precision="bf16", evaluate=125)
+    model=weft.bert(
+        "tiny",
+        vocab_size=8192,
+        positions=128,
+        init=weft.NormalInit(std=0.05),
+        head=weft.ClassifierHead(num_labels=1, pooling="mean", dropout=0.1),
+    ),
+    task=Regression(),
+    data=Data(rows=ROWS, tokenizer=WordPiece(vocab_size=8192), train=TRAIN, valid=VALID),
+    batch=FixedBatch(size=64, length=128),
+    steps=500,
+    optimiser=AdamW(lr=1e-3),
+    schedule=LinearSchedule(warmup_steps=50),
+    precision="bf16",
+    eval_every=125,
+)
 
 paper = Recipe(
     name="similarity_stsb-paper",
-    model=weft.bert("base", head=weft.Classes(outputs=1, transform=weft.Transform(activation="tanh"), dropout=0.1)),
-    objective=Regression(), data=Data(row=ROWS, tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"), train=TRAIN, valid=VALID),
-    batch=Rows(count=32, length=128), steps=540,
-    optimiser=AdamW(rate=3e-5, eps=1e-6), schedule=Linear(warmup=72), precision="bf16", evaluate=180,
-    start="bert-base-uncased", paper="arXiv:1810.04805, section 4.1: 110M parameters")
+    model=weft.bert(
+        "base",
+        head=weft.ClassifierHead(
+            num_labels=1, transform=weft.HeadTransform(activation="tanh"), dropout=0.1
+        ),
+    ),
+    task=Regression(),
+    data=Data(
+        rows=ROWS,
+        tokenizer=TokenizerFile(path="bert-base-uncased/tokenizer.json"),
+        train=TRAIN,
+        valid=VALID,
+    ),
+    batch=FixedBatch(size=32, length=128),
+    steps=540,
+    optimiser=AdamW(lr=3e-5, eps=1e-6),
+    schedule=LinearSchedule(warmup_steps=72),
+    precision="bf16",
+    eval_every=180,
+    init_from="bert-base-uncased",
+    paper="arXiv:1810.04805, section 4.1: 110M parameters",
+)

@@ -10,41 +10,70 @@ Expect: `tiny` starts near ln 8192 = 9.0. A quarter of what is written are senti
         unigram entropy of the pieces, 5.8 nats, a model without context would reach 4.4.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` C4 from the hub (pip install 'weft[hub]').
 """
+
 from dataclasses import replace
 
 import weft
 from weft.recipe import (
     Adafactor,
-    Constant,
-    CorruptedSpans,
+    Checkpoints,
+    ConstantSchedule,
     Data,
     Documents,
-    InverseRoot,
+    FixedBatch,
+    InverseSqrt,
     Recipe,
-    Rows,
-    Saves,
     Source,
+    SpanCorruption,
     Unigram,
 )
 
 tiny = Recipe(
     name="t5",
-    model=weft.with_dropout(weft.t5(depth=3, width=128, heads=4, hidden=512, head_width=32, vocabulary=8192), 0.0),
-    objective=CorruptedSpans(),
-    data=Data(row=Documents(), tokenizer=Unigram(vocabulary=8192, sentinels=32),
-              train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document="heading"),
-              valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document="heading")),
-    batch=Rows(count=32, length=128), steps=600,
-    optimiser=Adafactor(rate=3e-2), schedule=InverseRoot(warmup=60), precision="bf16", evaluate=300)
+    model=weft.with_dropout(
+        weft.t5(depth=3, width=128, heads=4, hidden=512, head_dim=32, vocab_size=8192), 0.0
+    ),
+    task=SpanCorruption(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=Unigram(vocab_size=8192, sentinels=32),
+        train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document_boundary="heading"),
+        valid=Source(paths=("wikitext-2/wiki.valid.tokens.gz",), document_boundary="heading"),
+    ),
+    batch=FixedBatch(size=32, length=128),
+    steps=600,
+    optimiser=Adafactor(lr=3e-2),
+    schedule=InverseSqrt(warmup_steps=60),
+    precision="bf16",
+    eval_every=300,
+)
 
 paper = Recipe(
-    name="t5-paper", model=weft.t5("base"), objective=CorruptedSpans(),
-    data=Data(row=Documents(), tokenizer=Unigram(vocabulary=32_100, sentinels=100),
-              train=Source(paths=("allenai/c4:en:train",), format="hub")),
-    batch=Rows(count=128, length=512), steps=524_288,
-    optimiser=Adafactor(rate=1e-2), schedule=Constant(), clip=None, precision="bf16", micro=32, workers=2, save=Saves(every=5000),
-    paper="arXiv:1910.10683, section 3.1: 220M parameters")
+    name="t5-paper",
+    model=weft.t5("base"),
+    task=SpanCorruption(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=Unigram(vocab_size=32_100, sentinels=100),
+        train=Source(paths=("allenai/c4:en:train",), format="hub"),
+    ),
+    batch=FixedBatch(size=128, length=512),
+    steps=524_288,
+    optimiser=Adafactor(lr=1e-2),
+    schedule=ConstantSchedule(),
+    grad_clip=None,
+    precision="bf16",
+    micro_batch_size=32,
+    workers=2,
+    checkpoints=Checkpoints(every_steps=5000),
+    paper="arXiv:1910.10683, section 3.1: 220M parameters",
+)
 
-mini = replace(                            # as wide and as dear as recipes/bert.py:mini; tune it with Adafactor (docs/log.md)
-    tiny, name="t5-mini", steps=2445,
-    model=weft.with_dropout(weft.t5(depth=2, width=256, heads=4, hidden=1024, head_width=64, vocabulary=8192), 0.0))
+mini = replace(  # as wide and as dear as recipes/bert.py:mini; tune it with Adafactor (docs/log.md)
+    tiny,
+    name="t5-mini",
+    steps=2445,
+    model=weft.with_dropout(
+        weft.t5(depth=2, width=256, heads=4, hidden=1024, head_dim=64, vocab_size=8192), 0.0
+    ),
+)

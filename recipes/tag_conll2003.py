@@ -7,22 +7,62 @@ Cost:   `tiny` 800 steps of 64 sentences, about three minutes on two cores, noth
 Expect: `tiny` falls from ln 9 = 2.2 past the entropy of the tags, about 0.7, to below 0.1 in training and about 0.35 on the valid file.
 Data:   conll2003/train.txt.gz, valid.txt.gz; for `paper` also bert-base-cased/ with model and tokenizer.json.
 """
+
 import weft
-from weft.recipe import AdamW, Data, Linear, Recipe, Rows, Source, Tagged, Tagging, TokenizerFile, WordPiece
+from weft.recipe import (
+    AdamW,
+    Data,
+    FixedBatch,
+    LinearSchedule,
+    Recipe,
+    Source,
+    TaggedWords,
+    TokenClassification,
+    TokenizerFile,
+    WordPiece,
+)
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER")
-ROWS, TRAIN, VALID = Tagged(labels=TAGS), Source(paths=("conll2003/train.txt.gz",)), Source(paths=("conll2003/valid.txt.gz",))
-HEAD = weft.Tags(outputs=len(TAGS), labels=TAGS, dropout=0.1)
+ROWS, TRAIN, VALID = (
+    TaggedWords(labels=TAGS),
+    Source(paths=("conll2003/train.txt.gz",)),
+    Source(paths=("conll2003/valid.txt.gz",)),
+)
+HEAD = weft.TokenClassifierHead(num_labels=len(TAGS), labels=TAGS, dropout=0.1)
 
 tiny = Recipe(
-    name="tag_conll2003", model=weft.bert("tiny", vocabulary=8192, positions=128, start=weft.Normal(std=0.05), head=HEAD),
-    objective=Tagging(), data=Data(row=ROWS, tokenizer=WordPiece(vocabulary=8192, lowercase=False), train=TRAIN, valid=VALID),
-    batch=Rows(count=64, length=128), steps=800,
-    optimiser=AdamW(rate=1e-3), schedule=Linear(warmup=80), precision="bf16", evaluate=200)
+    name="tag_conll2003",
+    model=weft.bert(
+        "tiny", vocab_size=8192, positions=128, init=weft.NormalInit(std=0.05), head=HEAD
+    ),
+    task=TokenClassification(),
+    data=Data(
+        rows=ROWS, tokenizer=WordPiece(vocab_size=8192, lowercase=False), train=TRAIN, valid=VALID
+    ),
+    batch=FixedBatch(size=64, length=128),
+    steps=800,
+    optimiser=AdamW(lr=1e-3),
+    schedule=LinearSchedule(warmup_steps=80),
+    precision="bf16",
+    eval_every=200,
+)
 
 paper = Recipe(
-    name="tag_conll2003-paper", model=weft.bert("base", vocabulary=28996, head=HEAD),
-    objective=Tagging(), data=Data(row=ROWS, tokenizer=TokenizerFile(path="bert-base-cased/tokenizer.json"), train=TRAIN, valid=VALID),
-    batch=Rows(count=32, length=256), steps=1317,
-    optimiser=AdamW(rate=5e-5, eps=1e-6), schedule=Linear(warmup=131), precision="bf16", evaluate=439,
-    start="bert-base-cased", paper="arXiv:1810.04805, section 5.3: 108M parameters, as the cased vocabulary is smaller")
+    name="tag_conll2003-paper",
+    model=weft.bert("base", vocab_size=28996, head=HEAD),
+    task=TokenClassification(),
+    data=Data(
+        rows=ROWS,
+        tokenizer=TokenizerFile(path="bert-base-cased/tokenizer.json"),
+        train=TRAIN,
+        valid=VALID,
+    ),
+    batch=FixedBatch(size=32, length=256),
+    steps=1317,
+    optimiser=AdamW(lr=5e-5, eps=1e-6),
+    schedule=LinearSchedule(warmup_steps=131),
+    precision="bf16",
+    eval_every=439,
+    init_from="bert-base-cased",
+    paper="arXiv:1810.04805, section 5.3: 108M parameters, as the cased vocabulary is smaller",
+)

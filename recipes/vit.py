@@ -10,34 +10,100 @@ Cost:   `tiny` 600 steps of 64 images, about three minutes on two cores; `tiny_4
 Expect: `tiny` falls from ln 10 = 2.3 to about 1.7 on random crops; `paper_384` 77.9 % top-1, after `paper`.
 Data:   folders of image files, a class a sub-folder: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val.
 """
+
 from dataclasses import replace
 
 import weft
-from weft.recipe import SGD, AdamW, Classification, Cosine, Data, Images, Recipe, Rows, Saves, Source
+from weft.recipe import (
+    SGD,
+    AdamW,
+    Checkpoints,
+    Classification,
+    CosineSchedule,
+    Data,
+    FixedBatch,
+    LabelledImages,
+    Recipe,
+    Source,
+)
 
 tiny = Recipe(
     name="vit",
-    model=weft.vit(depth=4, width=128, heads=4, hidden=512, image=32, patch=4, classes=10, start=weft.Normal(std=0.05, cut=2.0)),
-    objective=Classification(),
-    data=Data(row=Images(), train=Source(paths=("cifar10/train",)), valid=Source(paths=("cifar10/test",))),
-    batch=Rows(count=64, length=65), steps=600,
-    optimiser=AdamW(rate=1e-3, decay=0.05), schedule=Cosine(warmup=60), precision="bf16")
+    model=weft.vit(
+        depth=4,
+        width=128,
+        heads=4,
+        hidden=512,
+        image_size=32,
+        patch_size=4,
+        classes=10,
+        init=weft.NormalInit(std=0.05, truncate_at=2.0),
+    ),
+    task=Classification(),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(paths=("cifar10/train",)),
+        valid=Source(paths=("cifar10/test",)),
+    ),
+    batch=FixedBatch(size=64, length=65),
+    steps=600,
+    optimiser=AdamW(lr=1e-3, weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=60),
+    precision="bf16",
+)
 
 paper = Recipe(
-    name="vit-paper", model=weft.vit("base", dropout=0.1), objective=Classification(),
-    data=Data(row=Images(), train=Source(paths=("imagenet/train",)), valid=Source(paths=("imagenet/val",))),
-    batch=Rows(count=4096, length=197), steps=93_835,
-    optimiser=AdamW(rate=3e-3, decay=0.3), schedule=Cosine(warmup=10_000), precision="bf16", micro=64, workers=8,
-    save=Saves(every=1000), evaluate=5000, paper="arXiv:2010.11929, tables 1 and 3: 86M parameters")
+    name="vit-paper",
+    model=weft.vit("base", dropout=0.1),
+    task=Classification(),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(paths=("imagenet/train",)),
+        valid=Source(paths=("imagenet/val",)),
+    ),
+    batch=FixedBatch(size=4096, length=197),
+    steps=93_835,
+    optimiser=AdamW(lr=3e-3, weight_decay=0.3),
+    schedule=CosineSchedule(warmup_steps=10_000),
+    precision="bf16",
+    micro_batch_size=64,
+    workers=8,
+    checkpoints=Checkpoints(every_steps=1000),
+    eval_every=5000,
+    paper="arXiv:2010.11929, tables 1 and 3: 86M parameters",
+)
 
 # The same models at a higher resolution: more patches of the same size (section 3.2)
 
 tiny_48 = replace(
-    tiny, name="vit-48", start="runs/vit/model",
-    model=weft.vit(depth=4, width=128, heads=4, hidden=512, image=48, patch=4, classes=10, start=weft.Normal(std=0.05, cut=2.0)),
-    batch=Rows(count=64, length=145), steps=200, optimiser=AdamW(rate=1e-4, decay=0.05), schedule=Cosine(warmup=20))
+    tiny,
+    name="vit-48",
+    init_from="runs/vit/model",
+    model=weft.vit(
+        depth=4,
+        width=128,
+        heads=4,
+        hidden=512,
+        image_size=48,
+        patch_size=4,
+        classes=10,
+        init=weft.NormalInit(std=0.05, truncate_at=2.0),
+    ),
+    batch=FixedBatch(size=64, length=145),
+    steps=200,
+    optimiser=AdamW(lr=1e-4, weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=20),
+)
 
 paper_384 = replace(
-    paper, name="vit-paper-384", start="runs/vit-paper/model", model=weft.vit("base", image=384),
-    batch=Rows(count=512, length=577), steps=20_000, optimiser=SGD(rate=0.01), schedule=Cosine(warmup=500), micro=16,
-    paper="arXiv:2010.11929, appendix B.1.1: 87M parameters")
+    paper,
+    name="vit-paper-384",
+    init_from="runs/vit-paper/model",
+    model=weft.vit("base", image_size=384),
+    batch=FixedBatch(size=512, length=577),
+    steps=20_000,
+    optimiser=SGD(lr=0.01),
+    schedule=CosineSchedule(warmup_steps=500),
+    micro_batch_size=16,
+    paper="arXiv:2010.11929, appendix B.1.1: 87M parameters",
+)

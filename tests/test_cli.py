@@ -1,4 +1,6 @@
 """The command `weft`: every verb, its JSON, and every mistake a person can make."""
+
+import ast
 import json
 import math
 import re
@@ -14,20 +16,24 @@ import pytest
 import torch
 
 import weft
-from weft import say, show
+from weft import console
 from weft import spec as S
-from weft.cli import main
+from weft.cli import main, parse_arguments
 from weft.commands import models
 from weft.families import families, family
+from weft.spec import describe
+from weft.values import fold_repeats
 
 ALL = [(f, size) for f in families() for size in f.sizes]
-NORM, RMS, LOOK, FEED = S.LayerNorm(), S.RMSNorm(), S.Attention(heads=4), S.Dense(hidden=64)
+NORM, RMS, LOOK, FEED = S.LayerNorm(), S.RMSNorm(), S.Attention(heads=4), S.MLP(hidden=64)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("folders")
-    model = weft.build(weft.bert(depth=2, width=32, heads=4, hidden=64, vocabulary=64, positions=16))
+    model = weft.build(
+        weft.bert(depth=2, width=32, heads=4, hidden=64, vocab_size=64, positions=16)
+    )
     weft.save(model, root / "hf")
     weft.save(model, root / "own", to="weft")
     for name in ("empty", "other", "settings"):
@@ -47,8 +53,16 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> s
 
 # families
 
+
 def test_help_and_version_leave_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--help"], ["--version"], ["families", "--help"], ["show", "-h"], ["verify", "-h"], ["convert", "-h"]):
+    for words in (
+        ["--help"],
+        ["--version"],
+        ["families", "--help"],
+        ["show", "-h"],
+        ["verify", "-h"],
+        ["convert", "-h"],
+    ):
         with pytest.raises(SystemExit) as left:
             main(words)
         assert left.value.code == 0
@@ -59,7 +73,9 @@ def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(verb in printed(capsys) for verb in ("families", "show", "verify", "convert"))
 
 
-def test_families_lists_every_size_and_paper(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_lists_every_size_and_paper(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     words = printed(capsys, "families").split()
     for f in families():
@@ -68,20 +84,36 @@ def test_families_lists_every_size_and_paper(capsys: pytest.CaptureFixture[str],
 
 
 def test_families_counts_every_preset_exactly(capsys: pytest.CaptureFixture[str]) -> None:
-    found = {row["family"]: row["sizes"] for row in json.loads(printed(capsys, "families", "--json"))}
-    assert found == {f.name: {size: f(size).parameters() for size in f.sizes} for f in families()}
+    found = {
+        row["family"]: row["sizes"] for row in json.loads(printed(capsys, "families", "--json"))
+    }
+    assert found == {
+        f.name: {size: f(size).parameter_count() for size in f.sizes} for f in families()
+    }
 
 
-@pytest.mark.parametrize(("number", "text"), [
-    (0, "0"), (999, "999"), (4_416_698, "4.42M"), (109_514_298, "110M"), (999_600_000, "1B"), (174_604_259_328, "175B")])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (4_416_698, "4.42M"),
+        (109_514_298, "110M"),
+        (999_600_000, "1B"),
+        (174_604_259_328, "175B"),
+    ],
+)
 def test_sizes_are_named_with_three_digits(number: int, text: str) -> None:
-    assert show.short(number) == text
+    assert describe.short(number) == text
 
 
 # show
 
+
 @pytest.mark.parametrize("columns", [80, 140])
-def test_no_page_is_wider_than_the_screen(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_page_is_wider_than_the_screen(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for name in ("families", *(f.name for f in families())):
         text = printed(capsys, *(["families"] if name == "families" else ["show", name]))
@@ -89,11 +121,21 @@ def test_no_page_is_wider_than_the_screen(columns: int, capsys: pytest.CaptureFi
         assert "…" not in text
 
 
-def test_show_prints_bert_as_its_paper_draws_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_prints_bert_as_its_paper_draws_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = printed(capsys, "show", "bert-base")
-    for line in ("12 × block", "7,087,872 each", "30522 × 768", "12 heads of 64, full", "  x <- LayerNorm(x + Attention(x))\n",
-                 "  x <- LayerNorm(x + Dense(x))\n", "109,514,298 parameters", "FLOPs forward for 512 tokens"):
+    for line in (
+        "12 × block",
+        "7,087,872 each",
+        "30522 × 768",
+        "12 heads of 64, full",
+        "  x <- LayerNorm(x + Attention(x))\n",
+        "  x <- LayerNorm(x + MLP(x))\n",
+        "109,514,298 parameters",
+        "FLOPs forward for 512 tokens",
+    ):
         assert line in text
 
 
@@ -102,13 +144,22 @@ def test_show_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", ["bert-base", "gpt3-175b", "llama-3.2-1b", "t5_v1_1-small", "detr-resnet-50", "swin-tiny"])
-def test_show_json_holds_the_spec_and_its_cost(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["bert-base", "gpt3-175b", "llama-3.2-1b", "t5_v1_1-small", "detr-resnet-50", "swin-tiny"],
+)
+def test_show_json_holds_the_spec_and_its_cost(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = json.loads(printed(capsys, "show", name, "--json"))
     first, _, size = name.partition("-")
     spec = family(first)(size)
     assert S.from_plain(found["spec"]) == spec
-    assert (found["name"], found["parameters"], found["flops"]) == (name, spec.parameters(), spec.flops(length=found["length"]))
+    assert (found["name"], found["parameters"], found["flops"]) == (
+        name,
+        spec.parameter_count(),
+        spec.flops(length=found["length"]),
+    )
 
 
 def test_a_family_alone_is_its_first_size(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +167,9 @@ def test_a_family_alone_is_its_first_size(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("folder", ["hf", "own"])
-def test_show_reads_folders_of_both_layouts(folder: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_reads_folders_of_both_layouts(
+    folder: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     found = json.loads(printed(capsys, "show", folders[folder], "--json"))
     assert S.from_plain(found["spec"]).width == 32
     assert "2 × block" in printed(capsys, "show", folders[folder])
@@ -124,95 +177,226 @@ def test_show_reads_folders_of_both_layouts(folder: str, folders: dict[str, str]
 
 @pytest.mark.parametrize(("f", "size"), ALL, ids=[f"{f.name}-{s}" for f, s in ALL])
 def test_the_tree_adds_up(f: Any, size: str) -> None:
-    def added(part: show.Part) -> int:
-        each = sum(map(added, part.parts)) if part.parts else part.parameters
+    def added(part: describe.TreeLine) -> int:
+        each = sum(map(added, part.children)) if part.children else part.parameters
         times = int(part.name.split(" × ")[0]) if " × " in part.name else 1
         assert part.parameters == times * each
         return part.parameters
+
     spec = f(size)
-    assert added(show.tree("", spec)) == spec.parameters()
+    assert added(describe.model_tree("", spec)) == spec.parameter_count()
 
 
-@pytest.mark.parametrize(("block", "lines"), [
-    (S.Block(attention=S.pre(RMS, LOOK), feedforward=S.pre(RMS, S.Gated(hidden=64))),
-     ["x <- x + Attention(RMSNorm(x))", "x <- x + Gated(RMSNorm(x))"]),
-    (S.Block(attention=S.post(NORM, LOOK), feedforward=S.post(NORM, FEED)),
-     ["x <- LayerNorm(x + Attention(x))", "x <- LayerNorm(x + Dense(x))"]),
-    (S.Block(attention=S.sandwich(RMS, LOOK), feedforward=S.sandwich(RMS, S.Experts(count=4, chosen=2, expert=FEED))),
-     ["x <- x + RMSNorm(Attention(RMSNorm(x)))", "x <- x + RMSNorm(Experts(RMSNorm(x)))"]),
-    (S.Block(attention=S.deep(NORM, LOOK, S.deepnorm("encoder", 12)), feedforward=S.deep(NORM, FEED, S.deepnorm("encoder", 12))),
-     ["x <- LayerNorm(x * 2.213 + Attention(x))", "x <- LayerNorm(x * 2.213 + Dense(x))"]),
-    (S.Block(attention=S.pre(NORM, LOOK), cross=S.pre(NORM, LOOK), feedforward=S.pre(NORM, FEED)),
-     ["x <- x + Attention(LayerNorm(x))", "x <- x + Attention(LayerNorm(x), encoder)", "x <- x + Dense(LayerNorm(x))"]),
-    (S.Block(attention=S.post(NORM, LOOK), cross=S.post(NORM, LOOK), feedforward=S.Branch(inner=FEED)),
-     ["x <- LayerNorm(x + Attention(x))", "x <- LayerNorm(x + Attention(x, encoder))", "x <- x + Dense(x)"]),
-    (S.Parallel(attention=S.pre(NORM, LOOK), feedforward=S.pre(NORM, FEED)),
-     ["x <- x + Attention(LayerNorm(x)) + Dense(LayerNorm(x))"]),
-], ids=["pre", "post", "sandwich", "deep", "cross", "post-cross", "parallel"])
+@pytest.mark.parametrize(
+    ("block", "lines"),
+    [
+        (
+            S.Block(
+                attention=S.pre_norm(RMS, LOOK), feedforward=S.pre_norm(RMS, S.GatedMLP(hidden=64))
+            ),
+            ["x <- x + Attention(RMSNorm(x))", "x <- x + GatedMLP(RMSNorm(x))"],
+        ),
+        (
+            S.Block(attention=S.post_norm(NORM, LOOK), feedforward=S.post_norm(NORM, FEED)),
+            ["x <- LayerNorm(x + Attention(x))", "x <- LayerNorm(x + MLP(x))"],
+        ),
+        (
+            S.Block(
+                attention=S.sandwich_norm(RMS, LOOK),
+                feedforward=S.sandwich_norm(
+                    RMS, S.MixtureOfExperts(experts=4, top_k=2, expert=FEED)
+                ),
+            ),
+            [
+                "x <- x + RMSNorm(Attention(RMSNorm(x)))",
+                "x <- x + RMSNorm(MixtureOfExperts(RMSNorm(x)))",
+            ],
+        ),
+        (
+            S.Block(
+                attention=S.deepnorm_branch(NORM, LOOK, S.deepnorm_scales("encoder", 12)),
+                feedforward=S.deepnorm_branch(NORM, FEED, S.deepnorm_scales("encoder", 12)),
+            ),
+            ["x <- LayerNorm(x * 2.213 + Attention(x))", "x <- LayerNorm(x * 2.213 + MLP(x))"],
+        ),
+        (
+            S.Block(
+                attention=S.pre_norm(NORM, LOOK),
+                cross_attention=S.pre_norm(NORM, LOOK),
+                feedforward=S.pre_norm(NORM, FEED),
+            ),
+            [
+                "x <- x + Attention(LayerNorm(x))",
+                "x <- x + Attention(LayerNorm(x), encoder)",
+                "x <- x + MLP(LayerNorm(x))",
+            ],
+        ),
+        (
+            S.Block(
+                attention=S.post_norm(NORM, LOOK),
+                cross_attention=S.post_norm(NORM, LOOK),
+                feedforward=S.Branch(inner=FEED),
+            ),
+            [
+                "x <- LayerNorm(x + Attention(x))",
+                "x <- LayerNorm(x + Attention(x, encoder))",
+                "x <- x + MLP(x)",
+            ],
+        ),
+        (
+            S.ParallelBlock(attention=S.pre_norm(NORM, LOOK), feedforward=S.pre_norm(NORM, FEED)),
+            ["x <- x + Attention(LayerNorm(x)) + MLP(LayerNorm(x))"],
+        ),
+    ],
+    ids=["pre", "post", "sandwich", "deep", "cross", "post-cross", "parallel"],
+)
 def test_a_block_is_drawn_as_its_equation(block: Any, lines: list[str]) -> None:
-    assert list(show.equation(block)) == lines
+    assert list(describe.block_equation(block)) == lines
 
 
-@pytest.mark.parametrize(("attention", "words"), [
-    (S.Attention(heads=4), "4 heads of 16, full"),
-    (S.Attention(heads=4, groups=1, pattern=S.Causal(), rotary=S.Rotary(fraction=0.25)),
-     "4 heads of 16, 1 key/value head, causal, rotary on 25%"),
-    (S.Attention(heads=4, groups=2, rotary=S.Rotary(theta=5e5, stretch=S.Stretch(factor=32.0))),
-     "4 heads of 16, 2 key/value heads, full, rotary of base 500,000 stretched × 32"),
-    (S.Attention(heads=1, value_width=8, score=S.Alibi(), scale=1.0), "1 head of 64, values of 8, full, ALiBi, unscaled"),
-    (S.Attention(heads=4, score=S.Buckets()), "4 heads of 16, full, 32 two-sided buckets to distance 128"),
-    (S.Attention(heads=4, pattern=S.Window(before=7, after=0), scale=0.5), "4 heads of 16, causal window of 8, scaled by 0.5"),
-    (S.Attention(heads=4, pattern=S.Window(before=64, after=64)), "4 heads of 16, window of 64 before and 64 after"),
-    (S.Attention(heads=4, pattern=S.Windows(size=7, shift=3)), "4 heads of 16, windows of 7 × 7 shifted by 3"),
-    (S.Attention(heads=4, pattern=S.Linformer(length=512, rank=128)), "4 heads of 16, Linformer, 512 keys to 128")])
+@pytest.mark.parametrize(
+    ("attention", "words"),
+    [
+        (S.Attention(heads=4), "4 heads of 16, full"),
+        (
+            S.Attention(
+                heads=4, kv_heads=1, pattern=S.CausalAttention(), rope=S.RoPE(fraction=0.25)
+            ),
+            "4 heads of 16, 1 key/value head, causal, rotary on 25%",
+        ),
+        (
+            S.Attention(
+                heads=4, kv_heads=2, rope=S.RoPE(theta=5e5, scaling=S.RoPEScaling(factor=32.0))
+            ),
+            "4 heads of 16, 2 key/value heads, full, rotary of base 500,000 stretched × 32",
+        ),
+        (
+            S.Attention(heads=1, value_dim=8, position_bias=S.ALiBi(), scale=1.0),
+            "1 head of 64, values of 8, full, ALiBi, unscaled",
+        ),
+        (
+            S.Attention(heads=4, position_bias=S.RelativeBias()),
+            "4 heads of 16, full, 32 two-sided buckets to distance 128",
+        ),
+        (
+            S.Attention(heads=4, pattern=S.SlidingWindow(before=7, after=0), scale=0.5),
+            "4 heads of 16, causal window of 8, scaled by 0.5",
+        ),
+        (
+            S.Attention(heads=4, pattern=S.SlidingWindow(before=64, after=64)),
+            "4 heads of 16, window of 64 before and 64 after",
+        ),
+        (
+            S.Attention(heads=4, pattern=S.ShiftedWindows(size=7, shift=3)),
+            "4 heads of 16, windows of 7 × 7 shifted by 3",
+        ),
+        (
+            S.Attention(heads=4, pattern=S.Linformer(length=512, rank=128)),
+            "4 heads of 16, Linformer, 512 keys to 128",
+        ),
+    ],
+)
 def test_attention_is_told_in_few_words(attention: S.Attention, words: str) -> None:
-    assert show.attention(attention, 64) == words
+    assert attention.describe(64) == words
 
 
 def test_every_head_and_input_has_words() -> None:
-    heads = (S.Vocabulary(tied=False), S.Classes(outputs=1), S.Classes(outputs=2, pool="mean"), S.Tags(outputs=3), S.Spans(), S.Features(),
-             S.Boxes(classes=91))
-    assert all(map(show.writes, heads))
-    assert show.reads(S.Shared(positions=S.Sinusoid(), scale=8.0)) == "the source's tokens, sinusoids, scaled by 8"
+    heads = (
+        S.LMHead(tied=False),
+        S.ClassifierHead(num_labels=1),
+        S.ClassifierHead(num_labels=2, pooling="mean"),
+        S.TokenClassifierHead(num_labels=3),
+        S.SpanHead(),
+        S.NoHead(),
+        S.DetectionHead(num_labels=91),
+    )
+    assert all(head.describe() for head in heads)
+    assert (
+        describe.describe_input(
+            S.SharedTokens(positions=S.SinusoidalPositions(), embedding_scale=8.0)
+        )
+        == "the source's tokens, sinusoids, scaled by 8"
+    )
 
 
-@pytest.mark.parametrize(("items", "folded"), [
-    ("aaaa", [(4, "a")]), ("abab", [(2, "ab")]), ("aab", [(2, "a"), (1, "b")]), ("cabbabb", [(1, "c"), (2, "abb")]), ("", [])])
+@pytest.mark.parametrize(
+    ("items", "folded"),
+    [
+        ("aaaa", [(4, "a")]),
+        ("abab", [(2, "ab")]),
+        ("aab", [(2, "a"), (1, "b")]),
+        ("cabbabb", [(1, "c"), (2, "abb")]),
+        ("", []),
+    ],
+)
 def test_repeated_patterns_are_folded(items: str, folded: list[tuple[int, str]]) -> None:
-    assert show.runs(items) == folded
+    assert fold_repeats(items) == folded
 
 
 # verify
 
-def test_verify_finds_the_same_outputs_in_transformers(folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+
+def test_verify_finds_the_same_outputs_in_transformers(
+    folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     text = printed(capsys, "verify", folders["hf"])
     assert "logits" in text
     assert text.endswith("the same within 1e-05\n")
 
 
 @pytest.mark.parametrize(("difference", "told"), [(1e-3, 1e-3), (math.nan, None)])
-def test_verify_leaves_with_one_where_an_output_differs(difference: float, told: float | None, folders: dict[str, str],
-                                                        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_leaves_with_one_where_an_output_differs(
+    difference: float,
+    told: float | None,
+    folders: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from weft.interop import verify
-    monkeypatch.setattr(verify, "verify", lambda where: {"last_hidden_state": 1e-7, "logits": difference})
+
+    monkeypatch.setattr(
+        verify, "verify", lambda where: {"last_hidden_state": 1e-7, "logits": difference}
+    )
     assert printed(capsys, "verify", folders["hf"], code=1).endswith("not the same within 1e-05\n")
     found = json.loads(printed(capsys, "verify", folders["hf"], "--json", code=1))
-    assert (found["same"], found["differences"]) == (False, {"last_hidden_state": 1e-7, "logits": told})
+    assert (found["same"], found["differences"]) == (
+        False,
+        {"last_hidden_state": 1e-7, "logits": told},
+    )
 
 
 # convert
 
-def test_convert_goes_there_and_back_unchanged(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "written" in printed(capsys, "convert", folders["hf"], str(tmp_path / "own"), "--to", "weft")
-    found = json.loads(printed(capsys, "convert", str(tmp_path / "own"), str(tmp_path / "hf"), "--to", "hf", "--json"))
-    assert found["read"] | {"files": None} == {"folder": str(tmp_path / "own"), "layout": "weft", "family": None, "parameters": 20960,
-                                               "files": None}
-    assert (found["written"]["family"], sorted(found["written"]["files"])) == ("bert", ["config.json", "model.safetensors"])
+
+def test_convert_goes_there_and_back_unchanged(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "written" in printed(
+        capsys, "convert", folders["hf"], str(tmp_path / "own"), "--to", "weft"
+    )
+    found = json.loads(
+        printed(
+            capsys, "convert", str(tmp_path / "own"), str(tmp_path / "hf"), "--to", "hf", "--json"
+        )
+    )
+    assert found["read"] | {"files": None} == {
+        "folder": str(tmp_path / "own"),
+        "layout": "weft",
+        "family": None,
+        "parameters": 20960,
+        "files": None,
+    }
+    assert (found["written"]["family"], sorted(found["written"]["files"])) == (
+        "bert",
+        ["config.json", "model.safetensors"],
+    )
     before, after = (weft.load(folder).state_dict() for folder in (folders["hf"], tmp_path / "hf"))
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_convert_writes_over_an_older_model_folder(folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_writes_over_an_older_model_folder(
+    folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed(capsys, "convert", folders["hf"], str(tmp_path), "--to", "weft")
     printed(capsys, "convert", folders["hf"], str(tmp_path), "--to", "hf", "--overwrite")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
@@ -220,35 +404,47 @@ def test_convert_writes_over_an_older_model_folder(folders: dict[str, str], tmp_
 
 # Mistakes
 
-@pytest.mark.parametrize(("words", "told"), [
-    ("famlies", "no verb 'famlies'; did you mean 'families'?"),
-    ("--nope", "the command has no option '--nope'; there is --help, --version"),
-    ("families --jsn", "did you mean '--json'?"),
-    ("families bert", "families does not take 'bert'"),
-    ("show", "NAME; see weft show --help"),
-    ("show brt-base", "did you mean 'bert-base'?"),
-    ("show bert-bas", "did you mean 'bert-base'?"),
-    ("show BERT-Base", "did you mean 'bert-base'?"),
-    ("show gpt-neox-20b", "did you mean 'gpt_neox-20b'?"),
-    ("show llama-3.2-1", "did you mean 'llama-3.2-1b'?"),
-    ("show bert-", "did you mean"),
-    ("show 12345", "no family, size or folder is called '12345'; see weft families"),
-    ("show {empty}", "holds neither config.json nor weft.json"),
-    ("show {settings}", "model type None is not known"),
-    ("verify", "FOLDER; see weft verify --help"),
-    ("verify ./nowhere", "./nowhere is no folder"),
-    ("verify {own}", "convert it with --to hf first"),
-    ("convert {hf} {empty}", "--to; see weft convert --help"),
-    ("convert {hf} {empty} --to tf", "choose from"),
-    ("convert {hf} {hf} --to hf", "is the folder to read; give another one to write"),
-    ("convert {hf} {hf}/../hf --to weft", "is the folder to read; give another one to write"),
-    ("convert {hf} {other} --to hf", "is not empty and holds no model; give a new or an empty folder"),
-    ("convert {hf} {settings} --to hf", "is not empty and holds no model; give a new or an empty folder"),
-    ("convert {hf} {file} --to hf", "is a file; give a folder"),
-    ("convert ./nowhere {empty} --to hf", "./nowhere is no folder"),
-    ("convert {hf} {file}/below --to hf", "Not a directory"),
-])
-def test_a_mistake_is_one_line_with_the_way_out(words: str, told: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("famlies", "no verb 'famlies'; did you mean 'families'?"),
+        ("--nope", "the command has no option '--nope'; there is --help, --version"),
+        ("families --jsn", "did you mean '--json'?"),
+        ("families bert", "families does not take 'bert'"),
+        ("show", "NAME; see weft show --help"),
+        ("show brt-base", "did you mean 'bert-base'?"),
+        ("show bert-bas", "did you mean 'bert-base'?"),
+        ("show BERT-Base", "did you mean 'bert-base'?"),
+        ("show gpt-neox-20b", "did you mean 'gpt_neox-20b'?"),
+        ("show llama-3.2-1", "did you mean 'llama-3.2-1b'?"),
+        ("show bert-", "did you mean"),
+        ("show 12345", "no family, size or folder is called '12345'; see weft families"),
+        ("show {empty}", "holds neither config.json nor weft.json"),
+        ("show {settings}", "model type None is not known"),
+        ("verify", "FOLDER; see weft verify --help"),
+        ("verify ./nowhere", "./nowhere is no folder"),
+        ("verify {own}", "convert it with --to hf first"),
+        ("convert {hf} {empty}", "--to; see weft convert --help"),
+        ("convert {hf} {empty} --to tf", "choose from"),
+        ("convert {hf} {hf} --to hf", "is the folder to read; give another one to write"),
+        ("convert {hf} {hf}/../hf --to weft", "is the folder to read; give another one to write"),
+        (
+            "convert {hf} {other} --to hf",
+            "is not empty and holds no model; give a new or an empty folder",
+        ),
+        (
+            "convert {hf} {settings} --to hf",
+            "is not empty and holds no model; give a new or an empty folder",
+        ),
+        ("convert {hf} {file} --to hf", "is a file; give a folder"),
+        ("convert ./nowhere {empty} --to hf", "./nowhere is no folder"),
+        ("convert {hf} {file}/below --to hf", "Not a directory"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_way_out(
+    words: str, told: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words.format(**folders).split()) == 2
     out = capsys.readouterr()
     assert out.out == ""
@@ -261,13 +457,16 @@ def test_a_mistake_is_one_line_with_the_way_out(words: str, told: str, folders: 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(args: object) -> int:
         raise KeyboardInterrupt
-    monkeypatch.setattr(models, "tell", lambda *args: interrupt(args))
+
+    monkeypatch.setattr(models, "print_result", lambda *args: interrupt(args))
     assert main(["families"]) == 130
 
 
 @pytest.mark.parametrize("words", [["families"], ["families", "--json"]])
 def test_a_reader_may_leave_early_without_a_word(words: list[str]) -> None:
-    with subprocess.Popen([sys.executable, "-m", "weft.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-m", "weft.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
@@ -276,13 +475,21 @@ def test_a_reader_may_leave_early_without_a_word(words: list[str]) -> None:
 
 # Waiting
 
-@pytest.mark.parametrize(("terminal", "seconds", "seen"), [(True, 0.3, True), (True, 0.0, False), (False, 0.3, False)])
-def test_long_work_shows_itself_on_a_terminal_only(terminal: bool, seconds: float, seen: bool, capsys: pytest.CaptureFixture[str],
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(say, "PATIENCE", 0.1)
+
+@pytest.mark.parametrize(
+    ("terminal", "seconds", "seen"), [(True, 0.3, True), (True, 0.0, False), (False, 0.3, False)]
+)
+def test_long_work_shows_itself_on_a_terminal_only(
+    terminal: bool,
+    seconds: float,
+    seen: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(console, "SPINNER_DELAY", 0.1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with say.waiting("weaving"):
+    with console.spinner("weaving"):
         time.sleep(seconds)
     out = capsys.readouterr()
     assert (("weaving" in out.err), out.out) == (seen, "")
@@ -290,23 +497,54 @@ def test_long_work_shows_itself_on_a_terminal_only(terminal: bool, seconds: floa
 
 # The README
 
-def test_the_readme_runs_by_copy_and_paste(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+
+def test_the_readme_runs_by_copy_and_paste(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(__file__).parents[1]
     text = (root / "README.md").read_text()
-    for part in ("recipes", "docs", "README.md"):                  # what the first run reads, from the root of a clone
+    for part in (
+        "recipes",
+        "docs",
+        "README.md",
+    ):  # what the first run reads, from the root of a clone
         (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, tmp_path / part)
     (tmp_path / "src" / "weft").mkdir(parents=True)
-    shutil.copy(root / "src" / "weft" / "spec.py", tmp_path / "src" / "weft" / "spec.py")
+    shutil.copy(root / "src" / "weft" / "storage.py", tmp_path / "src" / "weft" / "storage.py")
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"^```(python|sh)\n(.*?)^```", text, re.M | re.S):
         if block[0] == "python":
-            exec(block[1], {})             # noqa: S102
+            exec(block[1], {})  # noqa: S102
         for line in block[1].splitlines() if block[0] == "sh" else ():
             if line.startswith("weft "):
                 words = shlex.split(line, comments=True)[1:]
-                quick = ["--set", "steps=4", "--set", "save.every=2"] if words[0] == "train" else []
+                quick = (
+                    ["--set", "steps=4", "--set", "checkpoints.every_steps=2"]
+                    if words[0] == "train"
+                    else []
+                )
                 assert main([*words, *quick]) == 0, line
-                if words[0] == "train":    # its words before and meanwhile go to stderr
+                if words[0] == "train":  # its words before and meanwhile go to stderr
                     capsys.readouterr()
     assert capsys.readouterr().err == ""
-    assert Path("my-bert-own", "weft.json").exists()
+    assert Path("my-bert", "config.json").exists()
+
+
+def documented_commands() -> list[str]:
+    """Every command of a code block, and of the first lines of a recipe or an example."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    blocks = [
+        b for p in pages for b in re.findall(r"```(?:console|sh)\n(.*?)```", p.read_text(), re.S)
+    ]
+    files = [*(root / "recipes").glob("*.py"), *(root / "examples").rglob("*.py")]
+    docstrings = [ast.get_docstring(ast.parse(p.read_text())) or "" for p in files]
+    lines = [line.strip() for text in (*blocks, *docstrings) for line in text.splitlines()]
+    return sorted({line for line in lines if line.startswith("weft ")})
+
+
+@pytest.mark.parametrize("command", documented_commands())
+def test_every_documented_command_has_the_options_it_is_given(command: str) -> None:
+    words = shlex.split(command, comments=True)[1:]
+    if words:
+        parse_arguments(words)

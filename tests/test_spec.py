@@ -1,47 +1,102 @@
 """Specs are values: checked, compared, written and read; the branch is its equation."""
+
 import pytest
 import torch
 
 import weft
 from weft import recipe
 from weft import spec as S
-from weft.model.block import Branch
+from weft.model.block import BranchLayer
 
 NORM = S.LayerNorm()
-LOOK = S.Attention(heads=2, pattern=S.Causal())
+LOOK = S.Attention(heads=2, pattern=S.CausalAttention())
 
 
-def gpt(**changes: object) -> S.Model:
-    block = S.Block(attention=S.pre(NORM, LOOK), feedforward=S.pre(NORM, S.Dense(hidden=16)))
-    return S.Model(**{"width": 8, "source": S.Tokens(vocabulary=11), "decoder": S.Stack(blocks=(block,) * 2),
-        "head": S.Vocabulary()} | changes)
+def gpt(**changes: object) -> S.Spec:
+    block = S.Block(
+        attention=S.pre_norm(NORM, LOOK), feedforward=S.pre_norm(NORM, S.MLP(hidden=16))
+    )
+    return S.Spec(
+        **{
+            "width": 8,
+            "source": S.Tokens(vocab_size=11),
+            "decoder": S.Stack(blocks=(block,) * 2),
+            "head": S.LMHead(),
+        }
+        | changes
+    )
 
 
-@pytest.mark.parametrize(("path", "new", "words"), [
-    ("decoder.blocks.1.attention.inner.heads", 3, r"decoder\.blocks\.1\.attention\.inner\.heads: 3 does not divide the width 8; choose"),
-    ("decoder.blocks.0.attention.inner.pattern", S.Full(), r"pattern: a decoder of tokens must not look ahead; use Causal"),
-    ("decoder.blocks.0.attention.inner.pattern", S.Window(before=2, after=1), "must not look ahead"),
-    ("decoder.blocks.0.attention.inner.groups", 4, "groups: 4 does not divide the 2 heads"),
-    ("decoder.blocks.0.attention.inner.rotary", S.Rotary(fraction=0.25), "rotary.fraction: turns 1 of a head's numbers"),
-    ("decoder.blocks.0.feedforward.inner", S.Experts(count=2, chosen=3, expert=S.Dense(hidden=8)), "3 of 2 experts"),
-    ("decoder.blocks.0.feedforward.inner", LOOK, "must be Dense, Gated or Experts"),
-    ("decoder.blocks.0.cross", S.pre(NORM, S.Attention(heads=2)), "no encoder's output to look at"),
-    ("decoder.score", S.Buckets(count=7), "7 buckets to distance 128: give an even count"),
-    ("source.positions", S.Sinusoid(), None),
-    ("head", S.Boxes(classes=3), "Boxes are read from object queries"),
-    ("head", S.Classes(outputs=2, labels=("a",), pool="last"), "head.labels: 1 names for 2 outputs"),
-    ("head", S.Classes(outputs=2, pool="tokens"), "there are no extra tokens to read"),
-    ("head", S.Classes(outputs=2), "'first' of a decoder sees no other token; use 'last' or 'mean'"),
-    ("decoder.blocks", (), "decoder.blocks: a stack needs a block"),
-    ("decoder.blocks.0.attention.inner.rotary", S.Rotary(theta=5.0), None),
-    ("target", S.Shared(), "only an encoder with a decoder has a target"),
-])
-def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(path: str, new: object, words: str | None) -> None:
+@pytest.mark.parametrize(
+    ("path", "new", "words"),
+    [
+        (
+            "decoder.blocks.1.attention.inner.heads",
+            3,
+            r"decoder\.blocks\.1\.attention\.inner\.heads: 3 does not divide the width 8; choose",
+        ),
+        (
+            "decoder.blocks.0.attention.inner.pattern",
+            S.FullAttention(),
+            r"pattern: a decoder of tokens must not look ahead; use CausalAttention",
+        ),
+        (
+            "decoder.blocks.0.attention.inner.pattern",
+            S.SlidingWindow(before=2, after=1),
+            "must not look ahead",
+        ),
+        ("decoder.blocks.0.attention.inner.kv_heads", 4, "kv_heads: 4 does not divide the 2 heads"),
+        (
+            "decoder.blocks.0.attention.inner.rope",
+            S.RoPE(fraction=0.25),
+            "rope.fraction: turns 1 of a head's numbers",
+        ),
+        (
+            "decoder.blocks.0.feedforward.inner",
+            S.MixtureOfExperts(experts=2, top_k=3, expert=S.MLP(hidden=8)),
+            "3 of 2 experts",
+        ),
+        ("decoder.blocks.0.feedforward.inner", LOOK, "must be MLP, GatedMLP or MixtureOfExperts"),
+        (
+            "decoder.blocks.0.cross_attention",
+            S.pre_norm(NORM, S.Attention(heads=2)),
+            "no encoder's output to look at",
+        ),
+        (
+            "decoder.position_bias",
+            S.RelativeBias(buckets=7),
+            "7 buckets to distance 128: give an even count",
+        ),
+        ("source.positions", S.SinusoidalPositions(), None),
+        ("head", S.DetectionHead(num_labels=3), "DetectionHead are read from object queries"),
+        (
+            "head",
+            S.ClassifierHead(num_labels=2, labels=("a",), pooling="last"),
+            "head.labels: 1 names for 2 outputs",
+        ),
+        (
+            "head",
+            S.ClassifierHead(num_labels=2, pooling="tokens"),
+            "there are no extra tokens to read",
+        ),
+        (
+            "head",
+            S.ClassifierHead(num_labels=2),
+            "'cls' of a decoder sees no other token; use 'last' or 'mean'",
+        ),
+        ("decoder.blocks", (), "decoder.blocks: a stack needs a block"),
+        ("decoder.blocks.0.attention.inner.rope", S.RoPE(theta=5.0), None),
+        ("target", S.SharedTokens(), "only an encoder with a decoder has a target"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(
+    path: str, new: object, words: str | None
+) -> None:
     if words is None:
-        assert S.at(S.put(gpt(), path, new), path) == new
+        assert S.get_path(S.replace_path(gpt(), path, new), path) == new
     else:
         with pytest.raises(ValueError, match=words) as error:
-            S.put(gpt(), path, new)
+            S.replace_path(gpt(), path, new)
         assert "\n" not in str(error.value)
 
 
@@ -49,37 +104,84 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
     first, *_ = gpt().decoder.blocks
 
     def mixed(z: float) -> S.Block:
-        return S.replace(first, feedforward=S.pre(NORM, S.Experts(count=2, chosen=1, expert=S.Dense(hidden=8), z_loss=z)))
+        return S.replace(
+            first,
+            feedforward=S.pre_norm(
+                NORM,
+                S.MixtureOfExperts(experts=2, top_k=1, expert=S.MLP(hidden=8), router_z_weight=z),
+            ),
+        )
+
     assert gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.5))))
-    with pytest.raises(ValueError, match=r"blocks\.2\.feedforward\.inner\.z_loss: is 0\.5 in decoder\.blocks\.0; give all"):
+    with pytest.raises(
+        ValueError,
+        match=r"blocks\.2\.feedforward\.inner\.router_z_weight: is 0\.5 in decoder\.blocks\.0; give all",
+    ):
         gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.1))))
 
 
-@pytest.mark.parametrize(("make", "words"), [
-    (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
-    (lambda: S.Attention(), "Attention needs 'heads'"),
-    (lambda: S.Attention(3), r"Attention takes its fields by name: Attention\(heads=…\)"),
-    (lambda: S.Attention(heads=2, pattern="causal"), r"pattern = 'causal': give one of Full, Causal, Window, Windows, Linformer$"),
-    (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = \[1, 2\]: give a tuple"),
-    (lambda: S.Rotary(fraction=1.5), "Rotary.fraction = 1.5: input should be less than or equal to 1"),
-    (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),
-    (lambda: S.Experts(count=2, chosen=1, expert=S.Dense(hidden=8), balance=-1.0), "balance = -1.0: input should be greater than or equal"),
-    (lambda: S.Special(pad=-5), "Special.pad = -5"),
-    (lambda: S.deepnorm("encoder"), "name 'encoder' or 'decoder' and give its depth"),
-    (lambda: weft.bert("tiny", hed=1), "bert has no 'hed'; did you mean 'head'"),
-    (lambda: weft.build("bert"), "build takes a spec"),
-    (lambda: S.Attention(heads="two"), "Attention.heads = 'two': input should be a valid integer"),
-    (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
-    (lambda: S.Dense(hidden=8, activation="gleu"), "Dense.activation = 'gleu': input should be 'relu'"),
-    (lambda: recipe.BPE(vocabulary=9, lowercase="marks"), "BPE.lowercase = 'marks': input should be a valid boolean or be 'marked'$"),
-    (lambda: S.Dense(hidden=8, dropout=1.0), "Dense.dropout = 1.0: input should be less than 1"),
-    (lambda: S.from_json('{"kind": "LayerNrom"}'), "no value of kind 'LayerNrom'; did you mean 'LayerNorm'"),
-    (lambda: S.from_json(gpt().json().replace('"heads": 2', '"heads": "2"', 1)),
-        r"^decoder\.blocks\.0\.attention\.inner: Attention\.heads = '2'"),
-    (lambda: S.put(gpt(), "decoder.blocks.0.atention", 1), "Block has no field 'atention'; did you mean 'attention'"),
-    (lambda: weft.bert("bse"), "bert has no size 'bse'; did you mean 'base'"),
-])
-def test_a_slip_of_the_pen_gets_one_line_and_the_nearest_right_name(make: object, words: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
+        (lambda: S.Attention(), "Attention needs 'heads'"),
+        (lambda: S.Attention(3), r"Attention takes its fields by name: Attention\(heads=…\)"),
+        (
+            lambda: S.Attention(heads=2, pattern="causal"),
+            r"pattern = 'causal': give one of FullAttention, CausalAttention, SlidingWindow, ShiftedWindows, Linformer$",
+        ),
+        (lambda: S.Stack(blocks=1), r"Stack.blocks = 1: give a tuple"),
+        (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = 1: give one of Block, ParallelBlock"),
+        (
+            lambda: S.RoPE(fraction=1.5),
+            "RoPE.fraction = 1.5: input should be less than or equal to 1",
+        ),
+        (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),
+        (
+            lambda: S.MixtureOfExperts(
+                experts=2, top_k=1, expert=S.MLP(hidden=8), load_balance_weight=-1.0
+            ),
+            "load_balance_weight = -1.0: input should be greater than or equal",
+        ),
+        (lambda: S.SpecialTokens(pad=-5), "SpecialTokens.pad = -5"),
+        (lambda: S.deepnorm_scales("encoder"), "name 'encoder' or 'decoder' and give its depth"),
+        (lambda: weft.bert("tiny", hed=1), "bert has no 'hed'; did you mean 'head'"),
+        (lambda: weft.build("bert"), "build takes a spec"),
+        (
+            lambda: S.Attention(heads="two"),
+            "Attention.heads = 'two': input should be a valid integer",
+        ),
+        (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
+        (
+            lambda: S.MLP(hidden=8, activation="gleu"),
+            "MLP.activation = 'gleu': input should be 'relu'",
+        ),
+        (
+            lambda: recipe.BPE(vocab_size=9, lowercase="marks"),
+            "BPE.lowercase = 'marks': input should be a valid boolean or be 'marked'$",
+        ),
+        (
+            lambda: S.MLP(hidden=8, dropout=1.0),
+            "MLP.dropout = 1.0: input should be less than 1",
+        ),
+        (
+            lambda: S.from_json('{"kind": "LayerNrom"}'),
+            "unknown choice 'LayerNrom'; did you mean 'LayerNorm'",
+        ),
+        (
+            lambda: S.from_json(gpt().to_json().replace('"heads": 2', '"heads": "2"', 1)),
+            r"^decoder\.blocks\.0\.attention\.inner: Attention\.heads = '2'",
+        ),
+        (
+            lambda: S.replace_path(gpt(), "decoder.blocks.0.atention", 1),
+            "Block has no field 'atention'; did you mean 'attention'",
+        ),
+        (lambda: weft.bert("bse"), "bert has no size 'bse'; did you mean 'base'"),
+    ],
+)
+def test_a_slip_of_the_pen_gets_one_line_and_the_nearest_right_name(
+    make: object, words: str
+) -> None:
     with pytest.raises(ValueError, match=words) as error:
         make()
     assert "\n" not in str(error.value)
@@ -95,91 +197,134 @@ def test_a_spec_is_a_value() -> None:
 
 def test_deepnorm_scales_are_those_of_its_table() -> None:
     """arXiv:2203.00555, table 1, at the depths of its translation models."""
-    assert S.deepnorm("decoder", decoder=24) == pytest.approx((48 ** 0.25, 192 ** -0.25))
-    assert S.deepnorm("encoder", encoder=12) == pytest.approx((24 ** 0.25, 96 ** -0.25))
-    assert S.deepnorm("encoder", encoder=18, decoder=6) == pytest.approx((0.81 * (18 ** 4 * 6) ** 0.0625, 0.87 * (18 ** 4 * 6) ** -0.0625))
-    assert S.deepnorm("decoder", encoder=18, decoder=6) == pytest.approx((18 ** 0.25, 72 ** -0.25))
+    assert S.deepnorm_scales("decoder", decoder=24) == pytest.approx((48**0.25, 192**-0.25))
+    assert S.deepnorm_scales("encoder", encoder=12) == pytest.approx((24**0.25, 96**-0.25))
+    assert S.deepnorm_scales("encoder", encoder=18, decoder=6) == pytest.approx(
+        (0.81 * (18**4 * 6) ** 0.0625, 0.87 * (18**4 * 6) ** -0.0625)
+    )
+    assert S.deepnorm_scales("decoder", encoder=18, decoder=6) == pytest.approx(
+        (18**0.25, 72**-0.25)
+    )
 
 
 @pytest.mark.parametrize("placed", ["pre", "post", "sandwich", "deep"])
 def test_a_branch_is_its_equation(placed: str) -> None:
-    inner = S.Dense(hidden=16)
-    s = S.deep(NORM, inner, S.deepnorm("decoder", decoder=12)) if placed == "deep" else getattr(S, placed)(NORM, inner)
-    m = Branch(s, 8).double()
+    inner = S.MLP(hidden=16)
+    s = (
+        S.deepnorm_branch(NORM, inner, S.deepnorm_scales("decoder", decoder=12))
+        if placed == "deep"
+        else getattr(S, f"{placed}_norm")(NORM, inner)
+    )
+    m = BranchLayer(s, 8).double()
     with torch.no_grad():
         for p in m.parameters():
             p.normal_()
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     truth = {
-        "pre": lambda: x + m.inner(m.before(x)), "post": lambda: m.after(x + m.inner(x)),
-        "sandwich": lambda: x + m.out(m.inner(m.before(x))), "deep": lambda: m.after(24 ** 0.25 * x + m.inner(x)),
+        "pre": lambda: x + m.inner(m.before(x)),
+        "post": lambda: m.after(x + m.inner(x)),
+        "sandwich": lambda: x + m.out(m.inner(m.before(x))),
+        "deep": lambda: m.after(24**0.25 * x + m.inner(x)),
     }[placed]()
     assert torch.equal(m(x), truth)
 
 
 def test_skipped_branches_keep_the_mean_and_are_whole() -> None:
-    m = Branch(S.Branch(inner=S.Dense(hidden=16), skip=0.5), 8).train()
+    m = BranchLayer(S.Branch(inner=S.MLP(hidden=16), drop_path=0.5), 8).train()
     x = torch.randn(1, 3, 8).expand(2000, 3, 8)
     update = m(x) - x
     whole = m.inner(x[:1])
-    kept = (update.abs().sum((1, 2)) > 0)
+    kept = update.abs().sum((1, 2)) > 0
     assert torch.allclose(update[kept][0], 2 * whole[0], atol=1e-6)
     assert 0.45 < float(kept.float().mean()) < 0.55
 
 
 def test_electra_publishes_a_generator_beside_its_discriminator() -> None:
     from weft.families.electra import generator
-    assert isinstance(generator("base").head, S.Vocabulary)
+
+    assert isinstance(generator("base").head, S.LMHead)
     assert generator("base").width == 256
-    assert generator("base").source.width == weft.electra("base").width
+    assert generator("base").source.embedding_dim == weft.electra("base").width
 
 
-IMAGE = S.Patches(image=8, patch=2, tokens=())
+IMAGE = S.Patches(image_size=8, patch_size=2, extra_tokens=())
 
 
-@pytest.mark.parametrize(("inner", "words"), [
-    (S.Attention(heads=2, pattern=S.Causal()), "a Pyramid looks through Windows or at everything"),
-    (S.Attention(heads=2, rotary=S.Rotary()), "a Pyramid looks through Windows or at everything"),
-])
+@pytest.mark.parametrize(
+    ("inner", "words"),
+    [
+        (
+            S.Attention(heads=2, pattern=S.CausalAttention()),
+            "a Pyramid looks through ShiftedWindows or at everything",
+        ),
+        (
+            S.Attention(heads=2, rope=S.RoPE()),
+            "a Pyramid looks through ShiftedWindows or at everything",
+        ),
+    ],
+)
 def test_a_pyramid_refuses_what_it_would_not_read(inner: S.Attention, words: str) -> None:
-    block = S.Block(attention=S.pre(NORM, inner), feedforward=S.pre(NORM, S.Dense(hidden=8)))
+    block = S.Block(
+        attention=S.pre_norm(NORM, inner), feedforward=S.pre_norm(NORM, S.MLP(hidden=8))
+    )
     with pytest.raises(ValueError, match=words):
-        S.Model(width=8, source=IMAGE, encoder=S.Pyramid(stages=((block,),)), head=S.Classes(outputs=2, pool="mean"))
+        S.Spec(
+            width=8,
+            source=IMAGE,
+            encoder=S.Pyramid(stages=((block,),)),
+            head=S.ClassifierHead(num_labels=2, pooling="mean"),
+        )
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"targets": torch.zeros(1, 3, dtype=torch.long)}, "this model reads no targets"),
-    ({"segments": torch.zeros(1, 3, dtype=torch.long)}, "this model has no segments"),
-])
-def test_an_argument_that_would_be_ignored_is_refused(given: dict[str, torch.Tensor], words: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"targets": torch.zeros(1, 3, dtype=torch.long)}, "this model reads no targets"),
+        ({"token_type_ids": torch.zeros(1, 3, dtype=torch.long)}, "this model has no token types"),
+    ],
+)
+def test_an_argument_that_would_be_ignored_is_refused(
+    given: dict[str, torch.Tensor], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         weft.build(gpt())(torch.zeros(1, 3, dtype=torch.long), **given)
 
 
+@pytest.mark.parametrize("name", ["attention_mask", "document_ids"])
+def test_an_image_of_patches_has_neither_padding_nor_documents(name: str) -> None:
+    s = weft.vit(depth=1, width=8, heads=2, hidden=8, image_size=8, patch_size=4)
+    with pytest.raises(ValueError, match=f"leave {name} None"):
+        weft.build(s)(torch.zeros(1, 3, 8, 8), **{name: torch.ones(1, 5, dtype=torch.long)})
+
+
 def test_more_tokens_than_learned_positions_say_so_also_under_padding() -> None:
-    model = weft.build(gpt(source=S.Tokens(vocabulary=11, positions=S.Learned(count=4))))
-    for keep in (None, torch.ones(1, 5, dtype=torch.bool)):
+    model = weft.build(gpt(source=S.Tokens(vocab_size=11, positions=S.LearnedPositions(count=4))))
+    for mask in (None, torch.ones(1, 5, dtype=torch.bool)):
         with pytest.raises(ValueError, match="5 tokens are more than the 4 learned positions"):
-            model(torch.zeros(1, 5, dtype=torch.long), keep=keep)
-    with pytest.raises(ValueError, match="a cache of 5 tokens is longer than the 4 learned positions"):
-        model.cache(1, 5)
+            model(torch.zeros(1, 5, dtype=torch.long), attention_mask=mask)
+    with pytest.raises(
+        ValueError, match="a cache of 5 tokens is longer than the 4 learned positions"
+    ):
+        model.new_cache(1, 5)
 
 
 def test_the_last_token_of_a_long_row_is_found_in_bf16() -> None:
-    model = weft.build(gpt(head=S.Classes(outputs=2, pool="last")), dtype=torch.bfloat16).eval()
+    model = weft.build(
+        gpt(head=S.ClassifierHead(num_labels=2, pooling="last")), dtype=torch.bfloat16
+    ).eval()
     ids = torch.arange(600)[None] % 11
-    assert torch.equal(model(ids, keep=torch.ones(1, 600, dtype=torch.bool)), model(ids))
+    assert torch.equal(model(ids, attention_mask=torch.ones(1, 600, dtype=torch.bool)), model(ids))
 
 
 def test_flops_of_an_image_that_patches_do_not_divide_are_those_of_the_padded_one() -> None:
-    spec = weft.vit("base", image=224)
+    spec = weft.vit("base", image_size=224)
     assert spec.flops(length=225) == spec.flops(length=240)
 
 
 def test_a_spec_prints_as_an_indented_tree_and_its_repr_can_be_evaluated() -> None:
     model = weft.bert("base")
     text = str(model).splitlines()
-    assert text[:3] == ["Model", "  width: 768", "  source: Tokens"]
+    assert text[:3] == ["Spec", "  width: 768", "  source: Tokens"]
     assert "      12 × Block" in text
     assert "          inner: Attention(heads=12, dropout=0.1)" in text
     assert len(text) < 30
@@ -191,8 +336,16 @@ def test_a_spec_prints_as_an_indented_tree_and_its_repr_can_be_evaluated() -> No
 
 def test_no_two_models_print_alike() -> None:
     model = gpt()
-    for path, leaf in S.leaves(model):
+    for path, leaf in S.iterate_leaves(model):
         if isinstance(leaf, bool):
-            assert str(S.put(model, path, not leaf)) != str(model)
+            assert str(S.replace_path(model, path, not leaf)) != str(model)
         if isinstance(leaf, float) and leaf < 0.5:
-            assert str(S.put(model, path, leaf + 0.25)) != str(model)
+            assert str(S.replace_path(model, path, leaf + 0.25)) != str(model)
+
+
+def test_a_list_is_accepted_where_a_tuple_is_stored() -> None:
+    block = S.Block(
+        attention=S.Branch(inner=S.Attention(heads=2)), feedforward=S.Branch(inner=S.MLP(hidden=8))
+    )
+    assert S.Stack(blocks=[block, block]) == S.Stack(blocks=(block, block))  # type: ignore[arg-type]
+    assert S.Pyramid(stages=[[block], [block]]).stages == ((block,), (block,))  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
 """Every axis of the table with every other: random specs, all invariants."""
+
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
@@ -9,10 +10,10 @@ from weft import spec as S
 from . import draw
 from .invariants import EXCEPTIONS, INVARIANTS
 
-COUNT = {"encoder": 100, "decoder": 100, "both": 90, "patches": 80, "backbone": 40}       # 410 a run
+COUNT = {"encoder": 100, "decoder": 100, "both": 90, "patches": 80, "backbone": 40}  # 410 a run
 
 
-def hold(s: S.Model) -> None:
+def hold(s: S.Spec) -> None:
     model = weft.build(s, seed=1, dtype=torch.float64).eval()
     for name, invariant in INVARIANTS.items():
         excused, _ = EXCEPTIONS.get(name, (lambda _: False, ""))
@@ -28,11 +29,18 @@ def hold(s: S.Model) -> None:
 def sweep(kind: str, times: int, shrink: bool) -> None:
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
-    @settings(max_examples=COUNT[kind] * times, deadline=None, database=None, derandomize=times == 1, phases=phases,
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=COUNT[kind] * times,
+        deadline=None,
+        database=None,
+        derandomize=times == 1,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(draw.models[kind])
-    def run(s: S.Model) -> None:
+    def run(s: S.Spec) -> None:
         hold(s)
+
     run()
 
 

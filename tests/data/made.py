@@ -1,4 +1,5 @@
 """Small prepared data, written as the contract of a folder says, and a corruption that only copies."""
+
 import base64
 import hashlib
 import json
@@ -10,16 +11,27 @@ import numpy as np
 import pyarrow as pa
 
 from weft import recipe as R
-from weft.data.files import seal
+from weft.data.samples import Samples
 from weft.data.store import Store, open_store
-from weft.data.text import Samples
+from weft.storage import seal_json
 from weft.values import to_plain
 
 Columns = dict[str, list[Any]]
 TOKENS = pa.large_list(pa.uint16())
-KINDS = {"tokens": TOKENS, "source": TOKENS, "target": TOKENS, "context": TOKENS, "endings": pa.large_list(TOKENS),
-         "sentences": pa.large_list(pa.uint32()), "image": pa.large_binary(), "boxes": pa.large_list(pa.float32()),
-         "labels": pa.large_list(pa.int32()), "id": pa.large_string(), "label": pa.int64(), "number": pa.float32()}
+KINDS = {
+    "tokens": TOKENS,
+    "source": TOKENS,
+    "target": TOKENS,
+    "context": TOKENS,
+    "endings": pa.large_list(TOKENS),
+    "sentences": pa.large_list(pa.uint32()),
+    "image": pa.large_binary(),
+    "boxes": pa.large_list(pa.float32()),
+    "labels": pa.large_list(pa.int32()),
+    "id": pa.large_string(),
+    "label": pa.int64(),
+    "number": pa.float32(),
+}
 
 
 def write_split(folder: Path, shards: list[Columns]) -> None:
@@ -27,35 +39,59 @@ def write_split(folder: Path, shards: list[Columns]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for s, columns in enumerate(shards):
-        batch = pa.record_batch({name: pa.array(column, KINDS[name]) for name, column in columns.items()})
+        batch = pa.record_batch(
+            {name: pa.array(column, KINDS[name]) for name, column in columns.items()}
+        )
         path = folder / f"{s:05}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
-        first = next((column for name, column in columns.items() if name in ("tokens", "source", "context")), [])
-        entries.append({"file": path.name, "rows": batch.num_rows, "tokens": sum(map(len, first)),
-                        "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+        first = next(
+            (column for name, column in columns.items() if name in ("tokens", "source", "context")),
+            [],
+        )
+        entries.append(
+            {
+                "file": path.name,
+                "rows": batch.num_rows,
+                "tokens": sum(map(len, first)),
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+        )
     fingerprint = hashlib.sha256(json.dumps(entries).encode()).hexdigest()
     index = {"fingerprint": fingerprint, "rows": sum(e["rows"] for e in entries), "shards": entries}
-    (folder / "index.json").write_bytes(seal(index))
+    (folder / "index.json").write_bytes(seal_json(index))
 
 
-def write_data(folder: Path, row: R.Row, vocabulary: int | None = 50_000, **more: Any) -> None:
-    plain = {"row": to_plain(row), "vocabulary": vocabulary, "special": {"pad": 0, "unknown": 1, "begin": 2, "end": 3, "mask": 4},
-             "sentinels": [], "labels": None, "tokenizer": None}
+def write_data(
+    folder: Path, row: R.RowSchema, vocabulary: int | None = 50_000, **more: Any
+) -> None:
+    plain = {
+        "rows": to_plain(row),
+        "vocab_size": vocabulary,
+        "special_tokens": {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "mask": 4},
+        "sentinels": [],
+        "labels": None,
+        "tokenizer": None,
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "data.json").write_bytes(seal(plain | more))
+    (folder / "data.json").write_bytes(seal_json(plain | more))
 
 
 def bits(flags: list[bool]) -> str:
     return base64.b64encode(np.packbits(flags, bitorder="little").tobytes()).decode()
 
 
-def documents(folder: Path, shards: list[list[list[int]]], sentences: list[list[list[int]]] | None = None) -> Store:
+def documents(
+    folder: Path, shards: list[list[list[int]]], sentences: list[list[list[int]]] | None = None
+) -> Store:
     """A store of documents of tokens, by shard."""
-    write_data(folder, R.Documents(sentences=sentences is not None))
+    write_data(folder, R.Documents(sentence_boundaries=sentences is not None))
     columns: list[Columns] = [{"tokens": shard} for shard in shards]
     if sentences is not None:
-        columns = [column | {"sentences": starts} for column, starts in zip(columns, sentences, strict=True)]
+        columns = [
+            column | {"sentences": starts}
+            for column, starts in zip(columns, sentences, strict=True)
+        ]
     write_split(folder / "train", columns)
     return open_store(folder)
 
@@ -89,18 +125,26 @@ class Lists:
 
 class Copy:
     """Rows are the samples, cut at `length`, with one draw a token as noise."""
+
     fields = {"tokens": ("tokens", 0), "labels": ("tokens", -100), "noise": ("tokens", 0)}
     terms = ("token",)
-    fixed = False
+    same_every_epoch = False
 
     def __init__(self, length: int = 1 << 30) -> None:
         self.length = length
 
-    def __call__(self, samples: Samples, index: int, draw: np.random.Generator) -> dict[str, np.ndarray]:
-        tokens = np.asarray(samples[index]["tokens"][:self.length], np.int64)
+    def __call__(
+        self, samples: Samples, index: int, draw: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        tokens = np.asarray(samples[index]["tokens"][: self.length], np.int64)
         labels = tokens.copy()
         labels[::2] = -100
-        return {"tokens": tokens, "labels": labels, "noise": draw.random(len(tokens)), "index": np.asarray(index)}
+        return {
+            "tokens": tokens,
+            "labels": labels,
+            "noise": draw.random(len(tokens)),
+            "index": np.asarray(index),
+        }
 
-    def counts(self, batch: Any) -> dict[str, int]:
+    def loss_counts(self, batch: Any) -> dict[str, int]:
         return {"token": len(batch["labels_at"])}

@@ -1,4 +1,5 @@
 """Addresses: what is missing or goes wrong there is one line."""
+
 import sys
 from pathlib import Path
 
@@ -10,14 +11,23 @@ from weft.data.files import find
 fsspec = pytest.importorskip("fsspec")
 
 
-@pytest.mark.parametrize(("address", "package"), [("http://localhost/a.csv", "aiohttp"), ("s3://bucket/a.csv", "s3fs")])
-def test_an_address_without_its_package_is_one_line(address: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                    capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("address", "package"), [("http://localhost/a.csv", "aiohttp"), ("s3://bucket/a.csv", "s3fs")]
+)
+def test_an_address_without_its_package_is_one_line(
+    address: str,
+    package: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})      # those that were opened before
+    monkeypatch.setattr(
+        sys.modules["fsspec.registry"], "_registry", {}
+    )  # those that were opened before
     for name in [name for name in sys.modules if name in ("fsspec.implementations.http", "s3fs")]:
         monkeypatch.delitem(sys.modules, name)
-    assert main(["prepare", address, "--out", str(tmp_path / "out")]) == 2
+    assert main(["prepare", address, "--output", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert address in said
     assert package in said

@@ -1,4 +1,5 @@
 """Images: what is read, which part is seen, and that chance is fair."""
+
 from io import BytesIO
 from typing import Any
 
@@ -7,7 +8,18 @@ import pytest
 from PIL import Image
 
 from weft import spec as S
-from weft.data.image import MEAN, STD, TRIES, Pictures, centre, crop_box, decode, middle_box, normalise, vary
+from weft.data.images import (
+    MEAN,
+    STD,
+    TRIES,
+    ImageSamples,
+    centre_crop,
+    crop_box,
+    decode,
+    middle_box,
+    normalise,
+    random_crop_and_flip,
+)
 
 RATIO = (3 / 4, 4 / 3)
 
@@ -32,8 +44,10 @@ class Album:
         return {"image": encoded(noise()), "label": 3}
 
 
-def pictures(still: bool, channels: int = 3) -> Pictures:
-    return Pictures(Album(), S.Patches(image=16, patch=4, channels=channels), still=still)  # type: ignore[arg-type]
+def pictures(still: bool, channels: int = 3) -> ImageSamples:
+    return ImageSamples(
+        Album(), S.Patches(image_size=16, patch_size=4, channels=channels), deterministic=still
+    )  # type: ignore[arg-type]
 
 
 def test_a_lossless_image_is_read_pixel_by_pixel() -> None:
@@ -58,29 +72,37 @@ def test_other_numbers_of_channels_are_refused() -> None:
 
 def test_normalised_pixels_are_shares_less_the_mean_over_the_deviation() -> None:
     found = normalise(Image.fromarray(noise()))
-    expected = (noise().transpose(2, 0, 1) / 255 - np.array(MEAN)[:, None, None]) / np.array(STD)[:, None, None]
+    expected = (noise().transpose(2, 0, 1) / 255 - np.array(MEAN)[:, None, None]) / np.array(STD)[
+        :, None, None
+    ]
     assert found.dtype == np.float32
     assert found.flags.c_contiguous
     np.testing.assert_allclose(found, expected, atol=1e-6)
     grey = normalise(Image.fromarray(noise()[..., 0]))
-    np.testing.assert_allclose(grey[0], (noise()[..., 0] / 255 - np.mean(MEAN)) / np.mean(STD), atol=1e-6)
+    np.testing.assert_allclose(
+        grey[0], (noise()[..., 0] / 255 - np.mean(MEAN)) / np.mean(STD), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("side", [(40, 30), (30, 40), (16, 16), (3, 200), (224, 224)])
-def test_the_centre_is_the_middle_square_and_shows_seven_eighths_of_the_shorter_side(side: tuple[int, int]) -> None:
+def test_the_centre_is_the_middle_square_and_shows_seven_eighths_of_the_shorter_side(
+    side: tuple[int, int],
+) -> None:
     width, height = side
     ramp = np.broadcast_to(np.linspace(0, 255, width), (height, width)).astype(np.uint8)
-    seen = np.asarray(centre(Image.fromarray(ramp), 28), float)
+    seen = np.asarray(centre_crop(Image.fromarray(ramp), 28), float)
     assert seen.shape == (28, 28)
     assert abs(seen.mean() - 127.5) < 4
     if min(side) >= 16:
-        shown = 0.875 * min(side) / (width - 1) * 255                # grey values between the left and the right edge
+        shown = (
+            0.875 * min(side) / (width - 1) * 255
+        )  # grey values between the left and the right edge
         assert abs((seen[:, -1] - seen[:, 0]).mean() - shown * 27 / 28) < 6
 
 
 def test_an_image_that_fills_its_size_is_not_changed_by_the_centre() -> None:
     square = Image.fromarray(noise(16, 16))
-    assert np.array_equal(np.asarray(centre(square, 16, share=1.0)), noise(16, 16))
+    assert np.array_equal(np.asarray(centre_crop(square, 16, share=1.0)), noise(16, 16))
 
 
 def test_a_million_crops_lie_inside_with_even_shares_of_area_and_even_logarithms_of_ratio() -> None:
@@ -92,11 +114,14 @@ def test_a_million_crops_lie_inside_with_even_shares_of_area_and_even_logarithms
         assert box[:, 2].max() <= width
         assert box[:, 3].max() <= height
         area, ratio = w * h / (width * height), np.log(w / h) / np.log(4 / 3)
-        for share in (area - 0.1) / 0.4, (ratio + 1) / 2:      # uniform: deciles hold a tenth each
+        for share in (area - 0.1) / 0.4, (ratio + 1) / 2:  # uniform: deciles hold a tenth each
             count = np.histogram(share, np.linspace(-0.01, 1.01, 11))[0] / 1e5
-            assert abs(np.interp(0.5, np.linspace(-0.01, 1.01, 11), [0, *count.cumsum()]) - 0.5) < 0.006
+            assert (
+                abs(np.interp(0.5, np.linspace(-0.01, 1.01, 11), [0, *count.cumsum()]) - 0.5)
+                < 0.006
+            )
             assert abs(share.mean() - 0.5) < 0.004
-            assert abs(share.std() - 12 ** -0.5) < 0.004
+            assert abs(share.std() - 12**-0.5) < 0.004
         left, top = box[:, 0] / np.maximum(width - w, 1), box[:, 1] / np.maximum(height - h, 1)
         assert abs(left.mean() - 0.5) < 0.005
         assert abs(top.mean() - 0.5) < 0.005
@@ -117,7 +142,10 @@ def test_the_crop_is_the_first_try_that_fits() -> None:
         assert tuple(crop_box(100, 20, chance)) == expected
 
 
-@pytest.mark.parametrize(("side", "box"), [((1000, 10), (493, 0, 506, 10)), ((10, 1000), (0, 493, 10, 506)), ((1, 1), (0, 0, 1, 1))])
+@pytest.mark.parametrize(
+    ("side", "box"),
+    [((1000, 10), (493, 0, 506, 10)), ((10, 1000), (0, 493, 10, 506)), ((1, 1), (0, 0, 1, 1))],
+)
 def test_where_no_try_fits_the_middle_is_taken(side: tuple[int, int], box: tuple[int, ...]) -> None:
     assert tuple(middle_box(*side, RATIO)) == box
     assert tuple(crop_box(*side, np.full((TRIES, 4), 0.999))) == box
@@ -126,7 +154,9 @@ def test_where_no_try_fits_the_middle_is_taken(side: tuple[int, int], box: tuple
 def test_images_are_mirrored_half_of_the_time() -> None:
     pixels, generator, turned = noise(2, 2), np.random.default_rng(3), 0
     for _ in range(6000):
-        seen = np.asarray(vary(Image.fromarray(pixels), 2, generator, area=(1.0, 1.0)))    # all of it: no other ratio fits
+        seen = np.asarray(
+            random_crop_and_flip(Image.fromarray(pixels), 2, generator, area=(1.0, 1.0))
+        )  # all of it: no other ratio fits
         turned += np.array_equal(seen, pixels[:, ::-1])
         assert np.array_equal(seen, pixels) or np.array_equal(seen, pixels[:, ::-1])
     assert abs(turned / 6000 - 0.5) < 0.03
@@ -136,8 +166,12 @@ def test_a_varied_image_is_its_crop_mirrored_or_not() -> None:
     image, both = Image.fromarray(noise()), set()
     for seed in range(20):
         chance = np.random.default_rng(seed).random((TRIES + 1, 4))
-        part = np.asarray(image.crop(tuple(crop_box(40, 30, chance[1:]).tolist())).resize((16, 16), Image.Resampling.BICUBIC))
-        seen = np.asarray(vary(image, 16, np.random.default_rng(seed)))
+        part = np.asarray(
+            image.crop(tuple(crop_box(40, 30, chance[1:]).tolist())).resize(
+                (16, 16), Image.Resampling.BICUBIC
+            )
+        )
+        seen = np.asarray(random_crop_and_flip(image, 16, np.random.default_rng(seed)))
         flip = bool(chance[0, 0] < 0.5)
         assert np.array_equal(seen, part[:, ::-1] if flip else part)
         both.add(flip)
@@ -146,16 +180,16 @@ def test_a_varied_image_is_its_crop_mirrored_or_not() -> None:
 
 def test_what_training_sees_is_decided_by_the_draw_and_what_validation_sees_is_not() -> None:
     data = pictures(False)[0]["image"]
-    seen = [pictures(False).see(data, np.random.default_rng(seed)) for seed in (5, 5, 6)]
+    seen = [pictures(False).transform(data, np.random.default_rng(seed)) for seed in (5, 5, 6)]
     assert np.array_equal(seen[0], seen[1])
     assert not np.array_equal(seen[0], seen[2])
-    still = [pictures(True).see(data, np.random.default_rng(seed)) for seed in (5, 6)]
+    still = [pictures(True).transform(data, np.random.default_rng(seed)) for seed in (5, 6)]
     assert np.array_equal(*still)
-    assert np.array_equal(still[0], normalise(centre(decode(data), 16)))
+    assert np.array_equal(still[0], normalise(centre_crop(decode(data), 16)))
 
 
 def test_a_picture_has_the_models_size_channels_and_number_of_tokens() -> None:
     grey = pictures(False, channels=1)
-    assert grey.see(grey[0]["image"], np.random.default_rng(0)).shape == (1, 16, 16)
+    assert grey.transform(grey[0]["image"], np.random.default_rng(0)).shape == (1, 16, 16)
     assert len(grey) == 1
     assert grey.lengths(np.arange(3)).tolist() == [17, 17, 17]

@@ -1,4 +1,5 @@
 """The loader: the same batches from any number of workers, ranks and micro-batches, from any position, and nothing left behind."""
+
 import gc
 import multiprocessing
 import pickle
@@ -11,40 +12,57 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft.data.batch import Row
-from weft.data.loader import Loader, Work
-from weft.data.plan import planner
-from weft.data.text import Samples, Windows
+from weft.data.batching import build_planner
+from weft.data.collate import ArrayRow, attention_mask
+from weft.data.loader import Loader, RankBatch
+from weft.data.samples import Samples, TokenWindows
 
 from .made import Copy, Lists, counted
 
 LENGTH = 40
-BATCHES = {"rows": R.Rows(count=6, length=LENGTH), "budget": R.Budget(tokens=300, length=LENGTH, pool=64),
-           "packed": R.Packed(count=4, length=LENGTH, pool=64)}
+BATCHES = {
+    "rows": R.FixedBatch(size=6, length=LENGTH),
+    "budget": R.TokenBudget(tokens=300, length=LENGTH, sort_pool=64),
+    "packed": R.PackedBatch(size=4, length=LENGTH, pack_pool=64),
+}
 
 
 def lists(n: int = 101) -> Lists:
     return Lists(np.random.default_rng(0).lognormal(2.5, 0.5, n).astype(int).clip(1).tolist())
 
 
-def load(kind: str, samples: Samples, position: int = 0, steps: int = 12, copy: Copy | None = None, **more: Any) -> list[Work]:
-    works = Loader(planner(BATCHES[kind], samples, 7, LENGTH), samples, copy or Copy(LENGTH), 7, **more).start(position)
+def load(
+    kind: str,
+    samples: Samples,
+    position: int = 0,
+    steps: int = 12,
+    copy: Copy | None = None,
+    **more: Any,
+) -> list[RankBatch]:
+    works = Loader(
+        build_planner(BATCHES[kind], samples, 7, LENGTH), samples, copy or Copy(LENGTH), 7, **more
+    ).from_position(position)
     return list(islice(works, steps))
 
 
-def same(a: list[Work], b: list[Work]) -> bool:
-    def batches(x: Work, y: Work) -> bool:
-        return len(x.batches) == len(y.batches) and all(p.keys() == q.keys() and all(torch.equal(p[k], q[k]) for k in p)
-                                                        for p, q in zip(x.batches, y.batches, strict=True))
-    return len(a) == len(b) and all(batches(x, y) and (x.step, x.counts, x.tokens) == (y.step, y.counts, y.tokens)
-                                    for x, y in zip(a, b, strict=True))
+def same(a: list[RankBatch], b: list[RankBatch]) -> bool:
+    def batches(x: RankBatch, y: RankBatch) -> bool:
+        return len(x.batches) == len(y.batches) and all(
+            p.keys() == q.keys() and all(torch.equal(p[k], q[k]) for k in p)
+            for p, q in zip(x.batches, y.batches, strict=True)
+        )
+
+    return len(a) == len(b) and all(
+        batches(x, y) and (x.step, x.counts, x.tokens) == (y.step, y.counts, y.tokens)
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", list(BATCHES))
 def test_workers_make_what_one_process_makes(kind: str) -> None:
-    here = load(kind, lists(), micro=3)
+    here = load(kind, lists(), micro_batch_size=3)
     for workers in (2, 4) if kind == "rows" else (2,):
-        assert same(here, load(kind, lists(), micro=3, workers=workers))
+        assert same(here, load(kind, lists(), micro_batch_size=3, workers=workers))
 
 
 @pytest.mark.parametrize("kind", list(BATCHES))
@@ -53,44 +71,63 @@ def test_started_at_a_steps_position_it_goes_on_as_if_never_stopped(kind: str) -
     for k in (1, 17, 30):
         assert same(works[k:], load(kind, lists(), works[k].step.position, 40 - k))
     assert works[-1].step.rows[0][0].epoch >= 2
-    assert all(a.step.after == b.step.position for a, b in pairwise(works))
+    assert all(a.step.next_position == b.step.position for a, b in pairwise(works))
 
 
-def rows_of(works: list[Work]) -> list[tuple[int, ...]]:
+def rows_of(works: list[RankBatch]) -> list[tuple[int, ...]]:
     """All real tokens by row, which say which samples they are, with the noise that was drawn for them."""
     found = []
     for batch in (batch for work in works for batch in work.batches):
-        keep = batch.get("tokens_keep", torch.ones_like(batch["tokens"], dtype=torch.bool)) != 0
-        found += [(*t[k].tolist(), *n[k].tolist()) for t, n, k in zip(batch["tokens"], batch["noise"], keep, strict=True)]
+        mask = attention_mask(batch, "tokens")
+        real = torch.ones_like(batch["tokens"], dtype=torch.bool) if mask is None else mask
+        found += [
+            (*t[k].tolist(), *n[k].tolist())
+            for t, n, k in zip(batch["tokens"], batch["noise"], real, strict=True)
+        ]
     return found
 
 
 @pytest.mark.parametrize("micro", [None, 1, 4])
 @pytest.mark.parametrize("kind", list(BATCHES))
-def test_ranks_and_micro_batches_share_the_same_samples_with_the_same_draws(kind: str, micro: int | None) -> None:
+def test_ranks_and_micro_batches_share_the_same_samples_with_the_same_draws(
+    kind: str, micro: int | None
+) -> None:
     whole = load(kind, lists())
     for world in (1, 2, 3, 5):
-        ranks = [load(kind, lists(), rank=rank, world=world, micro=micro) for rank in range(world)]
+        ranks = [
+            load(kind, lists(), rank=rank, ranks=world, micro_batch_size=micro)
+            for rank in range(world)
+        ]
         for work, *parts in zip(whole, *ranks, strict=True):
-            own = [part for part in parts if part.share]
+            own = [part for part in parts if part.weight]
             assert rows_of(own) == rows_of([work])
             assert sum(part.counts["token"] for part in parts) == work.counts["token"]
             assert sum(part.tokens for part in parts) == work.tokens
-            assert all(len(batch["tokens"]) <= (micro or 100) for part in parts for batch in part.batches)
-            assert {part.step.after for part in parts} == {work.step.after}
+            assert all(
+                len(batch["tokens"]) <= (micro or 100) for part in parts for batch in part.batches
+            )
+            assert {part.step.next_position for part in parts} == {work.step.next_position}
 
 
 def test_a_rank_without_rows_runs_one_for_company_that_counts_nothing() -> None:
-    works = [load("rows", lists(), rank=rank, world=9, steps=1)[0] for rank in range(9)]
-    idle = [work for work in works if not work.share]
+    works = [load("rows", lists(), rank=rank, ranks=9, steps=1)[0] for rank in range(9)]
+    idle = [work for work in works if not work.weight]
     assert len(idle) == 3
-    assert all((len(work.batches), len(work.batches[0]["tokens"]), work.counts, work.tokens) == (1, 1, {"token": 0}, 0) for work in idle)
+    assert all(
+        (len(work.batches), len(work.batches[0]["tokens"]), work.counts, work.tokens)
+        == (1, 1, {"token": 0}, 0)
+        for work in idle
+    )
 
 
 def test_counts_and_tokens_are_those_of_the_batches() -> None:
-    for work in load("packed", lists(), micro=2):
-        assert work.counts["token"] == sum(int((batch["labels"] != -100).sum()) for batch in work.batches)
-        assert work.tokens == sum(int((batch["tokens_keep"] != 0).sum()) for batch in work.batches)
+    for work in load("packed", lists(), micro_batch_size=2):
+        assert work.counts["token"] == sum(
+            int((batch["labels"] != -100).sum()) for batch in work.batches
+        )
+        assert work.tokens == sum(
+            int((batch["tokens_document_ids"] != 0).sum()) for batch in work.batches
+        )
 
 
 @pytest.mark.parametrize("world", [1, 2, 5])
@@ -98,17 +135,25 @@ def test_counts_and_tokens_are_those_of_the_batches() -> None:
 def test_once_is_every_sample_once_in_order_one_a_row(kind: str, world: int) -> None:
     samples, found, steps = lists(23), [], set()
     for rank in range(world):
-        works = list(Loader(planner(BATCHES[kind], samples, 7, LENGTH), samples, Copy(), 7, rank, world).once(4))
+        works = list(
+            Loader(
+                build_planner(BATCHES[kind], samples, 7, LENGTH), samples, Copy(), 7, rank, world
+            ).one_epoch(4)
+        )
         steps.add(len(works))
-        batches = [batch for work in works if work.share for batch in work.batches]
+        batches = [batch for work in works if work.weight for batch in work.batches]
         found += [i for batch in batches for i in batch["index"].tolist()]
-        assert all(batch["tokens"].shape == (len(batch["index"]), samples.sizes[batch["index"]].max()) for batch in batches)
+        assert all(
+            batch["tokens"].shape == (len(batch["index"]), samples.sizes[batch["index"]].max())
+            for batch in batches
+        )
     assert sorted(found) == list(range(23))
     assert len(steps) == 1
 
 
 class Reads(Lists):
     """Counts what is read."""
+
     read = 0
 
     def __getitem__(self, i: int) -> dict[str, Any]:
@@ -128,7 +173,7 @@ def test_starting_far_away_reads_no_more_than_one_pool(kind: str, most: int) -> 
 
 
 class Breaks(Copy):
-    def __call__(self, samples: Samples, index: int, draw: np.random.Generator) -> Row:
+    def __call__(self, samples: Samples, index: int, draw: np.random.Generator) -> ArrayRow:
         if index == 17:
             raise KeyError("colour")
         return super().__call__(samples, index, draw)
@@ -150,21 +195,23 @@ def test_the_random_state_of_torch_is_left_alone(workers: int) -> None:
 
 
 def test_workers_end_with_the_iterator() -> None:
-    works = Loader(planner(BATCHES["rows"], lists(), 0), lists(), Copy(), 0, workers=2).start(0)
+    works = Loader(
+        build_planner(BATCHES["rows"], lists(), 0), lists(), Copy(), 0, workers=2
+    ).from_position(0)
     next(works)
     assert len(multiprocessing.active_children()) == 2
-    works.close()                          # type: ignore[attr-defined]
+    works.close()  # type: ignore[attr-defined]
     gc.collect()
     assert multiprocessing.active_children() == []
 
 
 def test_windows_of_a_store_are_read_by_workers_as_here(tmp_path: Path) -> None:
-    windows = Windows(counted(tmp_path, [[30] * 20, [7] * 50, [400]]), LENGTH + 1, LENGTH)
+    windows = TokenWindows(counted(tmp_path, [[30] * 20, [7] * 50, [400]]), LENGTH + 1, LENGTH)
     assert same(load("rows", windows), load("rows", windows, workers=2))
 
 
 def test_what_makes_batches_can_go_to_another_process(tmp_path: Path) -> None:
-    windows = Windows(counted(tmp_path, [[30] * 20, [7] * 50, [400]]), LENGTH + 1, LENGTH)
-    loader = Loader(planner(BATCHES["rows"], windows, 7), windows, Copy(LENGTH), 7)
+    windows = TokenWindows(counted(tmp_path, [[30] * 20, [7] * 50, [400]]), LENGTH + 1, LENGTH)
+    loader = Loader(build_planner(BATCHES["rows"], windows, 7), windows, Copy(LENGTH), 7)
     other = pickle.loads(pickle.dumps(loader))  # noqa: S301
-    assert same(list(islice(loader.start(0), 3)), list(islice(other.start(0), 3)))
+    assert same(list(islice(loader.from_position(0), 3)), list(islice(other.from_position(0), 3)))

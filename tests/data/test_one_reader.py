@@ -1,4 +1,5 @@
 """One reader: a table comes back the same through every door, whatever its delimiter, quotes, encoding or format."""
+
 import csv
 import io
 import json
@@ -14,11 +15,11 @@ import pytest
 from tests.evaluate.small import ready
 from weft import recipe as R
 from weft import spec as S
-from weft.commands import rows_in
-from weft.data.load import load
-from weft.data.source import settled
-from weft.evaluate.data import files, words
-from weft.tune.guess import guess
+from weft.commands.rows import input_rows
+from weft.data.load import load_source
+from weft.data.source import resolve_source
+from weft.inference.evaluation_data import load_files
+from weft.tuning.detect import detect_data
 
 LABELS = ("down", "side", "up")
 LETTERS = "abc  xyz,;|'\"\\{}[]#-éß日😀"
@@ -27,7 +28,9 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"]
 
 def rows(seed: int, letters: str) -> list[dict[str, str]]:
     draw = random.Random(seed)
-    texts = ["w" + "".join(draw.choices(letters, k=draw.randint(1, 30))) + " w w" for _ in range(40)]
+    texts = [
+        "w" + "".join(draw.choices(letters, k=draw.randint(1, 30))) + " w w" for _ in range(40)
+    ]
     return [{"text": text, "label": draw.choice(LABELS)} for text in texts]
 
 
@@ -45,10 +48,30 @@ def table(given: list[dict[str, str]], delimiter: str, quoting: Any) -> str:
 def doors(path: Path) -> dict[str, list[dict[str, str]]]:
     """What train, tune, evaluate and the verbs read."""
     loud: list[str] = []
-    train = settled(R.Source(paths=(str(path),)), R.Examples())
-    scored = files(ready(S.Classes(outputs=3, labels=LABELS)), R.Classification(), [str(path)], say=loud.append)
-    asked = rows_in(Namespace(file=str(path), out=None, name="none", names=[], max_bad_rows=0.0, verb="classify"), [])
-    found = {"train": [item.fields for item in load(train)[0]], "tune": guess([str(path)]).rows, "evaluate": words(scored), "verbs": asked}
+    train = resolve_source(R.Source(paths=(str(path),)), R.LabelledTexts())
+    scored = load_files(
+        ready(S.ClassifierHead(num_labels=3, labels=LABELS)),
+        R.Classification(),
+        [str(path)],
+        report=loud.append,
+    )
+    asked = input_rows(
+        Namespace(
+            file=str(path),
+            output=None,
+            name="none",
+            column_names=[],
+            max_bad_row_fraction=0.0,
+            verb="classify",
+        ),
+        [],
+    )
+    found = {
+        "train": [item.fields for item in load_source(train)[0]],
+        "tune": detect_data([str(path)]).rows,
+        "evaluate": scored.rows(),
+        "verbs": asked,
+    }
     assert not loud, "nothing is set aside or guessed"
     return found
 
@@ -62,7 +85,9 @@ def same(path: Path, given: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "|"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_csv_is_read_alike_through_every_door(seed: int, quoting: Any, delimiter: str, encoding: str, tmp_path: Path) -> None:
+def test_a_csv_is_read_alike_through_every_door(
+    seed: int, quoting: Any, delimiter: str, encoding: str, tmp_path: Path
+) -> None:
     given = rows(seed, LETTERS + "\n\t")
     (tmp_path / "a.csv").write_bytes(encoded(table(given, delimiter, quoting), encoding))
     same(tmp_path / "a.csv", given)
@@ -71,24 +96,50 @@ def test_a_csv_is_read_alike_through_every_door(seed: int, quoting: Any, delimit
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "txt"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_tabs_are_read_alike_through_every_door_whatever_the_name(seed: int, suffix: str, encoding: str, tmp_path: Path) -> None:
+def test_tabs_are_read_alike_through_every_door_whatever_the_name(
+    seed: int, suffix: str, encoding: str, tmp_path: Path
+) -> None:
     given = rows(seed, LETTERS)
-    text = "".join("\t".join(cells) + "\n" for cells in [list(given[0]), *(row.values() for row in given)])
+    text = "".join(
+        "\t".join(cells) + "\n" for cells in [list(given[0]), *(row.values() for row in given)]
+    )
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(encoded(text, encoding))
-    if suffix == "txt":                    # to the verbs, a row a line
-        assert guess([str(path)]).rows == [item.fields for item in load(settled(R.Source(paths=(str(path),)), R.Examples()))[0]] == given
+    if suffix == "txt":  # to the verbs, a row a line
+        assert (
+            detect_data([str(path)]).rows
+            == [
+                item.fields
+                for item in load_source(
+                    resolve_source(R.Source(paths=(str(path),)), R.LabelledTexts())
+                )[0]
+            ]
+            == given
+        )
     else:
         same(path, given)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(("suffix", "kind"), [("jsonl", "lines"), ("json", "lines"), ("json", "array"), ("json", "indented"),
-                                              ("jsonl", "array")])
-def test_json_is_read_alike_through_every_door(suffix: str, kind: str, encoding: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [
+        ("jsonl", "lines"),
+        ("json", "lines"),
+        ("json", "array"),
+        ("json", "indented"),
+        ("jsonl", "array"),
+    ],
+)
+def test_json_is_read_alike_through_every_door(
+    suffix: str, kind: str, encoding: str, tmp_path: Path
+) -> None:
     given = rows(3, LETTERS + "\n\t")
-    text = {"lines": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in given), "array": json.dumps(given),
-            "indented": json.dumps(given, indent=2)}[kind]
+    text = {
+        "lines": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in given),
+        "array": json.dumps(given),
+        "indented": json.dumps(given, indent=2),
+    }[kind]
     (tmp_path / f"a.{suffix}").write_bytes(encoded(text, encoding))
     same(tmp_path / f"a.{suffix}", given)
 

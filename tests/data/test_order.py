@@ -1,4 +1,5 @@
 """The order: a bijection for every n, different in every epoch, well mixed, and never to be changed."""
+
 import time
 
 import numpy as np
@@ -6,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.order import Draws, Order, draw, mix, permute, words
+from weft.data.order import (
+    Order,
+    SampleGenerators,
+    hash_to_int,
+    hash_words,
+    permute,
+    sample_generator,
+)
 
 
 def test_it_is_a_bijection_for_every_number_of_samples_up_to_600() -> None:
@@ -15,14 +23,16 @@ def test_it_is_a_bijection_for_every_number_of_samples_up_to_600() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(1, 2 ** 40), st.integers(0, 2 ** 64), st.integers(0, 10 ** 6), st.integers(0, 2 ** 32))
-def test_it_maps_any_indices_of_any_range_to_distinct_ones_in_it(n: int, seed: int, epoch: int, pick: int) -> None:
+@given(st.integers(1, 2**40), st.integers(0, 2**64), st.integers(0, 10**6), st.integers(0, 2**32))
+def test_it_maps_any_indices_of_any_range_to_distinct_ones_in_it(
+    n: int, seed: int, epoch: int, pick: int
+) -> None:
     index = np.unique(np.random.default_rng(pick).integers(0, n, 500))
     found = permute(index, n, seed, epoch)
     assert len(np.unique(found)) == len(index)
     assert found.min() >= 0
     assert found.max() < n
-    assert permute(int(index[0]), n, seed, epoch) == found[0]      # one at a time or together
+    assert permute(int(index[0]), n, seed, epoch) == found[0]  # one at a time or together
 
 
 def test_an_index_out_of_range_is_refused() -> None:
@@ -30,10 +40,10 @@ def test_an_index_out_of_range_is_refused() -> None:
         permute(10, 10, 0, 0)
 
 
-@pytest.mark.parametrize("other", [(1, 0), (0, 1), (2 ** 40, 0), (0, 2 ** 40)])
+@pytest.mark.parametrize("other", [(1, 0), (0, 1), (2**40, 0), (0, 2**40)])
 def test_another_seed_or_epoch_is_another_order(other: tuple[int, int]) -> None:
     here, there = permute(np.arange(1000), 1000, 0, 0), permute(np.arange(1000), 1000, *other)
-    assert (here == there).sum() < 10      # 1 is expected of chance
+    assert (here == there).sum() < 10  # 1 is expected of chance
 
 
 def chi_square(found: np.ndarray) -> float:
@@ -42,9 +52,9 @@ def chi_square(found: np.ndarray) -> float:
     return float((((found - even) ** 2 / even).sum() - freedom) / (2 * freedom) ** 0.5)
 
 
-@pytest.mark.parametrize("n", [100_000, 65_536, 65_537, 10 ** 10])
+@pytest.mark.parametrize("n", [100_000, 65_536, 65_537, 10**10])
 def test_neighbours_go_anywhere(n: int) -> None:
-    p = permute(np.arange(100_000) % n, n, 3, 0)[:min(n, 100_000)]
+    p = permute(np.arange(100_000) % n, n, 3, 0)[: min(n, 100_000)]
     pairs = np.histogram2d(p[:-1], p[1:], bins=20, range=[[0, n], [0, n]])[0]
     steps = np.bincount((p[1:] - p[:-1]) % n * 64 // n, minlength=64)
     assert abs(chi_square(pairs)) < 5
@@ -68,10 +78,13 @@ def test_the_order_is_the_one_that_old_checkpoints_were_made_with() -> None:
     """Change nothing here: a changed order breaks every resume."""
     assert permute(np.arange(10), 10, 0, 0).tolist() == GOLDEN["10, 0, 0"]
     assert permute(np.arange(8), 1000, 1, 2).tolist() == GOLDEN["1000, 1, 2"]
-    assert permute(np.arange(4) + 9_999_999_990, 10 ** 10, 12345, 6).tolist() == GOLDEN["10 ** 10, 12345, 6"]
-    assert permute(np.arange(4), 2 ** 40, 0, 0, 3).tolist() == GOLDEN["2 ** 40, 0, 0, 3"]
-    assert draw(1, 2, 3).integers(0, 2 ** 63, 3).tolist() == GOLDEN["draw 1, 2, 3"]
-    assert mix(1, 2, 3) == GOLDEN["mix 1, 2, 3"]
+    assert (
+        permute(np.arange(4) + 9_999_999_990, 10**10, 12345, 6).tolist()
+        == GOLDEN["10 ** 10, 12345, 6"]
+    )
+    assert permute(np.arange(4), 2**40, 0, 0, 3).tolist() == GOLDEN["2 ** 40, 0, 0, 3"]
+    assert sample_generator(1, 2, 3).integers(0, 2**63, 3).tolist() == GOLDEN["draw 1, 2, 3"]
+    assert hash_to_int(1, 2, 3) == GOLDEN["mix 1, 2, 3"]
 
 
 GOLDEN: dict[str, list[int] | int] = {
@@ -86,7 +99,9 @@ GOLDEN: dict[str, list[int] | int] = {
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 50), st.integers(0, 500), st.integers(1, 120))
-def test_the_stream_is_the_epochs_one_after_the_other_from_any_position(n: int, position: int, count: int) -> None:
+def test_the_stream_is_the_epochs_one_after_the_other_from_any_position(
+    n: int, position: int, count: int
+) -> None:
     order = Order(n, 5)
     epochs, indices = order.at(position, count)
     for i in range(count):
@@ -97,22 +112,33 @@ def test_the_stream_is_the_epochs_one_after_the_other_from_any_position(n: int, 
 
 
 def test_a_place_among_ten_billion_is_found_in_milliseconds() -> None:
-    Order(10 ** 10, 0).at(0, 1)
+    Order(10**10, 0).at(0, 1)
     times = []
     for i in range(5):
         start = time.process_time()
-        Order(10 ** 10, 0).at(9_876_543_210 + i, 4096)
+        Order(10**10, 0).at(9_876_543_210 + i, 4096)
         times.append(time.process_time() - start)
     assert min(times) < 0.01
 
 
 def test_a_sample_draws_the_same_whatever_was_drawn_before_it() -> None:
-    draws = Draws(9)
-    draws.at(0, 1).random(3, np.float32)   # leaves half a word behind
-    for epoch, index in ((0, 2), (5, 2), (2 ** 40, 10 ** 10)):
-        plain = np.random.Philox(key=np.array(words("draw", 9)[:2], np.uint64), counter=np.array([0, index, epoch, 0], np.uint64))
-        reused, own, fresh = draws.at(epoch, index), draw(9, epoch, index), np.random.Generator(plain)
-        for draw_some in (lambda g: g.random(3, np.float32), lambda g: g.permutation(10), lambda g: g.random(3, np.float32)):
+    draws = SampleGenerators(9)
+    draws.generator_for(0, 1).random(3, np.float32)  # leaves half a word behind
+    for epoch, index in ((0, 2), (5, 2), (2**40, 10**10)):
+        plain = np.random.Philox(
+            key=np.array(hash_words("draw", 9)[:2], np.uint64),
+            counter=np.array([0, index, epoch, 0], np.uint64),
+        )
+        reused, own, fresh = (
+            draws.generator_for(epoch, index),
+            sample_generator(9, epoch, index),
+            np.random.Generator(plain),
+        )
+        for draw_some in (
+            lambda g: g.random(3, np.float32),
+            lambda g: g.permutation(10),
+            lambda g: g.random(3, np.float32),
+        ):
             some = draw_some(fresh)
             assert (some == draw_some(own)).all()
             assert (some == draw_some(reused)).all()
@@ -120,11 +146,11 @@ def test_a_sample_draws_the_same_whatever_was_drawn_before_it() -> None:
 
 def test_samples_epochs_and_seeds_draw_apart() -> None:
     keys = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (0, 2, 0), (0, 0, 2)]
-    found = np.concatenate([draw(*key).integers(0, 2 ** 63, 1000) for key in keys])
+    found = np.concatenate([sample_generator(*key).integers(0, 2**63, 1000) for key in keys])
     assert len(np.unique(found)) == len(found)
 
 
 def test_mixed_numbers_differ_and_fit_a_seed_of_torch() -> None:
-    found = {mix(a, b) for a in range(50) for b in range(50)}
+    found = {hash_to_int(a, b) for a in range(50) for b in range(50)}
     assert len(found) == 2500
-    assert all(0 <= number < 2 ** 63 for number in found)
+    assert all(0 <= number < 2**63 for number in found)

@@ -1,8 +1,10 @@
 """Sources: every format gives its rows in order, pieces and parts cut without losing or doubling any."""
+
 import gzip
 import json
 import os
 import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -14,17 +16,24 @@ import pytest
 from PIL import Image
 
 from weft import recipe as R
-from weft.data import files, lines, source
-from weft.data.delimited import QUOTES
-from weft.data.lines import Bad, Found
-from weft.data.sentences import last_gap, split, starts
+from weft.data import files, source
+from weft.data.formats import base, hub, parallel
+from weft.data.formats import text as text_module
+from weft.data.formats.delimited import QUOTES
+from weft.data.formats.sniff import detect_format
+from weft.data.sentences import last_word_boundary, sentence_starts, split_sentences
+from weft.recipe.formats import BadRow, SourceRow
 
 
-def rows(given: R.Source, row: R.Row = R.Documents()) -> list[Any]:
+def rows(given: R.Source, row: R.RowSchema = R.Documents()) -> list[Any]:
     """The fields of all rows, or Bad ones, over all pieces."""
-    given = source.settled(given, row)
-    items = [item for piece in source.pieces(given) for item in source.read(given, piece, ("text", "label"))]
-    return [item.fields if isinstance(item, Found) else item for item in items]
+    given = source.resolve_source(given, row)
+    items = [
+        item
+        for piece in source.split_source(given)
+        for item in source.read_piece(given, piece, ("text", "label"))
+    ]
+    return [item.fields if isinstance(item, SourceRow) else item for item in items]
 
 
 def texts(path: Path, **more: Any) -> list[str]:
@@ -34,14 +43,44 @@ def texts(path: Path, **more: Any) -> list[str]:
 WIKI = "\n = First = \n\n One line . \n = = Part = = \n\n More . \n\n = Second = \n\n a = b \n Last . \n"
 
 
-@pytest.mark.parametrize(("document", "expected"), [
-    ("file", [WIKI]),
-    ("line", [" = First = ", " One line . ", " = = Part = = ", " More . ", " = Second = ", " a = b ", " Last . "]),
-    ("blank", [" = First = ", " One line . \n = = Part = = ", " More . ", " = Second = ", " a = b \n Last . "]),
-    ("heading", [" = First = \n\n One line . \n = = Part = = \n\n More . \n", " = Second = \n\n a = b \n Last . "])])
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("file", [WIKI]),
+        (
+            "line",
+            [
+                " = First = ",
+                " One line . ",
+                " = = Part = = ",
+                " More . ",
+                " = Second = ",
+                " a = b ",
+                " Last . ",
+            ],
+        ),
+        (
+            "blank",
+            [
+                " = First = ",
+                " One line . \n = = Part = = ",
+                " More . ",
+                " = Second = ",
+                " a = b \n Last . ",
+            ],
+        ),
+        (
+            "heading",
+            [
+                " = First = \n\n One line . \n = = Part = = \n\n More . \n",
+                " = Second = \n\n a = b \n Last . ",
+            ],
+        ),
+    ],
+)
 def test_text_is_cut_into_documents(tmp_path: Path, document: str, expected: list[str]) -> None:
     (tmp_path / "a.txt").write_text(WIKI)
-    found = texts(tmp_path / "a.txt", document=document)
+    found = texts(tmp_path / "a.txt", document_boundary=document)
     assert [text.rstrip("\n") for text in found] == [text.rstrip("\n") for text in expected]
     assert document != "file" or found == [WIKI]
 
@@ -53,47 +92,63 @@ def test_windows_line_ends_and_a_byte_order_mark_are_not_text(tmp_path: Path) ->
 
 @pytest.mark.parametrize("size", [1, 7, 50, 1000])
 @pytest.mark.parametrize("document", ["line", "blank", "heading"])
-def test_pieces_of_any_size_give_the_same_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, size: int) -> None:
-    text = "".join(f" = T{i} = \n\n" + f"word {i} ü\n" * (i % 4) + "\n" * (i % 3) for i in range(30))
+def test_pieces_of_any_size_give_the_same_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, size: int
+) -> None:
+    text = "".join(
+        f" = T{i} = \n\n" + f"word {i} ü\n" * (i % 4) + "\n" * (i % 3) for i in range(30)
+    )
     (tmp_path / "a.txt").write_text(text)
-    whole = texts(tmp_path / "a.txt", document=document)
-    monkeypatch.setattr(source, "PIECE", size)
-    given = R.Source(paths=(str(tmp_path / "a.txt"),), format="text", document=document)
-    assert len(source.pieces(given)) > (1 if size < 1000 else 0)
-    assert texts(tmp_path / "a.txt", document=document) == whole
+    whole = texts(tmp_path / "a.txt", document_boundary=document)
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    given = R.Source(paths=(str(tmp_path / "a.txt"),), format="text", document_boundary=document)
+    assert len(source.split_source(given)) > (1 if size < 1000 else 0)
+    assert texts(tmp_path / "a.txt", document_boundary=document) == whole
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("document", ["file", "line", "blank"])
-def test_two_parts_are_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, packed: bool, share: float) -> None:
+def test_two_parts_are_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, packed: bool, share: float
+) -> None:
     monkeypatch.setattr(files, "BLOCK", 100)
     text = "".join(f"{i} ö\n" + "\n" * (i % 2) for i in range(100))
     path = tmp_path / ("a.txt.gz" if packed else "a.txt")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    whole = texts(path, document=document)
+    whole = texts(path, document_boundary=document)
     if share == 0.0:
-        assert texts(path, document=document, part=(0.0, 1.0)) == whole
+        assert texts(path, document_boundary=document, fraction=(0.0, 1.0)) == whole
         return
-    first, second = texts(path, document=document, part=(0.0, share)), texts(path, document=document, part=(share, 1.0))
+    first, second = (
+        texts(path, document_boundary=document, fraction=(0.0, share)),
+        texts(path, document_boundary=document, fraction=(share, 1.0)),
+    )
     assert first
     assert second
     if document == "file":
-        assert (first[0], second[0]) == (text[:int(len(text) * share)], text[int(len(text) * share):])
+        assert (first[0], second[0]) == (
+            text[: int(len(text) * share)],
+            text[int(len(text) * share) :],
+        )
     else:
         assert first + second == whole
 
 
-def test_a_long_file_comes_in_blocks_that_make_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_comes_in_blocks_that_make_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "BLOCK", 64)
-    monkeypatch.setattr(lines, "BLOCK", 64)
+    monkeypatch.setattr(text_module, "BLOCK", 64)
     for text in ("word ü\n\n  " * 100, "x" * 1000, "x" * 200 + " " * 200, " " * 300 + "end\n"):
         (tmp_path / "a.txt").write_text(text)
-        found = list(lines.whole(str(tmp_path / "a.txt"), (0.0, 1.0)))
-        assert all(isinstance(item, Found) for item in found)
-        assert "".join(item.fields["text"] for item in found if isinstance(item, Found)) == text
-        assert [item.more for item in found if isinstance(item, Found)] == [True] * (len(found) - 1) + [False]
-        assert isinstance(found[-1], Found)
+        found = list(text_module.read_whole_file(str(tmp_path / "a.txt"), (0.0, 1.0)))
+        assert all(isinstance(item, SourceRow) for item in found)
+        assert "".join(item.fields["text"] for item in found if isinstance(item, SourceRow)) == text
+        assert [item.continues for item in found if isinstance(item, SourceRow)] == [True] * (
+            len(found) - 1
+        ) + [False]
+        assert isinstance(found[-1], SourceRow)
         assert found[-1].fields["text"].strip()
 
 
@@ -107,11 +162,12 @@ def test_packed_files_and_globs_are_read_like_plain_ones(tmp_path: Path) -> None
 
 def test_an_address_is_read_through_fsspec() -> None:
     import fsspec
+
     with fsspec.open("memory://weft/a.txt.gz", "wb") as out:
         out.write(gzip.compress(b"a\n\nb"))
     given = R.Source(paths=("memory://weft/*.gz",), format="text")
     assert [fields["text"] for fields in rows(given)] == ["a", "b"]
-    assert source.pieces(given)[0].identity
+    assert source.split_source(given)[0].identity
 
 
 def test_local_paths_do_not_need_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +178,9 @@ def test_local_paths_do_not_need_fsspec(tmp_path: Path, monkeypatch: pytest.Monk
         files.find("memory://weft/a.txt")
 
 
-def test_a_relative_path_is_looked_up_here_then_under_weft_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_looked_up_here_then_under_weft_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -131,76 +189,110 @@ def test_a_relative_path_is_looked_up_here_then_under_weft_data(tmp_path: Path, 
     assert texts(Path("a.txt")) == ["there"]
     (tmp_path / "here" / "a.txt").write_text("here")
     assert texts(Path("a.txt")) == ["here"]
-    with pytest.raises(ValueError, match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA \\({tmp_path}/there\\)"):
+    with pytest.raises(
+        ValueError,
+        match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA \\({tmp_path}/there\\)",
+    ):
         texts(Path("b.txt"))
 
 
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(os.urandom(1000))[:500])
     (bad,) = rows(R.Source(paths=(str(tmp_path / "a.txt.gz"),), format="text"))
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, BadRow)
     assert re.search(r"a\.txt\.gz cannot be unpacked", bad.reason)
 
 
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.3), (0.3, 1.0)])
 @pytest.mark.parametrize("size", [1 << 20, 40])
-def test_aligned_files_stay_aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
+def test_aligned_files_stay_aligned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
     (tmp_path / "a.en").write_text("".join(f"{'x' * (i % 7)}{i}\n" for i in range(50)))
     (tmp_path / "a.de").write_text("\n".join(f"{i}{'ü' * (i % 5)}" for i in range(50)))
-    given = R.Source(paths=(str(tmp_path / "a.en"), str(tmp_path / "a.de")), part=part, format="parallel")
-    assert (len(source.pieces(given)) > 1) == (size == 40)
+    given = R.Source(
+        paths=(str(tmp_path / "a.en"), str(tmp_path / "a.de")), fraction=part, format="parallel"
+    )
+    assert (len(source.split_source(given)) > 1) == (size == 40)
     found = rows(given)
     wanted = range(int(50 * part[0]), int(50 * part[1]))
-    assert [(f["source"].lstrip("x"), f["target"].rstrip("ü")) for f in found] == [(str(i), str(i)) for i in wanted]
+    assert [(f["source"].lstrip("x"), f["target"].rstrip("ü")) for f in found] == [
+        (str(i), str(i)) for i in wanted
+    ]
 
 
 @pytest.mark.parametrize("size", [1 << 20, 4])
-def test_aligned_files_of_unequal_length_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
+def test_aligned_files_of_unequal_length_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
     (tmp_path / "a").write_text("1\n2\n3\n")
     (tmp_path / "b").write_text("1\n2\n")
     with pytest.raises(ValueError, match="lines"):
-        rows(R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))), R.Pairs())
+        rows(R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))), R.SourceTargetPairs())
 
 
 @pytest.mark.parametrize("size", [1 << 20, 30])
 def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": f"t{i}", "label": i}) for i in range(9)) + "\n\n")
-    assert rows(R.Source(paths=(str(tmp_path / "a.jsonl"),))) == [{"text": f"t{i}", "label": i} for i in range(9)]
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(json.dumps({"text": f"t{i}", "label": i}) for i in range(9)) + "\n\n"
+    )
+    assert rows(R.Source(paths=(str(tmp_path / "a.jsonl"),))) == [
+        {"text": f"t{i}", "label": i} for i in range(9)
+    ]
 
 
 @pytest.mark.parametrize("size", [1 << 20, 10])
-def test_tsv_has_no_quotes_and_names_from_its_header_or_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
+def test_tsv_has_no_quotes_and_names_from_its_header_or_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
     (tmp_path / "a.tsv").write_text('label\ttext\n1\t"half a quote\n0\tother\n')
     path = (str(tmp_path / "a.tsv"),)
-    assert rows(R.Source(paths=path)) == [{"label": "1", "text": '"half a quote'}, {"label": "0", "text": "other"}]
-    assert rows(R.Source(paths=path, names=("y", "x")))[0] == {"y": "1", "x": '"half a quote'}
-    assert rows(R.Source(paths=path, header=False))[0] == {"0": "label", "1": "text"}
-    assert rows(R.Source(paths=path, header=False, names=("y",)))[1] == {"y": "1"}
+    assert rows(R.Source(paths=path)) == [
+        {"label": "1", "text": '"half a quote'},
+        {"label": "0", "text": "other"},
+    ]
+    assert rows(R.Source(paths=path, column_names=("y", "x")))[0] == {
+        "y": "1",
+        "x": '"half a quote',
+    }
+    assert rows(R.Source(paths=path, has_header=False))[0] == {"0": "label", "1": "text"}
+    assert rows(R.Source(paths=path, has_header=False, column_names=("y",)))[1] == {"y": "1"}
 
 
 def test_csv_has_quotes_that_may_hold_lines(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text,label\n"one\n""two"", three",1\nfour,0\nfive,1\nsix,0\n')
     found = rows(R.Source(paths=(str(tmp_path / "a.csv"),)))
-    assert found == [{"text": 'one\n"two", three', "label": "1"}, {"text": "four", "label": "0"}, {"text": "five", "label": "1"},
-                     {"text": "six", "label": "0"}]
-    halves = [rows(R.Source(paths=(str(tmp_path / "a.csv"),), part=part)) for part in ((0.0, 0.5), (0.5, 1.0))]
+    assert found == [
+        {"text": 'one\n"two", three', "label": "1"},
+        {"text": "four", "label": "0"},
+        {"text": "five", "label": "1"},
+        {"text": "six", "label": "0"},
+    ]
+    halves = [
+        rows(R.Source(paths=(str(tmp_path / "a.csv"),), fraction=part))
+        for part in ((0.0, 0.5), (0.5, 1.0))
+    ]
     assert halves == [found[:2], found[2:]]
 
 
-def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "BLOCK", 64)
-    monkeypatch.setattr(source, "PIECE", 100)
+    monkeypatch.setattr(source, "PIECE_BYTES", 100)
     text = "".join(f"{i} ü😀\n\n" for i in range(60))
     for encoding in ("utf-8", "utf-16"):
         (tmp_path / encoding).write_text(text, encoding=encoding)
     for part in ((0.0, 1.0), (0.0, 0.4), (0.4, 1.0)):
-        assert texts(tmp_path / "utf-16", part=part) == texts(tmp_path / "utf-8", part=part)
+        assert texts(tmp_path / "utf-16", fraction=part) == texts(tmp_path / "utf-8", fraction=part)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode("utf-16")))
-    with pytest.raises(ValueError, match=r"a\.txt\.gz is UTF-16; convert it: iconv -f utf-16 -t utf-8"):
+    with pytest.raises(
+        ValueError, match=r"a\.txt\.gz is UTF-16; convert it: iconv -f utf-16 -t utf-8"
+    ):
         texts(tmp_path / "a.txt.gz")
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\xd8\x00\x00")
     (bad,) = rows(R.Source(paths=(str(tmp_path / "b.txt"),), format="text"))
@@ -210,30 +302,49 @@ def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(tmp_p
 @pytest.mark.parametrize("cut", [",", ";", "\t"])
 def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path, cut: str) -> None:
     (tmp_path / "a.csv").write_text(f"text{cut}label{cut}text\n" + f"a{cut}b{cut}c\n" * 3)
-    with pytest.raises(ValueError, match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give names"):
-        rows(R.Source(paths=(str(tmp_path / "a.csv"),)), R.Examples())
-    assert rows(R.Source(paths=(str(tmp_path / "a.csv"),), names=("x", "y", "z")), R.Examples()) == [{"x": "a", "y": "b", "z": "c"}] * 3
+    with pytest.raises(
+        ValueError,
+        match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give names",
+    ):
+        rows(R.Source(paths=(str(tmp_path / "a.csv"),)), R.LabelledTexts())
+    assert (
+        rows(
+            R.Source(paths=(str(tmp_path / "a.csv"),), column_names=("x", "y", "z")),
+            R.LabelledTexts(),
+        )
+        == [{"x": "a", "y": "b", "z": "c"}] * 3
+    )
 
 
 def test_a_row_of_the_wrong_width_is_bad_at_its_place(tmp_path: Path) -> None:
     for name, cut in (("a.csv", ","), ("a.tsv", "\t")):
         (tmp_path / name).write_text(f"a{cut}b\n1{cut}2\n3\n4{cut}5{cut}6\n")
         found = rows(R.Source(paths=(str(tmp_path / name),)))
-        assert found[1:] == [Bad(8, "1 columns instead of 2"), Bad(10, f"3 columns instead of 2; {QUOTES}")]
+        assert found[1:] == [
+            BadRow(8, "1 columns instead of 2"),
+            BadRow(10, f"3 columns instead of 2; {QUOTES}"),
+        ]
 
 
 @pytest.mark.parametrize("part", [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0)])
 @pytest.mark.parametrize("size", [1 << 20, 1])
-def test_parquet_is_cut_at_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
-    table = pa.table({"text": [f"t{i}" for i in range(10)], "label": list(range(10)), "other": [b"x"] * 10})
+def test_parquet_is_cut_at_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, part: tuple[float, float]
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    table = pa.table(
+        {"text": [f"t{i}" for i in range(10)], "label": list(range(10)), "other": [b"x"] * 10}
+    )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
-    found = rows(R.Source(paths=(str(tmp_path / "a.parquet"),), part=part))
-    assert found == [{"text": f"t{i}", "label": i} for i in range(int(10 * part[0]), int(10 * part[1]))]
+    found = rows(R.Source(paths=(str(tmp_path / "a.parquet"),), fraction=part))
+    assert found == [
+        {"text": f"t{i}", "label": i} for i in range(int(10 * part[0]), int(10 * part[1]))
+    ]
 
 
 class Hub:
     """As much of a `datasets.Dataset` as is used."""
+
     _fingerprint = "abc"
     features = {"text": None}
     data = types.SimpleNamespace(nbytes=100)
@@ -245,92 +356,213 @@ class Hub:
         return {"text": [f"t{i}" for i in range(10)[wanted]]}
 
 
-def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Any] = []
     fake = types.ModuleType("datasets")
-    fake.load_dataset = lambda *given, **more: asked.append((given, more)) or Hub()     # type: ignore[attr-defined]
+    fake.load_dataset = lambda *given, **more: asked.append((given, more)) or Hub()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", fake)
-    monkeypatch.setattr(source, "PIECE", 30)
-    source.records.hub_table.cache_clear()
-    assert [f["text"] for f in rows(R.Source(paths=("some/set:en:test",), format="hub"))] == [f"t{i}" for i in range(10)]
+    monkeypatch.setattr(source, "PIECE_BYTES", 30)
+    hub.load_hub_dataset.cache_clear()
+    assert [f["text"] for f in rows(R.Source(paths=("some/set:en:test",), format="hub"))] == [
+        f"t{i}" for i in range(10)
+    ]
     assert asked == [(("some/set", "en"), {"split": "test"})]
-    source.records.hub_table.cache_clear()
+    hub.load_hub_dataset.cache_clear()
 
 
 def test_the_hub_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    source.records.hub_table.cache_clear()
+    hub.load_hub_dataset.cache_clear()
     with pytest.raises(ValueError, match=r"pip install 'weft\[hub\]'"):
         rows(R.Source(paths=("some/set",), format="hub"))
 
 
 @pytest.mark.parametrize("size", [1 << 20, 5])
-def test_conll_sentences_are_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
-    (tmp_path / "a.conll").write_text("-DOCSTART- -X- O\n\nEU B-ORG 0\nrejects O 0\n\n\nPeter B-PER 0\n")
-    assert rows(R.Source(paths=(str(tmp_path / "a.conll"),)), R.Tagged()) == [
-        {"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}, {"words": ["Peter"], "tags": ["B-PER"]}]
+def test_conll_sentences_are_never_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    (tmp_path / "a.conll").write_text(
+        "-DOCSTART- -X- O\n\nEU B-ORG 0\nrejects O 0\n\n\nPeter B-PER 0\n"
+    )
+    assert rows(R.Source(paths=(str(tmp_path / "a.conll"),)), R.TaggedWords()) == [
+        {"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]},
+        {"words": ["Peter"], "tags": ["B-PER"]},
+    ]
 
 
 def test_squad_has_a_row_a_question_and_parts_by_article(tmp_path: Path) -> None:
     def article(name: str) -> dict[str, Any]:
-        return {"title": name, "paragraphs": [{"context": f"{name} was here", "qas": [
-            {"id": f"{name}1", "question": "who?", "answers": [{"text": name, "answer_start": 0}]},
-            {"id": f"{name}2", "question": "when?", "answers": [], "is_impossible": True}]}]}
-    (tmp_path / "a.json").write_text(json.dumps({"version": "v2.0", "data": [article("Ann"), article("Bob")]}))
+        return {
+            "title": name,
+            "paragraphs": [
+                {
+                    "context": f"{name} was here",
+                    "qas": [
+                        {
+                            "id": f"{name}1",
+                            "question": "who?",
+                            "answers": [{"text": name, "answer_start": 0}],
+                        },
+                        {
+                            "id": f"{name}2",
+                            "question": "when?",
+                            "answers": [],
+                            "is_impossible": True,
+                        },
+                    ],
+                }
+            ],
+        }
+
+    (tmp_path / "a.json").write_text(
+        json.dumps({"version": "v2.0", "data": [article("Ann"), article("Bob")]})
+    )
     path = (str(tmp_path / "a.json"),)
-    found = rows(R.Source(paths=path), R.Questions())
-    assert [(f["id"], f["begin"], f["end"]) for f in found] == [("Ann1", 0, 3), ("Ann2", -1, -1), ("Bob1", 0, 3), ("Bob2", -1, -1)]
-    assert rows(R.Source(paths=path, part=(0.5, 1.0)), R.Questions()) == found[2:]
+    found = rows(R.Source(paths=path), R.ContextQuestions())
+    assert [(f["id"], f["begin"], f["end"]) for f in found] == [
+        ("Ann1", 0, 3),
+        ("Ann2", -1, -1),
+        ("Bob1", 0, 3),
+        ("Bob2", -1, -1),
+    ]
+    assert rows(R.Source(paths=path, fraction=(0.5, 1.0)), R.ContextQuestions()) == found[2:]
 
 
-@pytest.mark.parametrize(("data", "words"), [
-    ([{}], "there is no list 'paragraphs' in article 0, at question 0"), ([{"paragraphs": [{"qas": [{}]}]}], "there is no 'context'"),
-    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1}]}]}], "there is no 'question'"), ([{"paragraphs": 3}], "no list 'paragraphs'"),
-    ([3], "not an object"), ([{"paragraphs": ["text"]}], "'text' is not an object"),
-    ([{"paragraphs": [{"context": None, "qas": []}]}], "NoneType"),
-    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "?", "answers": {}}, 7]}]}], "7' is not an object"),
-    ([{"paragraphs": [{"context": "a", "qas": [{"id": 1, "question": "?", "answers": [{"text": "a", "answer_start": "0"}]}]}]}], "is str")])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([{}], "there is no list 'paragraphs' in article 0, at question 0"),
+        ([{"paragraphs": [{"qas": [{}]}]}], "there is no 'context'"),
+        ([{"paragraphs": [{"context": "a", "qas": [{"id": 1}]}]}], "there is no 'question'"),
+        ([{"paragraphs": 3}], "no list 'paragraphs'"),
+        ([3], "not an object"),
+        ([{"paragraphs": ["text"]}], "'text' is not an object"),
+        ([{"paragraphs": [{"context": None, "qas": []}]}], "NoneType"),
+        (
+            [
+                {
+                    "paragraphs": [
+                        {"context": "a", "qas": [{"id": 1, "question": "?", "answers": {}}, 7]}
+                    ]
+                }
+            ],
+            "7' is not an object",
+        ),
+        (
+            [
+                {
+                    "paragraphs": [
+                        {
+                            "context": "a",
+                            "qas": [
+                                {
+                                    "id": 1,
+                                    "question": "?",
+                                    "answers": [{"text": "a", "answer_start": "0"}],
+                                }
+                            ],
+                        }
+                    ]
+                }
+            ],
+            "is str",
+        ),
+    ],
+)
 def test_what_is_no_question_of_squad_is_set_aside(tmp_path: Path, data: Any, words: str) -> None:
-    good = {"paragraphs": [{"context": "b", "qas": [{"id": "good", "question": "?", "answers": []}]}]}
+    good = {
+        "paragraphs": [{"context": "b", "qas": [{"id": "good", "question": "?", "answers": []}]}]
+    }
     (tmp_path / "a.json").write_text(json.dumps({"data": [*data, good]}))
-    *_, bad, last = rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.Questions())
+    *_, bad, last = rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.ContextQuestions())
     assert words in bad.reason
     assert last["id"] == "good"
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"data": 3}', '{"data": [', '{"data": []} x', "", '{"data": [{"a" 3}]}', '{"data": [tru]}',
-                                  '{"data": [' + "[" * 100_000, b'{"data": ["\xff"]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        '{"data": 3}',
+        '{"data": [',
+        '{"data": []} x',
+        "",
+        '{"data": [{"a" 3}]}',
+        '{"data": [tru]}',
+        '{"data": [' + "[" * 100_000,
+        b'{"data": ["\xff"]}',
+    ],
+)
 def test_what_is_not_squad_at_all_is_one_line(tmp_path: Path, text: str | bytes) -> None:
     (tmp_path / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=r"a\.json is not (JSON|SQuAD's JSON|UTF-8)") as error:
-        rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.Questions())
+        rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.ContextQuestions())
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"images": [{"id": 1}]}, "image 0: there is no 'file_name'"), ({"images": [{"id": 1, "file_name": 3}]}, "file_name is int"),
-    ({"images": [{"id": [1], "file_name": "1.png"}]}, "id is list"), ({"images": [7]}, "not an object"),
-    ({"images": [{"id": 1, "file_name": "a\0b"}]}, "null"), ({"images": [{"id": 1, "file_name": "x" * 5000}]}, "missing"),
-    ({"annotations": [{"image_id": 1, "category_id": 7}]}, "annotation 0: there is no 'bbox'"),
-    ({"annotations": [{"image_id": {}, "bbox": [0, 1, 2, 3], "category_id": 7}]}, "image_id is dict"),
-    ({"annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 8}]}, "annotation 0: no category 8"),
-    ({"categories": [{"id": 7, "name": None}, {"id": "b", "name": "cat"}, {"id": 1, "name": "bird"}],
-      "annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7}]}, "no category 7")])
-def test_ids_and_names_of_coco_of_a_wrong_kind_are_set_aside(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    whole = {"images": [{"id": 1, "file_name": "1.png"}], "categories": [{"id": 7, "name": "dog"}], "annotations": []}
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"images": [{"id": 1}]}, "image 0: there is no 'file_name'"),
+        ({"images": [{"id": 1, "file_name": 3}]}, "file_name is int"),
+        ({"images": [{"id": [1], "file_name": "1.png"}]}, "id is list"),
+        ({"images": [7]}, "not an object"),
+        ({"images": [{"id": 1, "file_name": "a\0b"}]}, "null"),
+        ({"images": [{"id": 1, "file_name": "x" * 5000}]}, "missing"),
+        ({"annotations": [{"image_id": 1, "category_id": 7}]}, "annotation 0: there is no 'bbox'"),
+        (
+            {"annotations": [{"image_id": {}, "bbox": [0, 1, 2, 3], "category_id": 7}]},
+            "image_id is dict",
+        ),
+        (
+            {"annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 8}]},
+            "annotation 0: no category 8",
+        ),
+        (
+            {
+                "categories": [
+                    {"id": 7, "name": None},
+                    {"id": "b", "name": "cat"},
+                    {"id": 1, "name": "bird"},
+                ],
+                "annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7}],
+            },
+            "no category 7",
+        ),
+    ],
+)
+def test_ids_and_names_of_coco_of_a_wrong_kind_are_set_aside(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    whole = {
+        "images": [{"id": 1, "file_name": "1.png"}],
+        "categories": [{"id": 7, "name": "dog"}],
+        "annotations": [],
+    }
     picture(tmp_path / "1.png", 1)
     (tmp_path / "a.json").write_text(json.dumps(whole | change))
-    found = rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.Boxed())
-    assert words in next(item.reason for item in found if isinstance(item, Bad))
+    found = rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.ImagesWithBoxes())
+    assert words in next(item.reason for item in found if isinstance(item, BadRow))
 
 
-@pytest.mark.parametrize(("change", "words"), [({"annotations": None}, "'annotations'"), ({"images": 3}, "'images'")])
-def test_coco_without_its_lists_is_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    whole = {"images": [{"id": 1, "file_name": "1.png"}], "categories": [{"id": 7, "name": "dog"}], "annotations": []}
+@pytest.mark.parametrize(
+    ("change", "words"), [({"annotations": None}, "'annotations'"), ({"images": 3}, "'images'")]
+)
+def test_coco_without_its_lists_is_one_line(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    whole = {
+        "images": [{"id": 1, "file_name": "1.png"}],
+        "categories": [{"id": 7, "name": "dog"}],
+        "annotations": [],
+    }
     (tmp_path / "a.json").write_text(json.dumps(whole | change))
     with pytest.raises(ValueError, match=rf"a\.json is not COCO's JSON: it has no list {words}"):
-        rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.Boxed())
+        rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.ImagesWithBoxes())
 
 
 def picture(path: Path, shade: int) -> bytes:
@@ -340,90 +572,164 @@ def picture(path: Path, shade: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1])
-def test_a_folder_of_images_has_a_class_a_sub_folder_and_parts_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
-    made = [(name, picture(tmp_path / name / f"{i}.png", i)) for name in ("cat", "dog") for i in range(4)]
-    found = rows(R.Source(paths=(str(tmp_path),)), R.Images())
+def test_a_folder_of_images_has_a_class_a_sub_folder_and_parts_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    made = [
+        (name, picture(tmp_path / name / f"{i}.png", i))
+        for name in ("cat", "dog")
+        for i in range(4)
+    ]
+    found = rows(R.Source(paths=(str(tmp_path),)), R.LabelledImages())
     assert [(f["label"], f["image"]) for f in found] == made
-    half = rows(R.Source(paths=(str(tmp_path),), part=(0.0, 0.5)), R.Images())
+    half = rows(R.Source(paths=(str(tmp_path),), fraction=(0.0, 0.5)), R.LabelledImages())
     assert [f["label"] for f in half] == ["cat", "cat", "dog", "dog"]
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1])
-def test_coco_has_boxes_without_crowds_and_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(source, "PIECE", size)
+def test_coco_has_boxes_without_crowds_and_stays_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
     made = picture(tmp_path / "images" / "1.png", 1)
     picture(tmp_path / "secret.png", 2)
-    (tmp_path / "a.json").write_text(json.dumps({
-        "images": [{"id": 1, "file_name": "1.png"}, {"id": 2, "file_name": "../secret.png"}, {"id": 3, "file_name": "gone.png"}],
-        "categories": [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}],
-        "annotations": [{"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7},
-                        {"image_id": 1, "bbox": [0, 0, 8, 8], "category_id": 3, "iscrowd": 1}]}))
-    one, outside, gone = rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path / "images"))), R.Boxed())
+    (tmp_path / "a.json").write_text(
+        json.dumps(
+            {
+                "images": [
+                    {"id": 1, "file_name": "1.png"},
+                    {"id": 2, "file_name": "../secret.png"},
+                    {"id": 3, "file_name": "gone.png"},
+                ],
+                "categories": [{"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}],
+                "annotations": [
+                    {"image_id": 1, "bbox": [0, 1, 2, 3], "category_id": 7},
+                    {"image_id": 1, "bbox": [0, 0, 8, 8], "category_id": 3, "iscrowd": 1},
+                ],
+            }
+        )
+    )
+    one, outside, gone = rows(
+        R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path / "images"))), R.ImagesWithBoxes()
+    )
     assert (one["image"], one["boxes"], one["labels"]) == (made, [[0, 1, 2, 3]], ["dog"])
     assert "outside" in outside.reason
     assert "missing" in gone.reason
 
 
-def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
     path.write_bytes(b"a" * (2 << 20))
-    before, stat = files.identity(str(path)), os.stat(path)
-    assert files.identity(str(path)) == before
+    before, stat = files.file_identity(str(path)), os.stat(path)
+    assert files.file_identity(str(path)) == before
     assert list((tmp_path / "cache" / "weft" / "digests").iterdir())
     path.write_bytes(b"b" * (2 << 20))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    after = files.identity(str(path))
+    after = files.file_identity(str(path))
     assert after != before
     path.write_bytes(b"a" * (2 << 20))
-    assert files.identity(str(path)) == before                              # content counts, not time
+    assert files.file_identity(str(path)) == before  # content counts, not time
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_large_files_are_read_once_to_be_cut_until_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+def test_large_files_are_read_once_to_be_cut_until_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(source, "BLOCK", 100)
+    monkeypatch.setattr(base, "BLOCK", 100)
     reads: list[str] = []
-    for module in (source, files):
-        monkeypatch.setattr(module, "blocks", lambda path, skip=0, inner=files.blocks: reads.append(path) or inner(path, skip))
+    for module in (parallel, files):
+        monkeypatch.setattr(
+            module,
+            "read_blocks",
+            lambda path, skip=0, inner=files.read_blocks: reads.append(path) or inner(path, skip),
+        )
 
     def write(count: int) -> None:
         for name in ("a", "b"):
             text = "".join(f"{name} {i}\n" for i in range(count)).encode()
-            (tmp_path / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(text) if packed else text)
+            (tmp_path / (f"{name}.gz" if packed else name)).write_bytes(
+                gzip.compress(text) if packed else text
+            )
 
     names = ("a.gz",) if packed else ("a", "b")
-    given = R.Source(paths=tuple(str(tmp_path / name) for name in names), part=(0.0, 0.5), format="text" if packed else "parallel")
+    given = R.Source(
+        paths=tuple(str(tmp_path / name) for name in names),
+        fraction=(0.0, 0.5),
+        format="text" if packed else "parallel",
+    )
     write(200)
-    first = source.pieces(given)
+    first = source.split_source(given)
     assert reads
     reads.clear()
-    assert source.pieces(given) == first
+    assert source.split_source(given) == first
     assert not reads
     write(300)
-    assert source.pieces(given)[0].spans[0][1] > first[0].spans[0][1]       # type: ignore[operator]
+    assert source.split_source(given)[0].spans[0][1] > first[0].spans[0][1]  # type: ignore[operator]
 
 
 def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
-    with pytest.raises(ValueError, match=r"a\.txt: neither a table .* say what it is \(prepare --format, Source\(format=…\)\)"):
-        source.settled(R.Source(paths=(str(tmp_path / "a.txt"),)), R.Examples())
+    with pytest.raises(
+        ValueError,
+        match=r"a\.txt: neither a table .* say what it is \(prepare --format, Source\(format=…\)\)",
+    ):
+        source.resolve_source(R.Source(paths=(str(tmp_path / "a.txt"),)), R.LabelledTexts())
 
 
 # Sentences
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("One. Two! Three? “Four”", 4), ("in 2000 . This was", 2), ("Mr. Smith met J. R. Jones. He left.", 2), ("a line\nanother", 2),
-    ("about 3.5 of it. but not this", 1), ("He said \"Go.\" Then left", 2), ("ends here .\n\n  Next one", 2), ("", 1), ("Что? Да.", 2)])
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? “Four”", 4),
+        ("in 2000 . This was", 2),
+        ("Mr. Smith met J. R. Jones. He left.", 2),
+        ("a line\nanother", 2),
+        ("about 3.5 of it. but not this", 1),
+        ('He said "Go." Then left', 2),
+        ("ends here .\n\n  Next one", 2),
+        ("", 1),
+        ("Что? Да.", 2),
+    ],
+)
 def test_sentences_end_at_marks_before_capitals_and_at_lines(text: str, expected: int) -> None:
-    assert len(split(text)) == expected
-    assert "".join(split(text)) == text
-    assert all(part[0].isspace() for part in split(text)[1:])               # the gap goes along, so that tokens are those of the whole
-    assert starts(text)[0] == 0
+    assert len(split_sentences(text)) == expected
+    assert "".join(split_sentences(text)) == text
+    assert all(
+        part[0].isspace() for part in split_sentences(text)[1:]
+    )  # the gap goes along, so that tokens are those of the whole
+    assert sentence_starts(text)[0] == 0
 
 
 def test_a_long_text_is_cut_before_a_gap_with_a_word_behind_it() -> None:
-    assert last_gap("one two  three  ") == 7
-    assert last_gap("word") == 3
-    assert last_gap("   ") == 0
+    assert last_word_boundary("one two  three  ") == 7
+    assert last_word_boundary("word") == 3
+    assert last_word_boundary("   ") == 0
+
+
+def test_a_format_is_checked_by_name_without_importing_one() -> None:
+    code = (
+        "import sys; from weft import recipe as R; R.Source(paths=('a',), format='parquet')\n"
+        "assert not [name for name in sys.modules if name.startswith(('weft.data', 'pyarrow', 'torch'))]\n"
+        "R.Source(paths=('a',), format='jsnl')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Source.format = 'jsnl'; did you mean 'jsonl'?" in done.stderr
+
+
+def test_the_surest_format_is_taken_and_a_missing_file_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('{"a": 1}\n{"a": 2}\n')
+    (tmp_path / "b").write_bytes(b"PAR1 and so on")
+    assert [detect_format(str(tmp_path / name)) for name in ("a.csv", "b", "gone.tsv.gz")] == [
+        "jsonl",
+        "parquet",
+        "tsv",
+    ]
+    with pytest.raises(files.MissingFile):
+        detect_format(str(tmp_path / "gone.json"))  # of an array, SQuAD or COCO

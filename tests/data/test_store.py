@@ -1,4 +1,5 @@
 """The store: rows, streams and starts as they were written, from any shard, and one clear line where something is wrong."""
+
 import hashlib
 import os
 import pickle
@@ -14,35 +15,81 @@ from hypothesis import strategies as st
 
 from weft import recipe as R
 from weft.data import files
-from weft.data import store as module
-from weft.data.files import seal, unseal
-from weft.data.store import open_store
+from weft.data import store as store_module
+from weft.data.store import Store, open_store
+from weft.storage import seal_json, unseal_json
 
 from .made import bits, counted, documents, write_data, write_split
 
-SIZES = [[3, 5, 2], [7], [1, 1, 4, 6]]     # documents by shard
+SIZES = [[3, 5, 2], [7], [1, 1, 4, 6]]  # documents by shard
 TOTAL = 29
 
 
 def test_meta_says_what_data_json_says(tmp_path: Path) -> None:
     flags = [i % 3 == 1 for i in range(1000)]
-    write_data(tmp_path, R.Examples(labels=("no", "yes")), 1000, labels=["no", "yes"], sentinels=[999, 998], continues=bits(flags),
-               tokenizer="tokenizer.json")
+    write_data(
+        tmp_path,
+        R.LabelledTexts(labels=("no", "yes")),
+        1000,
+        labels=["no", "yes"],
+        sentinels=[999, 998],
+        is_continuation=bits(flags),
+        tokenizer="tokenizer.json",
+    )
     write_split(tmp_path / "valid", [{"tokens": [[1, 2]]}])
     meta = open_store(tmp_path, "valid").meta
-    assert (meta.row, meta.vocabulary, meta.labels) == (R.Examples(labels=("no", "yes")), 1000, ("no", "yes"))
-    assert (meta.special["mask"], meta.sentinels, meta.tokenizer) == (4, (999, 998), "tokenizer.json")
-    assert meta.continues is not None
-    assert meta.continues.tolist() == flags
+    assert (meta.rows, meta.vocab_size, meta.labels) == (
+        R.LabelledTexts(labels=("no", "yes")),
+        1000,
+        ("no", "yes"),
+    )
+    assert (meta.special_tokens["mask"], meta.sentinels, meta.tokenizer) == (
+        4,
+        (999, 998),
+        "tokenizer.json",
+    )
+    assert meta.is_continuation is not None
+    assert meta.is_continuation.tolist() == flags
 
 
 def test_rows_come_back_as_they_were_written_whatever_their_columns_hold(tmp_path: Path) -> None:
-    rows = [{"context": [5, 6, 7], "endings": [[1], [2, 3], []], "image": b"\x00\xff", "boxes": [0.5, 1.5], "labels": [-100, 3],
-             "id": "é1", "label": 2, "number": 0.25},
-            {"context": [], "endings": [[9, 9]], "image": b"", "boxes": [], "labels": [], "id": "", "label": -1, "number": -1.0},
-            {"context": [65535], "endings": [], "image": b"z", "boxes": [2.0], "labels": [7], "id": "x", "label": 0, "number": 3.0}]
-    write_data(tmp_path, R.Choices())
-    write_split(tmp_path / "train", [{name: [row[name] for row in part] for name in part[0]} for part in (rows[:2], rows[2:])])
+    rows = [
+        {
+            "context": [5, 6, 7],
+            "endings": [[1], [2, 3], []],
+            "image": b"\x00\xff",
+            "boxes": [0.5, 1.5],
+            "labels": [-100, 3],
+            "id": "é1",
+            "label": 2,
+            "number": 0.25,
+        },
+        {
+            "context": [],
+            "endings": [[9, 9]],
+            "image": b"",
+            "boxes": [],
+            "labels": [],
+            "id": "",
+            "label": -1,
+            "number": -1.0,
+        },
+        {
+            "context": [65535],
+            "endings": [],
+            "image": b"z",
+            "boxes": [2.0],
+            "labels": [7],
+            "id": "x",
+            "label": 0,
+            "number": 3.0,
+        },
+    ]
+    write_data(tmp_path, R.ChoiceQuestions())
+    write_split(
+        tmp_path / "train",
+        [{name: [row[name] for row in part] for name in part[0]} for part in (rows[:2], rows[2:])],
+    )
     store = open_store(tmp_path)
     assert len(store) == 3
     for i, row in enumerate(rows):
@@ -51,30 +98,40 @@ def test_rows_come_back_as_they_were_written_whatever_their_columns_hold(tmp_pat
             assert isinstance(found[name], np.ndarray)
             assert found[name].tolist() == row[name]
         assert [ending.tolist() for ending in found["endings"]] == row["endings"]
-        assert {name: found[name] for name in ("image", "id", "label", "number")} == {n: row[n] for n in ("image", "id", "label", "number")}
+        assert {name: found[name] for name in ("image", "id", "label", "number")} == {
+            n: row[n] for n in ("image", "id", "label", "number")
+        }
         assert (type(found["label"]), type(found["number"])) == (int, float)
     assert store.lengths(np.array([2, 0, 1, 0]), "context").tolist() == [1, 3, 0, 3]
-    assert store.lengths(np.array([2, 0, 1]), "endings").tolist() == [0, 2, 2]         # the longest ending
+    assert store.lengths(np.array([2, 0, 1]), "endings").tolist() == [
+        0,
+        2,
+        2,
+    ]  # the longest ending
     assert store.lengths(np.array([], np.int64), "context").tolist() == []
     with pytest.raises(IndexError, match="row 3 of 3"):
         store.row(3)
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> module.Store:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return counted(tmp_path_factory.mktemp("corpus"), SIZES)
 
 
 @given(st.integers(0, TOTAL), st.integers(0, TOTAL + 5))
-def test_the_stream_and_the_documents_do_not_show_where_shards_meet(corpus: module.Store, start: int, size: int) -> None:
+def test_the_stream_and_the_documents_do_not_show_where_shards_meet(
+    corpus: Store, start: int, size: int
+) -> None:
     stop = min(start + size, TOTAL)
     starts = np.cumsum([0, *chain(*SIZES)])[:-1]
     assert corpus.tokens == TOTAL
     assert corpus.stream(start, start + size).tolist() == list(range(start, stop))
-    assert corpus.documents(start, start + size).tolist() == [s for s in starts if start <= s < stop]
+    assert corpus.documents(start, start + size).tolist() == [
+        s for s in starts if start <= s < stop
+    ]
 
 
-def test_inside_one_shard_the_stream_is_a_view_of_the_mapped_file(corpus: module.Store) -> None:
+def test_inside_one_shard_the_stream_is_a_view_of_the_mapped_file(corpus: Store) -> None:
     view = corpus.stream(2, 8)
     assert not view.flags.owndata
     assert not view.flags.writeable
@@ -87,14 +144,27 @@ def test_empty_documents_start_nowhere_twice(tmp_path: Path) -> None:
     assert store.documents(0, 9).tolist() == [0, 2, 3, 4]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
 @given(st.data())
 def test_sentences_start_where_they_were_said_to(tmp_path: Path, data: st.DataObject) -> None:
     shards, sentences, truth, at = [], [], [], 0
     for _ in range(data.draw(st.integers(1, 3))):
         sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
-        starts = [[0, *sorted(data.draw(st.sets(st.integers(1, 11).filter(lambda i, s=size: i < s)) if size > 1 else st.just(set())))]
-                  for size in sizes]
+        starts = [
+            [
+                0,
+                *sorted(
+                    data.draw(
+                        st.sets(st.integers(1, 11).filter(lambda i, s=size: i < s))
+                        if size > 1
+                        else st.just(set())
+                    )
+                ),
+            ]
+            for size in sizes
+        ]
         for size, inside in zip(sizes, starts, strict=True):
             truth += [at + i for i in inside]
             at += size
@@ -106,21 +176,24 @@ def test_sentences_start_where_they_were_said_to(tmp_path: Path, data: st.DataOb
             assert store.sentences(start, stop).tolist() == [s for s in truth if start <= s < stop]
 
 
-def test_sentences_that_were_not_kept_are_asked_for_in_vain(corpus: module.Store) -> None:
-    with pytest.raises(ValueError, match=r"keeps no sentences; prepare the data with Documents\(sentences=True\)"):
+def test_sentences_that_were_not_kept_are_asked_for_in_vain(corpus: Store) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"keeps no sentences; prepare the data with Documents\(sentence_boundaries=True\)",
+    ):
         corpus.sentences(0, 5)
 
 
 def test_few_shards_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OPEN", 2)
+    monkeypatch.setattr(store_module, "OPEN", 2)
     store = counted(tmp_path, [[2]] * 9)
     for i in (0, 8, 4, 0, 7, 0, 3):
         assert store.row(i)["tokens"].tolist() == [2 * i, 2 * i + 1]
         assert len(store.opened) <= 2
-    assert list(store.opened) == [0, 3]    # 7 was not read for longest
+    assert list(store.opened) == [0, 3]  # 7 was not read for longest
 
 
-def test_a_store_goes_to_another_process_without_its_open_files(corpus: module.Store) -> None:
+def test_a_store_goes_to_another_process_without_its_open_files(corpus: store_module.Store) -> None:
     corpus.row(0)
     other = pickle.loads(pickle.dumps(corpus))  # noqa: S301
     assert not other.opened
@@ -128,10 +201,15 @@ def test_a_store_goes_to_another_process_without_its_open_files(corpus: module.S
 
 
 def test_data_that_is_not_prepared_completely_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"index.json is missing: the data is not prepared completely; run weft prepare again"):
+    with pytest.raises(
+        ValueError,
+        match=r"index.json is missing: the data is not prepared completely; run weft prepare again",
+    ):
         open_store(tmp_path)
     write_split(tmp_path / "train", [{"tokens": [[1]]}])
-    with pytest.raises(ValueError, match=r"data.json is missing: the data is not prepared completely"):
+    with pytest.raises(
+        ValueError, match=r"data.json is missing: the data is not prepared completely"
+    ):
         open_store(tmp_path)
 
 
@@ -141,28 +219,45 @@ def test_a_missing_or_damaged_shard_is_named(tmp_path: Path) -> None:
     first.unlink()
     second.write_bytes(second.read_bytes()[:-3])
     whole = bytearray(third.read_bytes())
-    whole[-400] ^= 1                       # opens all the same: only its hash tells
+    whole[-400] ^= 1  # opens all the same: only its hash tells
     third.write_bytes(whole)
     store = open_store(tmp_path)
     with pytest.raises(ValueError, match=r"00000.arrow is missing; run weft prepare again$"):
         store.row(0)
-    with pytest.raises(ValueError, match=r"00001.arrow is damaged \(.*\); run weft prepare again$") as caught:
+    with pytest.raises(
+        ValueError, match=r"00001.arrow is damaged \(.*\); run weft prepare again$"
+    ) as caught:
         store.row(3)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match=r"00002.arrow is damaged \(its SHA-256"):
-        store.row(7)                       # before a token of it is used
+        store.row(7)  # before a token of it is used
 
 
-@pytest.mark.parametrize(("change", "what"), [({"rows": 99}, "counts 99 rows, its shards 8"),
-    ({"shards": [{"file": "00000.arrow", "rows": 8, "tokens": 10}]}, "is damaged .3 rows, not 8"),
-    ({"rows": 3, "shards": [{"file": "00000.arrow", "rows": 3, "tokens": 11}]}, "is damaged .10 tokens, not 11")])
-def test_an_index_that_does_not_fit_its_shards_is_refused(tmp_path: Path, change: dict[str, object], what: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"rows": 99}, "counts 99 rows, its shards 8"),
+        (
+            {"shards": [{"file": "00000.arrow", "rows": 8, "tokens": 10}]},
+            "is damaged .3 rows, not 8",
+        ),
+        (
+            {"rows": 3, "shards": [{"file": "00000.arrow", "rows": 3, "tokens": 11}]},
+            "is damaged .10 tokens, not 11",
+        ),
+    ],
+)
+def test_an_index_that_does_not_fit_its_shards_is_refused(
+    tmp_path: Path, change: dict[str, object], what: str
+) -> None:
     counted(tmp_path, SIZES)
     path = tmp_path / "train" / "index.json"
-    index = unseal(path.read_text()) | change
+    index = unseal_json(path.read_text()) | change
     for shard in index["shards"]:
-        shard.setdefault("sha256", hashlib.sha256((tmp_path / "train" / shard["file"]).read_bytes()).hexdigest())
-    path.write_bytes(seal(index))
+        shard.setdefault(
+            "sha256", hashlib.sha256((tmp_path / "train" / shard["file"]).read_bytes()).hexdigest()
+        )
+    path.write_bytes(seal_json(index))
     with pytest.raises(ValueError, match=what):
         open_store(tmp_path).row(0)
 
@@ -183,13 +278,19 @@ def test_a_flipped_bit_anywhere_is_noticed_before_a_row_is_read(tmp_path: Path, 
     assert len(list(map(open_store(tmp_path).row, range(8)))) == 8
 
 
-def test_a_shard_is_hashed_once_and_again_when_its_file_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BLOCK", 1)                     # small files are not cached otherwise
+def test_a_shard_is_hashed_once_and_again_when_its_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BLOCK", 1)  # small files are not cached otherwise
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     counted(tmp_path / "a", SIZES)
     hashed: list[str] = []
     real = hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda file, kind: hashed.append(Path(file.name).name) or real(file, kind))
+    monkeypatch.setattr(
+        hashlib,
+        "file_digest",
+        lambda file, kind: hashed.append(Path(file.name).name) or real(file, kind),
+    )
     for _ in range(2):
         list(map(open_store(tmp_path / "a").row, range(8)))
         assert sorted(hashed) == ["00000.arrow", "00001.arrow", "00002.arrow"]
@@ -198,7 +299,9 @@ def test_a_shard_is_hashed_once_and_again_when_its_file_changed(tmp_path: Path, 
     assert hashed[3:] == ["00001.arrow"]
 
 
-def test_a_damaged_copy_of_a_shard_from_afar_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_copy_of_a_shard_from_afar_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
     counted(tmp_path / "here", SIZES)
     there = fsspec.filesystem("memory")
@@ -212,7 +315,9 @@ def test_a_damaged_copy_of_a_shard_from_afar_is_fetched_again(tmp_path: Path, mo
         there.rm("/afar", recursive=True)
 
 
-def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
     counted(tmp_path / "here", SIZES)
     there = fsspec.filesystem("memory")
@@ -226,7 +331,9 @@ def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(tmp_path: Pat
         again = open_store("memory://afar")
         assert again.stream(10, 12).tolist() == [10, 11]
         there.rm("/afar/train/00002.arrow")
-        with pytest.raises(ValueError, match=r"memory://afar/train/00002.arrow is missing; run weft prepare again"):
+        with pytest.raises(
+            ValueError, match=r"memory://afar/train/00002.arrow is missing; run weft prepare again"
+        ):
             again.row(4)
         with pytest.raises(ValueError, match=r"memory://nowhere/train/index\.json is missing"):
             open_store("memory://nowhere")
@@ -237,8 +344,8 @@ def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(tmp_path: Pat
 def test_ten_thousand_shards_open_at_once(tmp_path: Path) -> None:
     counted(tmp_path, [[5, 5]])
     path = tmp_path / "train" / "index.json"
-    plain = unseal(path.read_text())
-    path.write_bytes(seal(plain | {"rows": 20_000, "shards": plain["shards"] * 10_000}))
+    plain = unseal_json(path.read_text())
+    path.write_bytes(seal_json(plain | {"rows": 20_000, "shards": plain["shards"] * 10_000}))
     times = []
     for _ in range(3):
         start = time.process_time()

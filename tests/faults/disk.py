@@ -1,4 +1,5 @@
-"""A disk under `weft.train.disk` that records, fails or is slow; and the folders that a power cut at any point may leave behind."""
+"""A disk under `weft.storage` that records, fails or is slow; and the folders that a power cut at any point may leave behind."""
+
 import errno
 import os
 import shutil
@@ -8,9 +9,9 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any, ClassVar
 
-Tree = dict[str, Any]                      # name -> bytes or Tree
+Tree = dict[str, Any]  # name -> bytes or Tree
 DATA = ("kept", "half", "empty", "zeros")  # what became of bytes that were written and not synced
-NAMES = ("kept", "lost", "odd", "even")    # and of names: all changes kept, none, or every second one
+NAMES = ("kept", "lost", "odd", "even")  # and of names: all changes kept, none, or every second one
 
 
 @dataclass(eq=False)
@@ -29,7 +30,10 @@ class Folder:
 
 def load(path: Path) -> Folder:
     """What lies on the real disk, all of it safe."""
-    inside = {p.name: load(p) if p.is_dir() else File(bytearray(p.read_bytes()), p.read_bytes()) for p in path.iterdir()}
+    inside = {
+        p.name: load(p) if p.is_dir() else File(bytearray(p.read_bytes()), p.read_bytes())
+        for p in path.iterdir()
+    }
     return Folder(inside, dict(inside))
 
 
@@ -37,13 +41,25 @@ def left(thing: File | Folder, data: str, names: str) -> bytes | Tree:
     """What a power cut leaves."""
     if isinstance(thing, File):
         lost = len(thing.now) - len(thing.safe)
-        return {"kept": bytes(thing.now), "half": bytes(thing.now[:len(thing.safe) + lost // 2]), "empty": thing.safe,
-                "zeros": thing.safe + bytes(lost)}[data]
+        return {
+            "kept": bytes(thing.now),
+            "half": bytes(thing.now[: len(thing.safe) + lost // 2]),
+            "empty": thing.safe,
+            "zeros": thing.safe + bytes(lost),
+        }[data]
     places = {"kept": {*thing.now.values()}, "lost": set()}.get(names)
-    if places is None:                     # each change is whole: a renamed thing has its old name or its new one
-        changed = [t for t in {*thing.now.values(), *thing.safe.values()} if name_of(t, thing.now) != name_of(t, thing.safe)]
-        places = set(sorted(changed, key=lambda t: t.number)[names == "odd"::2])
-    held = {n: t for n, t in thing.safe.items() if names != "kept" and (t not in places or thing.now.get(n) is t)}
+    if places is None:  # each change is whole: a renamed thing has its old name or its new one
+        changed = [
+            t
+            for t in {*thing.now.values(), *thing.safe.values()}
+            if name_of(t, thing.now) != name_of(t, thing.safe)
+        ]
+        places = set(sorted(changed, key=lambda t: t.number)[names == "odd" :: 2])
+    held = {
+        n: t
+        for n, t in thing.safe.items()
+        if names != "kept" and (t not in places or thing.now.get(n) is t)
+    }
     held |= {n: t for n, t in thing.now.items() if t in places}
     return {name: left(held[name], data, names) for name in sorted(held)}
 
@@ -65,7 +81,8 @@ def build(tree: Tree, path: Path) -> Path:
 
 
 class Disk:
-    """Stands where `weft.train.disk` has `os`: the calls go through, and `before` sees each (name, path) first and may raise or wait."""
+    """Stands where `weft.storage` has `os`: the calls go through, and `before` sees each (name, path) first and may raise or wait."""
+
     CALLS: ClassVar = ("open", "write", "fsync", "close", "mkdir", "rename", "unlink", "rmdir")
 
     def __init__(self, before: Callable[[str, str], None] = lambda call, path: None) -> None:
@@ -78,9 +95,11 @@ class Disk:
 
     def call(self, name: str, *given: Any) -> Any:
         where = self.opened[given[0]] if isinstance(given[0], int) else Path(given[0])
-        if name != "close":                # which changes nothing and cannot be asked twice
+        if name != "close":  # which changes nothing and cannot be asked twice
             self.before(name, str(where))
-        done = None if name == "fsync" else getattr(os, name)(*given)       # the power cuts are simulated: nobody needs to wait
+        done = (
+            None if name == "fsync" else getattr(os, name)(*given)
+        )  # the power cuts are simulated: nobody needs to wait
         if name == "open":
             self.opened[done] = where
         self.after(name, where, *given)
@@ -136,5 +155,10 @@ def full(at: int, calls: tuple[str, ...] = ("open", "write", "fsync", "mkdir", "
 
     def before(call: str, path: str) -> None:
         if call in calls and next(number) >= at:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *(() if call in ("write", "fsync") else (path,)))
+            raise OSError(
+                errno.ENOSPC,
+                os.strerror(errno.ENOSPC),
+                *(() if call in ("write", "fsync") else (path,)),
+            )
+
     return Disk(before)

@@ -1,6 +1,7 @@
 """Small runs to hurt: text of their own, recipes that mix objectives with everything a checkpoint must carry, and children to run them in.
 
 A child is a fork: it trains as a fresh process would, without another second of imports. A `Plot` decides what happens to it."""
+
 import contextlib
 import json
 import os
@@ -19,20 +20,45 @@ import pytest
 
 import weft
 from weft import recipe as R
-from weft import run
 from weft import spec as S
 from weft.data.prepare import prepare
 from weft.families.electra import generator
-from weft.train.log import read
+from weft.runs import run
+from weft.runs.log import read_log
+from weft.training import checkpoint
 
-VOCABULARY = 5 + 256 + 8                   # specials, bytes, sentinels
+VOCABULARY = 5 + 256 + 8  # specials, bytes, sentinels
 STEPS = 24
-SHAPE: dict[str, Any] = {"depth": 1, "width": 16, "heads": 2, "hidden": 32, "vocabulary": VOCABULARY, "dropout": 0.1}
+SHAPE: dict[str, Any] = {
+    "depth": 1,
+    "width": 16,
+    "heads": 2,
+    "hidden": 32,
+    "vocab_size": VOCABULARY,
+    "dropout": 0.1,
+}
 BERT: dict[str, Any] = {**SHAPE, "positions": 32, "attention_dropout": 0.1}
-WORDS = ("the", "loom", "holds", "warp", "and", "weft", "while", "a", "shuttle", "carries", "one", "thread", "through", "all", "again")
+WORDS = (
+    "the",
+    "loom",
+    "holds",
+    "warp",
+    "and",
+    "weft",
+    "while",
+    "a",
+    "shuttle",
+    "carries",
+    "one",
+    "thread",
+    "through",
+    "all",
+    "again",
+)
 
 
 # Data
+
 
 def sentence(draw: random.Random) -> str:
     return " ".join(draw.choices(WORDS, k=draw.randint(2, 9))).capitalize() + "."
@@ -40,65 +66,148 @@ def sentence(draw: random.Random) -> str:
 
 def write_text(path: Path, sentences: int, seed: int = 0) -> None:
     draw = random.Random(seed)
-    path.write_text("".join(sentence(draw) + draw.choice([" ", " ", " ", "\n\n"]) for _ in range(sentences)))
+    path.write_text(
+        "".join(sentence(draw) + draw.choice([" ", " ", " ", "\n\n"]) for _ in range(sentences))
+    )
 
 
 def write_pairs(path: Path, rows: int, seed: int = 0) -> None:
     draw = random.Random(seed)
-    path.write_text("".join(json.dumps({"source": sentence(draw)[:28], "target": sentence(draw)[:28]}) + "\n" for _ in range(rows)))
+    path.write_text(
+        "".join(
+            json.dumps({"source": sentence(draw)[:28], "target": sentence(draw)[:28]}) + "\n"
+            for _ in range(rows)
+        )
+    )
 
 
 def documents(folder: Path, sentences: int = 40) -> R.Data:
     write_text(folder / "train.txt", sentences)
     write_text(folder / "valid.txt", 9, seed=1)
-    return R.Data(row=R.Documents(sentences=True), train=R.Source(paths=(str(folder / "train.txt"),)), tokenizer=R.Bytes(sentinels=8),
-                  valid=R.Source(paths=(str(folder / "valid.txt"),)), folder=str(folder / "documents"))
+    return R.Data(
+        rows=R.Documents(sentence_boundaries=True),
+        train=R.Source(paths=(str(folder / "train.txt"),)),
+        tokenizer=R.ByteTokenizer(sentinels=8),
+        valid=R.Source(paths=(str(folder / "valid.txt"),)),
+        prepared_folder=str(folder / "documents"),
+    )
 
 
 def pairs(folder: Path, rows: int = 53) -> R.Data:
     write_pairs(folder / "train.jsonl", rows)
-    return R.Data(row=R.Pairs(), train=R.Source(paths=(str(folder / "train.jsonl"),)), tokenizer=R.Bytes(sentinels=8),
-                  folder=str(folder / "pairs"))
+    return R.Data(
+        rows=R.SourceTargetPairs(),
+        train=R.Source(paths=(str(folder / "train.jsonl"),)),
+        tokenizer=R.ByteTokenizer(sentinels=8),
+        prepared_folder=str(folder / "pairs"),
+    )
 
 
-def gpt(**more: Any) -> S.Model:
+def gpt(**more: Any) -> S.Spec:
     return weft.gpt2(**{**SHAPE, "positions": 32, "attention_dropout": 0.1, **more})
 
 
 def electra() -> R.Recipe:
     shape = {**BERT, "embedding": 8}
-    return partial_recipe(weft.electra(**shape), R.ReplacedTokens(generator=generator("small", **{**shape, "width": 8, "heads": 1})))
+    return partial_recipe(
+        weft.electra(**shape),
+        R.ReplacedTokenDetection(generator=generator("small", **{**shape, "width": 8, "heads": 1})),
+    )
 
 
-def partial_recipe(model: S.Model, objective: R.Objective, **more: Any) -> R.Recipe:
-    given: dict[str, Any] = {"name": "small", "data": NOTHING, "batch": R.Rows(count=7, length=32), "steps": STEPS,
-                             "optimiser": R.AdamW(rate=3e-3), "schedule": R.Linear(warmup=3), "save": R.Saves(every=5, keep=2), **more}
-    return R.Recipe(model=model, objective=objective, **given)
+def partial_recipe(model: S.Spec, objective: R.Task, **more: Any) -> R.Recipe:
+    given: dict[str, Any] = {
+        "name": "small",
+        "data": NOTHING,
+        "batch": R.FixedBatch(size=7, length=32),
+        "steps": STEPS,
+        "optimiser": R.AdamW(lr=3e-3),
+        "schedule": R.LinearSchedule(warmup_steps=3),
+        "checkpoints": R.Checkpoints(every_steps=5, keep=2),
+        **more,
+    }
+    return R.Recipe(model=model, task=objective, **given)
 
 
-NOTHING = R.Data(row=R.Documents(), train=R.Source(paths=()))
-SPIKE = R.Guard(spike=4.0, window=4, budget=99)
+NOTHING = R.Data(rows=R.Documents(), train=R.Source(paths=()))
+SPIKE = R.LossGuard(spike_deviations=4.0, window=4, max_skipped_steps=99)
 
 
 def recipes(folder: Path) -> dict[str, R.Recipe]:
     """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
     text, table = documents(folder), pairs(folder)
-    t5 = weft.t5(**{**SHAPE, "head_width": 8})
+    t5 = weft.t5(**{**SHAPE, "head_dim": 8})
     transformer = weft.transformer(**SHAPE)
     made = {
-        "causal": partial_recipe(gpt(), R.NextToken(), average=R.Moving(decay=0.8), micro=3, evaluate=6, data=text),
-        "causal, lengths": partial_recipe(gpt(), R.NextToken(apart=True), lengths=((0.4, 12), (1.0, 32)), guard=SPIKE, data=text,
-                                          optimiser=R.Muon(rate=3e-3, other=R.AdamW(rate=3e-3)), save=R.Saves(every=4)),
-        "causal, bf16": partial_recipe(gpt(depth=2), R.NextToken(), precision="bf16", recompute=True, data=text, average=R.Last(count=3)),
-        "masked": partial_recipe(weft.bert(**BERT), R.MaskedTokens(input="segment-pair", next_sentence=True), workers=2, micro=2,
-                                 schedule=R.Cosine(warmup=4, end=0.1), save=R.Saves(every=7), data=text),
-        "replaced": replace(electra(), optimiser=R.Adafactor(rate=3e-3), average=R.Moving(decay=0.9), save=R.Saves(every=6), data=text),
-        "spans": partial_recipe(t5, R.CorruptedSpans(), optimiser=R.SGD(rate=0.1), batch=R.Packed(count=4, length=32, pool=11), data=text,
-                                schedule=R.WarmupStableDecay(warmup=3)),
-        "translation": partial_recipe(transformer, R.Translation(), optimiser=R.Adam(rate=3e-3), schedule=R.InverseRoot(warmup=5),
-                                      batch=R.Budget(tokens=256, length=32, pool=29), micro=5, save=R.Saves(every=6), data=table),
-        "translation, packed": partial_recipe(transformer, R.Translation(), batch=R.Packed(count=5, length=64, pool=23), workers=1,
-                                              average=R.Moving(decay=0.5), guard=SPIKE, save=R.Saves(every=4), data=table),
+        "causal": partial_recipe(
+            gpt(),
+            R.CausalLM(),
+            average=R.EMA(decay=0.8),
+            micro_batch_size=3,
+            eval_every=6,
+            data=text,
+        ),
+        "causal, lengths": partial_recipe(
+            gpt(),
+            R.CausalLM(isolate_documents=True),
+            length_schedule=((0.4, 12), (1.0, 32)),
+            guard=SPIKE,
+            data=text,
+            optimiser=R.Muon(lr=3e-3, other=R.AdamW(lr=3e-3)),
+            checkpoints=R.Checkpoints(every_steps=4),
+        ),
+        "causal, bf16": partial_recipe(
+            gpt(depth=2),
+            R.CausalLM(),
+            precision="bf16",
+            activation_checkpointing=True,
+            data=text,
+            average=R.AverageLast(checkpoints=3),
+        ),
+        "masked": partial_recipe(
+            weft.bert(**BERT),
+            R.MaskedLM(input_format="segment-pair", next_sentence=True),
+            workers=2,
+            micro_batch_size=2,
+            schedule=R.CosineSchedule(warmup_steps=4, final_fraction=0.1),
+            checkpoints=R.Checkpoints(every_steps=7),
+            data=text,
+        ),
+        "replaced": replace(
+            electra(),
+            optimiser=R.Adafactor(lr=3e-3),
+            average=R.EMA(decay=0.9),
+            checkpoints=R.Checkpoints(every_steps=6),
+            data=text,
+        ),
+        "spans": partial_recipe(
+            t5,
+            R.SpanCorruption(),
+            optimiser=R.SGD(lr=0.1),
+            batch=R.PackedBatch(size=4, length=32, pack_pool=11),
+            data=text,
+            schedule=R.WarmupStableDecay(warmup_steps=3),
+        ),
+        "translation": partial_recipe(
+            transformer,
+            R.Translation(),
+            optimiser=R.Adam(lr=3e-3),
+            schedule=R.InverseSqrt(warmup_steps=5),
+            batch=R.TokenBudget(tokens=256, length=32, sort_pool=29),
+            micro_batch_size=5,
+            checkpoints=R.Checkpoints(every_steps=6),
+            data=table,
+        ),
+        "translation, packed": partial_recipe(
+            transformer,
+            R.Translation(),
+            batch=R.PackedBatch(size=5, length=64, pack_pool=23),
+            workers=1,
+            average=R.EMA(decay=0.5),
+            guard=SPIKE,
+            checkpoints=R.Checkpoints(every_steps=4),
+            data=table,
+        ),
     }
     for data in (text, table):
         prepare(data)
@@ -107,7 +216,9 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
 
 # Children
 
-Plot = Callable[[run.Made, Any], None]     # what happens to a child: called after each step, and once with no event when all is built
+Plot = Callable[
+    [run.RunState, Any], None
+]  # what happens to a child: called after each step, and once with no event when all is built
 
 
 def die() -> None:
@@ -116,28 +227,34 @@ def die() -> None:
 
 def at_step(step: int) -> Plot:
     """Die once a step is taken, before anyone hears of it."""
-    def plot(made: run.Made, event: Any) -> None:
+
+    def plot(made: run.RunState, event: Any) -> None:
         if event and event.step >= step:
             die()
+
     return plot
 
 
 def after_save(out: Path, saved: int, step: int) -> Plot:
     """Die at a step once the checkpoint before it is on the disk."""
-    def plot(made: run.Made, event: Any) -> None:
+
+    def plot(made: run.RunState, event: Any) -> None:
         if event and event.step >= step:
             while not (out / "checkpoints" / f"step-{saved:09d}").exists():
                 time.sleep(0.001)
             die()
+
     return plot
 
 
-def train(recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print) -> str:
+def train(
+    recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print
+) -> str:
     """All of a run, in this process: its digest after the last step, before averages take the weights' place."""
-    held: list[run.Made] = []
+    held: list[run.RunState] = []
     digest = ""
 
-    def begun(made: run.Made, seconds: float, tokens: int) -> None:
+    def begun(made: run.RunState, seconds: float, tokens: int) -> None:
         held.append(made)
         seen(None)
 
@@ -148,13 +265,13 @@ def train(recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[
         if plot:
             plot(held[0], event)
 
-    for event in run.train(recipe, out, begun=begun, say=say):
+    for event in run.train(recipe, out, on_start=begun, report=say):
         seen(event)
-    if not held:                           # it was finished already
-        held.append(run.make(recipe))
-        found = run.newest(out / "checkpoints", say)
+    if not held:  # it was finished already
+        held.append(run.build_run(recipe))
+        found = checkpoint.latest_checkpoint(out / "checkpoints", say)
         assert found
-        run.restore(held[0], found, out, say)
+        run.restore_latest(held[0], found, out, say)
     return digest or held[0].trainer.digest()
 
 
@@ -213,8 +330,18 @@ def ranks(recipe: R.Recipe, out: Path, world: int, work: Callable[[], Any]) -> l
     notes = [out.with_name(f"{out.name}-{rank}.json") for rank in range(world)]
     for note in notes:
         note.unlink(missing_ok=True)
-    started = [fork(work, note, RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                    GLOO_SOCKET_IFNAME="lo") for rank, note in enumerate(notes)]
+    started = [
+        fork(
+            work,
+            note,
+            RANK=str(rank),
+            WORLD_SIZE=str(world),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+            GLOO_SOCKET_IFNAME="lo",
+        )
+        for rank, note in enumerate(notes)
+    ]
     for pid in started:
         wait(pid)
     return [json.loads(note.read_text()) if note.exists() else None for note in notes]
@@ -227,14 +354,18 @@ def warm(recipe: R.Recipe, out: Path) -> None:
 
 # What a run leaves
 
+
 def steps_of(out: Path) -> list[int]:
     """The steps in the log, in order; validation lines left out."""
-    return [line["step"] for line in read(out / "log.jsonl") if "loss" in line]
+    return [line["step"] for line in read_log(out / "log.jsonl") if "loss" in line]
 
 
 def told(out: Path) -> list[dict[str, Any]]:
     """The log without its times."""
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in read(out / "log.jsonl")]
+    return [
+        {key: value for key, value in line.items() if key != "seconds"}
+        for line in read_log(out / "log.jsonl")
+    ]
 
 
 def model_bytes(out: Path) -> bytes:

@@ -1,4 +1,5 @@
 """What else may lie in a run folder, or keep it from being written; and one trainer at a time."""
+
 import errno
 import os
 import shutil
@@ -13,9 +14,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.train import disk
-from weft.train.checkpoint import Saver, checkpoints, free_space, newest, read, write
-from weft.train.lock import Lock
+from weft import storage
+from weft.runs.lock import RunLock
+from weft.training.checkpoint import (
+    CheckpointWriter,
+    all_checkpoints,
+    check_free_space,
+    latest_checkpoint,
+    read,
+    write,
+)
 
 from .disk import Disk
 
@@ -30,35 +38,46 @@ def steps(root: Path) -> list[int]:
 
 # Strays
 
+
 def test_no_checkpoint_is_none_and_no_folder_is_made_by_looking(tmp_path: Path) -> None:
-    assert newest(tmp_path / "run", pytest.fail) is None
+    assert latest_checkpoint(tmp_path / "run", pytest.fail) is None
     assert not (tmp_path / "run").exists()
-    assert newest(tmp_path, pytest.fail) is None
+    assert latest_checkpoint(tmp_path, pytest.fail) is None
 
 
-def test_stray_folders_of_dead_writers_are_ignored_and_the_next_save_removes_them(tmp_path: Path) -> None:
+def test_stray_folders_of_dead_writers_are_ignored_and_the_next_save_removes_them(
+    tmp_path: Path,
+) -> None:
     good = write(tmp_path, 1, groups(1), {})
     shutil.copytree(good, tmp_path / ".new-step-000000002")
     (tmp_path / ".trash-step-000000003" / "deep" / "er").mkdir(parents=True)
     (tmp_path / ".trash-step-000000004").write_text("a file")
     (tmp_path / ".new-step-000000005").symlink_to(good)
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
     assert found.step == 1
     write(tmp_path, 2, groups(2), {})
     assert steps(tmp_path) == [1, 2]
-    assert read(good).step == 1            # the link went, not what it led to
+    assert read(good).step == 1  # the link went, not what it led to
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
-    names = ["notes.txt", "step-1", "step-000000001-mine", "latest", "best.old", ".DS_Store", "xstep-000000001"]
+    names = [
+        "notes.txt",
+        "step-1",
+        "step-000000001-mine",
+        "latest",
+        "best.old",
+        ".DS_Store",
+        "xstep-000000001",
+    ]
     for name in names:
         (tmp_path / name).mkdir()
-    with Saver(tmp_path, 1) as saver:
+    with CheckpointWriter(tmp_path, 1) as saver:
         for step in (1, 2):
             saver.submit(step, groups(step), {})
     assert {path.name for path in tmp_path.iterdir()} == {*names, "step-000000002"}
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
     assert found.step == 2
 
@@ -67,36 +86,40 @@ def test_a_file_where_a_checkpoint_should_be_is_named_and_gives_way(tmp_path: Pa
     write(tmp_path, 1, groups(1), {})
     (tmp_path / "step-000000002").write_text("a file")
     said: list[str] = []
-    found = newest(tmp_path, said.append)
+    found = latest_checkpoint(tmp_path, said.append)
     assert found
     assert found.step == 1
     assert said == [f"{tmp_path}/step-000000002/manifest.json is damaged: Not a directory"]
     write(tmp_path, 2, groups(2), {})
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
     assert found.step == 2
 
 
 def test_a_file_where_the_run_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
-    with pytest.raises(OSError, match=f"cannot write {tmp_path}/run/checkpoints/step-000000001.*File exists .{tmp_path}/run.;"):
+    with pytest.raises(
+        OSError,
+        match=f"cannot write {tmp_path}/run/checkpoints/step-000000001.*File exists .{tmp_path}/run.;",
+    ):
         write(tmp_path / "run" / "checkpoints", 1, groups(1), {})
     with pytest.raises(OSError, match=f"{tmp_path}/run"):
-        newest(tmp_path / "run", pytest.fail)
+        latest_checkpoint(tmp_path / "run", pytest.fail)
     with pytest.raises(ValueError, match=f"{tmp_path}/run cannot be written: File exists"):
-        Lock(tmp_path / "run")
+        RunLock(tmp_path / "run")
 
 
 def test_a_step_of_ten_digits_is_newer_than_one_of_nine(tmp_path: Path) -> None:
     for step in (999_999_999, 1_000_000_000):
         write(tmp_path, step, groups(1), {})
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
     assert found.step == 1_000_000_000
 
 
-def test_a_checkpoint_that_its_trainer_removes_while_it_is_read_is_not_called_damaged(tmp_path: Path,
-                                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_its_trainer_removes_while_it_is_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step in (1, 2):
         write(tmp_path, step, groups(step), {})
     open_it, gone = Path.read_bytes, []
@@ -107,16 +130,18 @@ def test_a_checkpoint_that_its_trainer_removes_while_it_is_read_is_not_called_da
             write(tmp_path, 3, groups(3), {})
             shutil.rmtree(tmp_path / "step-000000002")
         return open_it(path)
+
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
     assert found.step == 3
 
 
 # Retention
 
+
 def test_the_newest_whole_ones_and_the_pinned_are_kept(tmp_path: Path) -> None:
-    with Saver(tmp_path, 2, pinned={2}) as saver:
+    with CheckpointWriter(tmp_path, 2, pinned={2}) as saver:
         for step in range(1, 7):
             saver.submit(step, groups(step), {})
             if step == 4:
@@ -128,15 +153,15 @@ def test_a_damaged_one_is_not_counted_among_the_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         write(tmp_path, step, groups(step), {})
     (tmp_path / "step-000000003" / "model.safetensors").write_bytes(b"")
-    with Saver(tmp_path, 2) as saver:
+    with CheckpointWriter(tmp_path, 2) as saver:
         saver.submit(4, groups(4), {})
-    assert [found.step for found in checkpoints(tmp_path)] == [2, 4]
+    assert [found.step for found in all_checkpoints(tmp_path)] == [2, 4]
 
 
 def test_the_one_just_saved_is_kept_even_if_later_steps_lie_there(tmp_path: Path) -> None:
     for step in (8, 9):
         write(tmp_path, step, groups(step), {})
-    with Saver(tmp_path, 1) as saver:
+    with CheckpointWriter(tmp_path, 1) as saver:
         saver.submit(5, groups(5), {})
     assert steps(tmp_path) == [5, 9]
 
@@ -144,44 +169,58 @@ def test_the_one_just_saved_is_kept_even_if_later_steps_lie_there(tmp_path: Path
 def test_the_same_step_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
     for value in (1, 2):
         write(tmp_path, 7, groups(value), {})
-        assert torch.equal(read(tmp_path / "step-000000007").groups()["model"]["weight"], groups(value)["model"]["weight"])
+        assert torch.equal(
+            read(tmp_path / "step-000000007").all_tensors()["model"]["weight"],
+            groups(value)["model"]["weight"],
+        )
     assert steps(tmp_path) == [7]
 
 
-def test_one_set_aside_for_another_of_its_step_counts_once_and_only_where_the_other_is_damaged(tmp_path: Path) -> None:
+def test_one_set_aside_for_another_of_its_step_counts_once_and_only_where_the_other_is_damaged(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, 7, groups(1), {"which": "old"}).rename(tmp_path / "step-000000007.old")
-    assert [found.facts["which"] for found in checkpoints(tmp_path)] == ["old"]
-    path = write(tmp_path / "other", 7, groups(2), {"which": "new"}).rename(tmp_path / "step-000000007")
+    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["old"]
+    path = write(tmp_path / "other", 7, groups(2), {"which": "new"}).rename(
+        tmp_path / "step-000000007"
+    )
     (tmp_path / "other").rmdir()
-    assert [found.facts["which"] for found in checkpoints(tmp_path)] == ["new"]
+    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["new"]
     (path / "model.safetensors").write_bytes(b"")
-    assert [found.facts["which"] for found in checkpoints(tmp_path)] == ["old"]
+    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["old"]
     write(tmp_path, 7, groups(3), {"which": "newest"})
-    assert [found.facts["which"] for found in checkpoints(tmp_path)] == ["newest"]
+    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["newest"]
     assert steps(tmp_path) == [7]
 
 
 def test_the_same_step_a_third_time_takes_the_place_of_both(tmp_path: Path) -> None:
     shutil.copytree(write(tmp_path, 7, groups(1), {}), tmp_path / "step-000000007.old")
     write(tmp_path, 7, groups(2), {"which": "newest"})
-    assert [found.facts["which"] for found in checkpoints(tmp_path)] == ["newest"]
+    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["newest"]
     assert steps(tmp_path) == [7]
 
 
-def test_an_old_one_that_cannot_be_removed_is_said_and_the_new_one_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_one_that_cannot_be_removed_is_said_and_the_new_one_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def before(call: str, path: str) -> None:
         if call == "unlink":
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
     write(tmp_path, 1, groups(1), {})
-    monkeypatch.setattr(disk, "os", Disk(before))
-    saver = Saver(tmp_path, 1)
+    monkeypatch.setattr(storage, "os", Disk(before))
+    saver = CheckpointWriter(tmp_path, 1)
     saver.submit(2, groups(2), {})
-    with pytest.raises(OSError, match=r"step-000000002 is saved, but older ones cannot be removed.*Input/output error"):
+    with pytest.raises(
+        OSError,
+        match=r"step-000000002 is saved, but older ones cannot be removed.*Input/output error",
+    ):
         saver.close()
-    assert [found.step for found in checkpoints(tmp_path)] == [2]
+    assert [found.step for found in all_checkpoints(tmp_path)] == [2]
 
 
 # Not to be written
+
 
 @contextmanager
 def read_only() -> Iterator[Path]:
@@ -201,29 +240,45 @@ def read_only() -> Iterator[Path]:
 def test_a_read_only_folder_is_named_in_one_line() -> None:
     with read_only() as folder:
         for run in (folder, folder / "inner"):
-            with pytest.raises(ValueError, match=f"{run} cannot be written: Permission denied; give a run folder that can"):
-                Lock(run)
-            with pytest.raises(ValueError, match=f"{run} cannot be written; give a run folder that can"):
-                free_space(run, 1)
-            with pytest.raises(OSError, match=f"cannot write {run}/step-000000001, which needs .* bytes: Permission denied") as raised:
+            with pytest.raises(
+                ValueError,
+                match=f"{run} cannot be written: Permission denied; give a run folder that can",
+            ):
+                RunLock(run)
+            with pytest.raises(
+                ValueError, match=f"{run} cannot be written; give a run folder that can"
+            ):
+                check_free_space(run, 1)
+            with pytest.raises(
+                OSError,
+                match=f"cannot write {run}/step-000000001, which needs .* bytes: Permission denied",
+            ) as raised:
                 write(run, 1, groups(1), {})
             assert "\n" not in str(raised.value)
 
 
-def test_a_read_only_file_system_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_file_system_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def before(call: str, path: str) -> None:
         if call in ("mkdir", "rename", "unlink"):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-    monkeypatch.setattr(disk, "os", Disk(before))
-    with pytest.raises(OSError, match=f"cannot write {tmp_path}/step-000000001.*Read-only file system"):
+
+    monkeypatch.setattr(storage, "os", Disk(before))
+    with pytest.raises(
+        OSError, match=f"cannot write {tmp_path}/step-000000001.*Read-only file system"
+    ):
         write(tmp_path, 1, groups(1), {})
 
 
-def test_a_file_system_that_cannot_sync_folders_is_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_cannot_sync_folders_is_good_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def before(call: str, path: str) -> None:
         if call == "fsync" and Path(path).is_dir():
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    monkeypatch.setattr(disk, "os", Disk(before))
+
+    monkeypatch.setattr(storage, "os", Disk(before))
     assert read(write(tmp_path, 1, groups(1), {})).step == 1
 
 
@@ -231,8 +286,8 @@ def test_a_file_system_that_cannot_sync_folders_is_good_enough(tmp_path: Path, m
 
 HOLD = """
 import os, sys, time
-from weft.train.lock import Lock
-held = Lock(sys.argv[1])
+from weft.runs.lock import RunLock
+held = RunLock(sys.argv[1])
 if sys.argv[2] == "with a worker" and os.fork() == 0:
     print(os.getpid(), flush=True)
     time.sleep(60)
@@ -245,19 +300,24 @@ time.sleep(60)
 @pytest.mark.parametrize("how", ["alone", "with a worker"])
 def test_a_second_trainer_is_refused_until_the_first_is_dead(how: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    first = subprocess.Popen([sys.executable, "-c", HOLD, str(run), how], stdout=subprocess.PIPE, text=True)
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run), how], stdout=subprocess.PIPE, text=True
+    )
     assert first.stdout
-    ready = int(first.stdout.readline())   # the trainer, or its worker, which lives on
+    ready = int(first.stdout.readline())  # the trainer, or its worker, which lives on
     try:
-        with pytest.raises(ValueError, match=rf"{run} is being trained by process {first.pid} on \S+ since 20\d\d-\S+ \S+;") as raised:
-            Lock(run)
+        with pytest.raises(
+            ValueError,
+            match=rf"{run} is being trained by process {first.pid} on \S+ since 20\d\d-\S+ \S+;",
+        ) as raised:
+            RunLock(run)
         assert "\n" not in str(raised.value)
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        with Lock(run):
+        with RunLock(run):
             pass
         if how == "with a worker":
-            os.kill(ready, 0)              # it was alive all the time
+            os.kill(ready, 0)  # it was alive all the time
     finally:
         first.kill()
         first.stdout.close()
@@ -265,28 +325,30 @@ def test_a_second_trainer_is_refused_until_the_first_is_dead(how: str, tmp_path:
             os.kill(ready, signal.SIGKILL)
 
 
-def test_a_lock_is_free_again_after_its_block_and_holds_inside_one_process_too(tmp_path: Path) -> None:
-    with Lock(tmp_path) as held:
+def test_a_lock_is_free_again_after_its_block_and_holds_inside_one_process_too(
+    tmp_path: Path,
+) -> None:
+    with RunLock(tmp_path) as held:
         with pytest.raises(ValueError, match=f"being trained by process {os.getpid()} on"):
-            Lock(tmp_path)
+            RunLock(tmp_path)
         held.release()
-        other = Lock(tmp_path)
+        other = RunLock(tmp_path)
         held.release()
         with pytest.raises(ValueError, match="being trained"):
-            Lock(tmp_path)
+            RunLock(tmp_path)
         other.release()
-    with Lock(tmp_path):
+    with RunLock(tmp_path):
         pass
 
 
 def test_a_lock_file_of_long_ago_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"x" * 1000)
-    with Lock(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
-        Lock(tmp_path)
+    with RunLock(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
+        RunLock(tmp_path)
 
 
 def test_a_lock_without_a_name_yet_is_refused_too(tmp_path: Path) -> None:
-    with Lock(tmp_path):
+    with RunLock(tmp_path):
         (tmp_path / "lock").write_bytes(b"")
         with pytest.raises(ValueError, match="is being trained by another process"):
-            Lock(tmp_path)
+            RunLock(tmp_path)

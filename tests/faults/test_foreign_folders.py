@@ -1,4 +1,5 @@
 """F15: whatever a command is pointed at, other people's files stay as they are; and a refused command has changed nothing on disk."""
+
 import json
 import shutil
 from pathlib import Path
@@ -8,33 +9,73 @@ import pytest
 import weft
 from tests.faults.hostile import made_tokenizer
 from tests.tune.made import checkpoint, recipe, write_examples
-from weft import run
 from weft import spec as S
 from weft.cli import main, parser
+from weft.runs import run
 
-FOREIGN = {                                # names as ours are, and others
-    "stranger": ("data.json", "tokenizer.json", "train/00000.arrow", "train/00000.json", "train/index.json",
-                 "train/data-00000-of-00001.arrow", "train/state.json", "valid/00000.json"),
-    "model": ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "weft.json"),
-    "run": ("log.jsonl", "checkpoints/step-00000001/state.json", "model/config.json", "model/model.safetensors", "curve.svg"),
-    "search": ("data/train.jsonl", "data/dev.jsonl", "start/tokenizer.json", "prepared/notes.txt", "try-1e-05-0/log.jsonl", "model/a.bin"),
+FOREIGN = {  # names as ours are, and others
+    "stranger": (
+        "data.json",
+        "tokenizer.json",
+        "train/00000.arrow",
+        "train/00000.json",
+        "train/index.json",
+        "train/data-00000-of-00001.arrow",
+        "train/state.json",
+        "valid/00000.json",
+    ),
+    "model": (
+        "config.json",
+        "model.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "weft.json",
+    ),
+    "run": (
+        "log.jsonl",
+        "checkpoints/step-00000001/state.json",
+        "model/config.json",
+        "model/model.safetensors",
+        "curve.svg",
+    ),
+    "search": (
+        "data/train.jsonl",
+        "data/valid.jsonl",
+        "start/tokenizer.json",
+        "prepared/notes.txt",
+        "trial-1e-05-0/log.jsonl",
+        "model/a.bin",
+    ),
     "notes": ("thesis.txt", "photos/1.jpg"),
 }
-FOLDERS = {                                # verbs that write a folder
-    "prepare": "prepare {rows} --as examples --tokenizer bytes --out {out}", "train": "train {recipe} --out {out}",
-    "tune": "tune {checkpoint} --data {rows} --out {out} --epochs 1 --rates 1e-3 --restarts 1",
+FOLDERS = {  # verbs that write a folder
+    "prepare": "prepare {rows} --rows examples --tokenizer bytes --output {out}",
+    "train": "train {recipe} --output {out}",
+    "tune": "tune {checkpoint} --data {rows} --output {out} --epochs 1 --learning-rates 1e-3 --seeds 1",
     "convert": "convert {model} {out} --to weft",
-    "resume": "resume {out}"}
-FILES = {                                  # verbs that write a file
-    "evaluate": "evaluate {run} --out {out}", "generate": "generate {model} a --out {out}", "translate": "translate {model} a --out {out}",
-    "classify": "classify {run} loom --out {out}", "embed": "embed {model} loom --out {out}", "fill": "fill {model} a --out {out}",
-    "tag": "tag {model} a --out {out}", "answer": "answer {model} --question a --context b --out {out}"}
+    "resume": "resume {out}",
+}
+FILES = {  # verbs that write a file
+    "evaluate": "evaluate {run} --output {out}",
+    "generate": "generate {model} a --output {out}",
+    "translate": "translate {model} a --output {out}",
+    "classify": "classify {run} loom --output {out}",
+    "embed": "embed {model} loom --output {out}",
+    "fill": "fill {model} a --output {out}",
+    "tag": "tag {model} a --output {out}",
+    "answer": "answer {model} --question a --context b --output {out}",
+}
 
 
 def snapshot(root: Path) -> dict[str, tuple[bytes | None, int]]:
     """Every file and folder, with its content and time."""
-    return {str(path.relative_to(root)): (path.read_bytes() if path.is_file() else None, path.stat().st_mtime_ns if path.is_file() else 0)
-            for path in sorted(root.rglob("*"))}
+    return {
+        str(path.relative_to(root)): (
+            path.read_bytes() if path.is_file() else None,
+            path.stat().st_mtime_ns if path.is_file() else 0,
+        )
+        for path in sorted(root.rglob("*"))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +83,35 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What commands read: rows, a recipe, a run, a checkpoint, a model."""
     root = tmp_path_factory.mktemp("made")
     own = recipe(root / "own", steps=2)
-    (root / "recipe.json").write_text(own.json())
+    (root / "recipe.json").write_text(own.to_json())
     for _ in run.train(own, root / "run"):
         pass
     made_ = made_tokenizer(0)
     size = len(made_["model"]["vocab"])
-    model = weft.save(weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=size, positions=32, head=S.Features())),
-                      root / "model")
+    model = weft.save(
+        weft.build(
+            weft.bert(
+                depth=1,
+                width=16,
+                heads=2,
+                hidden=16,
+                vocab_size=size,
+                positions=32,
+                head=S.NoHead(),
+            )
+        ),
+        root / "model",
+    )
     (model / "tokenizer.json").write_text(json.dumps(made_))
     start = checkpoint(root / "checkpoint")
     shutil.copyfile(root / "own" / "prepared" / "tokenizer.json", start / "tokenizer.json")
-    return {"rows": str(write_examples(root / "rows.jsonl", 60)), "recipe": str(root / "recipe.json"), "run": str(root / "run"),
-            "checkpoint": str(start), "model": str(model)}
+    return {
+        "rows": str(write_examples(root / "rows.jsonl", 60)),
+        "recipe": str(root / "recipe.json"),
+        "run": str(root / "run"),
+        "checkpoint": str(start),
+        "model": str(model),
+    }
 
 
 def foreign(folder: Path, kind: str) -> Path:
@@ -71,8 +129,14 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize("verb", FOLDERS)
-def test_a_folder_of_other_people_is_refused_and_stays_as_it_is(verb: str, kind: str, made: dict[str, str], tmp_path: Path,
-                                                               monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_other_people_is_refused_and_stays_as_it_is(
+    verb: str,
+    kind: str,
+    made: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     out = foreign(tmp_path / "theirs", kind)
     monkeypatch.chdir(tmp_path)
     before = snapshot(tmp_path)
@@ -82,9 +146,13 @@ def test_a_folder_of_other_people_is_refused_and_stays_as_it_is(verb: str, kind:
 
 
 @pytest.mark.parametrize("verb", FOLDERS)
-def test_a_file_in_place_of_a_folder_is_refused_and_stays_as_it_is(verb: str, made: dict[str, str], tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch,
-                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_place_of_a_folder_is_refused_and_stays_as_it_is(
+    verb: str,
+    made: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "theirs").write_text("theirs")
     monkeypatch.chdir(tmp_path)
     before = snapshot(tmp_path)
@@ -94,9 +162,13 @@ def test_a_file_in_place_of_a_folder_is_refused_and_stays_as_it_is(verb: str, ma
 
 
 @pytest.mark.parametrize("verb", FILES)
-def test_a_folder_in_place_of_a_file_is_refused_and_stays_as_it_is(verb: str, made: dict[str, str], tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch,
-                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_place_of_a_file_is_refused_and_stays_as_it_is(
+    verb: str,
+    made: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     out = foreign(tmp_path / "theirs", "notes")
     monkeypatch.chdir(tmp_path)
     before = snapshot(tmp_path)
@@ -105,26 +177,45 @@ def test_a_folder_in_place_of_a_file_is_refused_and_stays_as_it_is(verb: str, ma
     assert snapshot(tmp_path) == before
 
 
-def test_receipts_are_never_put_into_a_file_of_another_kind(made: dict[str, str], tmp_path: Path,
-                                                           capsys: pytest.CaptureFixture[str]) -> None:
+def test_receipts_are_never_put_into_a_file_of_another_kind(
+    made: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for text in ('{"name": "a package"}', "[]", "not JSON"):
         (tmp_path / "package.json").write_text(text)
-        assert main(["evaluate", made["run"], "--out", str(tmp_path / "package.json")]) == 2
+        assert main(["evaluate", made["run"], "--output", str(tmp_path / "package.json")]) == 2
         assert "holds no receipts" in one_line(capsys)
         assert (tmp_path / "package.json").read_text() == text
 
 
-@pytest.mark.parametrize("words", [
-    "prepare {rows} --as examples --tokenizer nothing --out {out}", "prepare nothing.jsonl --out {out}",
-    "prepare {rows} --part 3/2 --out {out}",
-    "train {recipe} --out {out} --set nothing=1", "train nothing.py --out {out}", "tune {checkpoint} --data nothing.csv --out {out}",
-    "tune nothing/at/all --data {rows} --out {out}", "tune {checkpoint} --data {rows} --task tag --out {out}",
-    "tune {model} --data {rows} --rates -1 --out {out}",
-    "convert nothing/at/all {out} --to hf", "convert {rows} {out} --to hf", "convert {model} {out}/deep/down --to tf",
-    "convert {linked} {out}/deep/down --to hf", "generate nothing/at/all a --out {out}.jsonl", "evaluate {model} --out {out}.json",
-    "resume {out}", "classify {run} --in nothing.csv --out {out}.csv"])
-def test_a_refused_command_has_changed_nothing(words: str, made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                              capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "prepare {rows} --rows examples --tokenizer nothing --output {out}",
+        "prepare nothing.jsonl --output {out}",
+        "prepare {rows} --shard 3/2 --output {out}",
+        "train {recipe} --output {out} --set nothing=1",
+        "train nothing.py --output {out}",
+        "tune {checkpoint} --data nothing.csv --output {out}",
+        "tune nothing/at/all --data {rows} --output {out}",
+        "tune {checkpoint} --data {rows} --task tag --output {out}",
+        "tune {model} --data {rows} --learning-rates -1 --output {out}",
+        "convert nothing/at/all {out} --to hf",
+        "convert {rows} {out} --to hf",
+        "convert {model} {out}/deep/down --to tf",
+        "convert {linked} {out}/deep/down --to hf",
+        "generate nothing/at/all a --output {out}.jsonl",
+        "evaluate {model} --output {out}.json",
+        "resume {out}",
+        "classify {run} --input nothing.csv --output {out}.csv",
+    ],
+)
+def test_a_refused_command_has_changed_nothing(
+    words: str,
+    made: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     linked = tmp_path / "linked"
     shutil.copytree(made["model"], linked)
     (linked / "merges.txt").symlink_to("/etc/passwd")
@@ -137,15 +228,20 @@ def test_a_refused_command_has_changed_nothing(words: str, made: dict[str, str],
     assert snapshot(root) == there
 
 
-def test_a_search_that_was_stopped_early_goes_on_in_its_own_folder(made: dict[str, str], tmp_path: Path) -> None:
-    from weft.tune.plan import claim
+def test_a_search_that_was_stopped_early_goes_on_in_its_own_folder(
+    made: dict[str, str], tmp_path: Path
+) -> None:
+    from weft.tuning.plan import claim
+
     claim(tmp_path / "out")
     (tmp_path / "out" / "data").mkdir()
     (tmp_path / "out" / "data" / "train.jsonl").write_text("half")
     assert main(FOLDERS["tune"].format(**made, out=tmp_path / "out").split()) == 0
 
 
-def test_convert_replaces_a_model_only_where_asked(made: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_replaces_a_model_only_where_asked(
+    made: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["convert", made["model"], str(tmp_path / "out"), "--to", "weft"]
     assert main(words) == 0
     before = snapshot(tmp_path)
@@ -157,5 +253,9 @@ def test_convert_replaces_a_model_only_where_asked(made: dict[str, str], tmp_pat
 
 def test_every_verb_that_writes_is_here() -> None:
     verbs = next(action.choices for action in parser()._actions if action.choices)
-    writing = {name for name, verb in verbs.items() if any(a.dest in ("out", "run_folder") for a in verb._actions)}        # type: ignore[union-attr]
+    writing = {
+        name
+        for name, verb in verbs.items()
+        if any(a.dest in ("output", "run_folder") for a in verb._actions)
+    }  # type: ignore[union-attr]
     assert writing == {*FOLDERS, *FILES}

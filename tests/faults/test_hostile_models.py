@@ -1,4 +1,5 @@
 """Model folders of strangers: what they claim is bounded by their files, nothing blocks, and no link leads out of them."""
+
 import json
 import os
 import stat
@@ -14,12 +15,12 @@ import weft
 from tests.faults.hostile import made_tokenizer
 from weft import spec as S
 from weft.cli import main
-from weft.data.members import member
+from weft.data.folder_files import find_file
 from weft.data.tokenizer import Tokenizer
 from weft.generate import sandbox
-from weft.generate.chat import render
-from weft.interop.beside import VOCABULARY
-from weft.ready import ready
+from weft.generate.chat_template import render_chat
+from weft.inference.open_model import open_model
+from weft.interop.companion_files import TOKENIZER_FILES
 
 pytestmark = pytest.mark.timeout(120)
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -30,10 +31,14 @@ def folder(tmp_path: Path) -> Path:
     """A small BERT with its tokenizer."""
     made = made_tokenizer(0)
     size = len(made["model"]["vocab"])
-    spec = weft.bert(depth=1, width=16, heads=2, hidden=16, vocabulary=size, positions=32, head=S.Features())
+    spec = weft.bert(
+        depth=1, width=16, heads=2, hidden=16, vocab_size=size, positions=32, head=S.NoHead()
+    )
     there = weft.save(weft.build(spec).eval(), tmp_path / "in")
     (there / "tokenizer.json").write_text(json.dumps(made))
-    (there / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    (there / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
+    )
     return there
 
 
@@ -54,69 +59,120 @@ def change(path: Path, **keys: Any) -> None:
 
 # Sizes
 
-@pytest.mark.parametrize(("keys", "words"), [
-    ({"num_hidden_layers": 10**7}, "depth = 10,000,000; a stack has at most 4,096 blocks"),
-    ({"num_hidden_layers": 10**18}, "at most 4,096"),
-    ({"num_hidden_layers": 4000}, "its weight files hold only"), ({"vocab_size": 10**11}, "its weight files hold only"),
-    ({"hidden_size": 10**9}, "its weight files hold only"), ({"num_labels": 10**12, "id2label": None}, "num_labels = 1000000000000"),
-    ({"hidden_size": 10**400}, "less than"), ({"num_attention_heads": 0}, "greater than 0")])
-def test_a_config_that_claims_more_than_the_files_hold_builds_nothing(folder: Path, keys: dict[str, Any], words: str,
-                                                                     capfd: pytest.CaptureFixture[str]) -> None:
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"num_hidden_layers": 10**7}, "depth = 10,000,000; a stack has at most 4,096 blocks"),
+        ({"num_hidden_layers": 10**18}, "at most 4,096"),
+        ({"num_hidden_layers": 4000}, "its weight files hold only"),
+        ({"vocab_size": 10**11}, "its weight files hold only"),
+        ({"hidden_size": 10**9}, "its weight files hold only"),
+        ({"num_labels": 10**12, "id2label": None}, "num_labels = 1000000000000"),
+        ({"hidden_size": 10**400}, "less than"),
+        ({"num_attention_heads": 0}, "greater than 0"),
+    ],
+)
+def test_a_config_that_claims_more_than_the_files_hold_builds_nothing(
+    folder: Path, keys: dict[str, Any], words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     change(folder / "config.json", **keys)
-    assert words in refused(["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd)
+    assert words in refused(
+        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+    )
     assert not (folder.parent / "out").exists()
 
 
 def test_a_fresh_head_is_not_counted_among_what_the_files_must_hold(folder: Path) -> None:
-    head = S.Classes(outputs=100_000)
-    assert weft.load(folder, head=head, fresh="head").spec.parameters() > (folder / "model.safetensors").stat().st_size
+    head = S.ClassifierHead(num_labels=100_000)
+    assert (
+        weft.load(folder, head=head, new_parts="head").spec.parameter_count()
+        > (folder / "model.safetensors").stat().st_size
+    )
     change(folder / "config.json", num_hidden_layers=4000)
     with pytest.raises(ValueError, match="its weight files hold only"):
-        weft.load(folder, head=head, fresh="head")
+        weft.load(folder, head=head, new_parts="head")
 
 
-def test_a_header_of_a_million_tensors_is_not_parsed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    text = b"{" + b",".join(b'"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(10**6)) + b"}"
+def test_a_header_of_a_million_tensors_is_not_parsed(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        b"{"
+        + b",".join(
+            b'"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % i for i in range(10**6)
+        )
+        + b"}"
+    )
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
-    assert "lists 1,000,000 tensors" in refused(["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd)
+    assert "lists 1,000,000 tensors" in refused(
+        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+    )
 
 
 @pytest.mark.parametrize("claimed", [2**31, 2**40, 2**63])
-def test_a_header_longer_than_its_file_is_refused(folder: Path, claimed: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_header_longer_than_its_file_is_refused(
+    folder: Path, claimed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     (folder / "model.safetensors").write_bytes(claimed.to_bytes(8, "little") + b"{}")
-    assert f"claims {claimed:,} bytes" in refused(["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd)
+    assert f"claims {claimed:,} bytes" in refused(
+        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+    )
 
 
-def test_ids_of_a_tokenizer_are_bounded_by_its_vocabulary(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ids_of_a_tokenizer_are_bounded_by_its_vocabulary(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = made_tokenizer(3)
     made["model"]["vocab"]["words"] = 10**8
     (folder / "tokenizer.json").write_text(json.dumps(made))
     assert "up to 100,000,000" in refused(["embed", str(folder), "some words"], capfd)
 
 
-def test_an_id_that_the_model_does_not_know_is_one_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_id_that_the_model_does_not_know_is_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = made_tokenizer(0)
     made["model"]["vocab"]["words"] = 5000
     (folder / "tokenizer.json").write_text(json.dumps(made))
-    assert main(["embed", str(folder), "some"]) == 0                         # other ids may stay unused
-    assert "'words' has the id 5,000, but the model" in refused(["embed", str(folder), "some words"], capfd)
+    assert main(["embed", str(folder), "some"]) == 0  # other ids may stay unused
+    assert "'words' has the id 5,000, but the model" in refused(
+        ["embed", str(folder), "some words"], capfd
+    )
 
 
 # The tokenizers library
 
-def test_a_panic_of_the_tokenizers_library_is_one_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+
+def test_a_panic_of_the_tokenizers_library_is_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = made_tokenizer(0)
     made["post_processor"]["special_tokens"] = {}
     (folder / "tokenizer.json").write_text(json.dumps(made))
-    with pytest.raises(BaseException, match="no entry found") as error:      # the file is live
+    with pytest.raises(BaseException, match="no entry found") as error:  # the file is live
         tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode("a")
     assert not isinstance(error.value, Exception)
-    assert "is not a tokenizer.json: the tokenizers library: no entry found for key" in refused(["embed", str(folder), "a"], capfd)
+    assert "is not a tokenizer.json: the tokenizers library: no entry found for key" in refused(
+        ["embed", str(folder), "a"], capfd
+    )
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{" * 9999, '{"model": {}}', "\0",
-                                  '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])
-def test_what_is_no_tokenizer_is_one_line(folder: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "{" * 9999,
+        '{"model": {}}',
+        "\0",
+        '{"model": {"type": "BPE", "vocab": {}, "merges": []}}',
+    ],
+)
+def test_what_is_no_tokenizer_is_one_line(
+    folder: Path, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     (folder / "tokenizer.json").write_text(text)
     assert "is not a tokenizer.json" in refused(["embed", str(folder), "a"], capfd)
 
@@ -132,9 +188,22 @@ def test_characters_that_a_vocabulary_lacks_do_not_make_a_tokenizer_broken(tmp_p
 
 # Files that are none
 
+
 @pytest.mark.parametrize("kind", ["pipe", "device", "dangling", "circle", "folder"])
-@pytest.mark.parametrize("name", [*FILES, "weft.json", "modules.json", "model.safetensors.index.json", "recipe.json", "merges.txt"])
-def test_what_is_no_regular_file_never_blocks(folder: Path, name: str, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FILES,
+        "weft.json",
+        "modules.json",
+        "model.safetensors.index.json",
+        "recipe.json",
+        "merges.txt",
+    ],
+)
+def test_what_is_no_regular_file_never_blocks(
+    folder: Path, name: str, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = folder / name
     path.unlink(missing_ok=True)
     if kind == "pipe":
@@ -142,15 +211,18 @@ def test_what_is_no_regular_file_never_blocks(folder: Path, name: str, kind: str
     elif kind == "folder":
         path.mkdir()
     else:
-        path.symlink_to({"device": "/dev/zero", "dangling": folder / "nothing", "circle": path}[kind])
+        path.symlink_to(
+            {"device": "/dev/zero", "dangling": folder / "nothing", "circle": path}[kind]
+        )
     out = str(folder.parent / "out")
-    if name == "recipe.json":                                                # a pipe of this name makes no run of a model's folder
+    if name == "recipe.json":  # a pipe of this name makes no run of a model's folder
         assert main(["convert", str(folder), out, "--to", "hf"]) == 0
         return
     assert str(path) in refused(["convert", str(folder), out, "--to", "hf"], capfd)
 
 
 # Links
+
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
@@ -161,12 +233,27 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [*VOCABULARY, "generation_config.json", "preprocessor_config.json", "config.json", "model.safetensors",
-                                  "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"])
-def test_no_link_leads_out_of_a_model_folder(folder: Path, secret: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *TOKENIZER_FILES,
+        "generation_config.json",
+        "preprocessor_config.json",
+        "config.json",
+        "model.safetensors",
+        "modules.json",
+        "sentence_bert_config.json",
+        "1_Pooling/config.json",
+    ],
+)
+def test_no_link_leads_out_of_a_model_folder(
+    folder: Path, secret: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = folder.parent / "out"
     if name.startswith("1_"):
-        (folder / "modules.json").write_text(json.dumps([{"type": "x.Pooling", "path": "1_Pooling"}]))
+        (folder / "modules.json").write_text(
+            json.dumps([{"type": "x.Pooling", "path": "1_Pooling"}])
+        )
         (secret.parent / "config.json").write_text(secret.read_text())
         (folder / "1_Pooling").symlink_to(secret.parent)
     else:
@@ -174,14 +261,20 @@ def test_no_link_leads_out_of_a_model_folder(folder: Path, secret: Path, name: s
             (folder / "modules.json").write_text("[]")
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(secret)
-    if name in ("generation_config.json",):                                  # BERT does not generate: it is not even read
+    if name in ("generation_config.json",):  # BERT does not generate: it is not even read
         assert main(["convert", str(folder), str(out), "--to", "hf"]) == 0
     else:
-        assert "outside of the folder" in refused(["convert", str(folder), str(out), "--to", "hf"], capfd)
-    assert not [path for path in out.rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
+        assert "outside of the folder" in refused(
+            ["convert", str(folder), str(out), "--to", "hf"], capfd
+        )
+    assert not [
+        path for path in out.rglob("*") if path.is_file() and b"canary" in path.read_bytes()
+    ]
 
 
-def test_a_cache_of_the_hub_is_read_through_its_links(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_cache_of_the_hub_is_read_through_its_links(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """snapshots/<revision>/config.json -> ../../blobs/<hash>, as huggingface_hub lays it out; a link to other blobs is refused."""
     root = folder.parent / "cache" / "models--a--b"
     snapshot = root / "snapshots" / "0123abcd"
@@ -190,22 +283,24 @@ def test_a_cache_of_the_hub_is_read_through_its_links(folder: Path, capfd: pytes
         snapshot.mkdir(parents=True, exist_ok=True)
         (root / "blobs" / f"{i:040d}").write_bytes(file.read_bytes())
         (snapshot / file.name).symlink_to(Path("../../blobs") / f"{i:040d}")
-    assert ready(snapshot).text.size == ready(folder).text.size
+    assert open_model(snapshot).require_tokenizer.size == open_model(folder).require_tokenizer.size
     assert main(["convert", str(snapshot), str(folder.parent / "out"), "--to", "hf"]) == 0
     assert not [path for path in (folder.parent / "out").iterdir() if path.is_symlink()]
     other = folder.parent / "cache" / "models--c--d" / "blobs"
     other.mkdir(parents=True)
     (other / "x").write_text("{}")
     (snapshot / "merges.txt").symlink_to(other / "x")
-    assert "outside of the folder" in refused(["convert", str(snapshot), str(folder.parent / "out2"), "--to", "hf"], capfd)
+    assert "outside of the folder" in refused(
+        ["convert", str(snapshot), str(folder.parent / "out2"), "--to", "hf"], capfd
+    )
 
 
 def test_a_link_inside_the_folder_is_a_file_of_it(folder: Path) -> None:
     (folder / "real.json").write_bytes((folder / "tokenizer.json").read_bytes())
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").symlink_to("real.json")
-    assert member(folder, "tokenizer.json")
-    assert ready(folder).tokenizer
+    assert find_file(folder, "tokenizer.json")
+    assert open_model(folder).tokenizer
 
 
 def test_a_private_file_stays_private_where_it_is_copied(folder: Path) -> None:
@@ -216,16 +311,29 @@ def test_a_private_file_stays_private_where_it_is_copied(folder: Path) -> None:
 
 # Chat templates
 
+
 def chat(folder: Path, template: str) -> list[int]:
     (folder / "chat_template.jinja").write_text(template)
-    return render(folder, Tokenizer.load(folder), [{"role": "user", "content": "some words"}])
+    return render_chat(folder, Tokenizer.load(folder), [{"role": "user", "content": "some words"}])
 
 
-@pytest.mark.parametrize(("template", "words"), [
-    ("{{ 1/0 }}", "division by zero"), ("{% include 'a' %}", "no loader"), ("{% import 'a' as b %}", "no loader"), ("{% if %}", "Expected"),
-    ("{{ ''.__class__.__mro__ }}", "unsafe"), ("{{ raise_exception('only users') }}", "only users"), ("{{ x.y.z }}", "undefined"),
-    ("{% for i in range(10**9) %}{% endfor %}", "Range too big"), ("{{ 'a' * 10**10 }}", "MB"), ("{{ 'a' * 10**7 }}", "characters"),
-    ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"), ("{{ messages.append(1) }}", "unsafe")])
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ 1/0 }}", "division by zero"),
+        ("{% include 'a' %}", "no loader"),
+        ("{% import 'a' as b %}", "no loader"),
+        ("{% if %}", "Expected"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ raise_exception('only users') }}", "only users"),
+        ("{{ x.y.z }}", "undefined"),
+        ("{% for i in range(10**9) %}{% endfor %}", "Range too big"),
+        ("{{ 'a' * 10**10 }}", "MB"),
+        ("{{ 'a' * 10**7 }}", "characters"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
+        ("{{ messages.append(1) }}", "unsafe"),
+    ],
+)
 def test_what_a_template_does_wrong_is_one_line(folder: Path, template: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"the chat template of .* refuses: ") as error:
         chat(folder, template)
@@ -234,9 +342,16 @@ def test_what_a_template_does_wrong_is_one_line(folder: Path, template: str, wor
     assert chat(folder, "{{ messages[0].content }}")
 
 
-@pytest.mark.parametrize("template", ["{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-                                      "{{ 7 ** (7 ** 10) }}"])
-def test_an_endless_template_is_ended(folder: Path, template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ 7 ** (7 ** 10) }}",
+    ],
+)
+def test_an_endless_template_is_ended(
+    folder: Path, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox, "SECONDS", 1.0)
     with pytest.raises(ValueError, match=r"refuses: it takes more than (1 seconds|512 MB)"):
         chat(folder, template)
@@ -245,14 +360,17 @@ def test_an_endless_template_is_ended(folder: Path, template: str, monkeypatch: 
 
 def test_many_conversations_share_a_process(folder: Path) -> None:
     first = chat(folder, "{{ messages[0].content }}")
-    from weft.generate.chat import SANDBOX
+    from weft.generate.chat_template import SANDBOX
+
     assert SANDBOX.process
     number = SANDBOX.process.pid
     assert chat(folder, "{{ messages[0].content }} ") == first
     assert SANDBOX.process.pid == number
 
 
-def test_weights_of_a_kind_that_torch_does_not_have_are_one_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_weights_of_a_kind_that_torch_does_not_have_are_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     save_file({"a": np.zeros(4, np.float32)}, folder / "model.safetensors")
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole.replace(b'"F32"', b'"I32"'))

@@ -1,15 +1,26 @@
 """F19: hostile inputs by the thousand. No error but one line, nothing over ten seconds, nothing over a gigabyte."""
+
 from pathlib import Path
 
 import pytest
 
 from tests.faults.hostile import escapes
 
-COUNTS = {"parquet": 700, "tokenizer": 400, "config": 4000, "header": 400, "template": 400, "archive": 400, "rows": 1000,
-          "command": 1700}                 # with --long; a tenth otherwise
+COUNTS = {
+    "parquet": 700,
+    "tokenizer": 400,
+    "config": 4000,
+    "header": 400,
+    "template": 400,
+    "archive": 400,
+    "rows": 1000,
+    "command": 1700,
+}  # with --long; a tenth otherwise
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc"
+)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", COUNTS)
 def test_no_mutated_input_escapes(kind: str, tmp_path: Path, long: bool) -> None:

@@ -1,4 +1,5 @@
 """kill -9, at any step and any moment, once or again and again: the run that goes on ends as if nothing had happened."""
+
 import os
 import random
 import signal
@@ -12,22 +13,33 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft import run
-from weft.train import checkpoint
-from weft.train.checkpoint import checkpoints
+from weft.runs import run
+from weft.training import checkpoint
+from weft.training.checkpoint import all_checkpoints
 
 from .runs import STEPS, Plot, Whole, after_save, at_step, child, die, fork, train, wait, whole
 
 __all__ = ["whole"]
-NAMES = ("causal", "masked", "replaced", "spans", "translation", "causal, lengths", "causal, bf16", "translation, packed")
+NAMES = (
+    "causal",
+    "masked",
+    "replaced",
+    "spans",
+    "translation",
+    "causal, lengths",
+    "causal, bf16",
+    "translation, packed",
+)
 
 
 def while_saving(step: int, seconds: float) -> Plot:
     """Die a little after the first save from a step on has begun."""
-    def plot(made: run.Made, event: Any) -> None:
-        if event and event.step >= step and event.step % made.recipe.save.every == 0:
+
+    def plot(made: run.RunState, event: Any) -> None:
+        if event and event.step >= step and event.step % made.recipe.checkpoints.every_steps == 0:
             time.sleep(seconds)
             die()
+
     return plot
 
 
@@ -37,7 +49,14 @@ def hurt(recipe: R.Recipe, out: Path, draw: random.Random, seconds: float) -> No
     if way == "step":
         assert child(recipe, out, at_step(draw.randint(1, STEPS))) is None
     elif way == "save":
-        assert child(recipe, out, while_saving(draw.randint(1, STEPS - 7), draw.choice([0, 2e-4, 1e-3, 3e-3, 1e-2]))) is None
+        assert (
+            child(
+                recipe,
+                out,
+                while_saving(draw.randint(1, STEPS - 7), draw.choice([0, 2e-4, 1e-3, 3e-3, 1e-2])),
+            )
+            is None
+        )
     else:
         pid = fork(lambda: train(recipe, out), out.with_suffix(".json"))
         time.sleep(draw.uniform(0.05, 1) * seconds)
@@ -45,7 +64,9 @@ def hurt(recipe: R.Recipe, out: Path, draw: random.Random, seconds: float) -> No
         wait(pid)
 
 
-def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(whole: Whole, tmp_path: Path, long: bool) -> None:
+def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
+    whole: Whole, tmp_path: Path, long: bool
+) -> None:
     for i in range(200 if long else 20):
         name, draw, out = NAMES[i % len(NAMES)], random.Random(i), tmp_path / f"run-{i}"
         recipe, seconds = whole.recipes[name], whole[name][3]
@@ -54,83 +75,113 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(who
 
 
 @pytest.mark.parametrize("name", ["causal", "spans", "translation", "masked", "causal, lengths"])
-def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(name: str, whole: Whole, tmp_path: Path, long: bool) -> None:
+def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
+    name: str, whole: Whole, tmp_path: Path, long: bool
+) -> None:
     """Saves are rare and epochs short, so several resumes start from one checkpoint in the second epoch or a later one."""
     recipe = whole.recipes[name]
     for i in range(20 if long else 1):
         draw, out = random.Random(f"{name} {i}"), tmp_path / f"run-{i}"
-        due = recipe.save.every * (STEPS // recipe.save.every - 1)     # its epoch is not the first
-        for step in (due + 1, due + 2, *(due + draw.randint(1, recipe.save.every - 1) for _ in range(2))):
+        due = recipe.checkpoints.every_steps * (
+            STEPS // recipe.checkpoints.every_steps - 1
+        )  # its epoch is not the first
+        for step in (
+            due + 1,
+            due + 2,
+            *(due + draw.randint(1, recipe.checkpoints.every_steps - 1) for _ in range(2)),
+        ):
             assert child(recipe, out, after_save(out, due, step)) is None
-            assert checkpoints(out / "checkpoints")[-1].step == due
-        assert checkpoints(out / "checkpoints")[-1].facts["position"] > 53 or recipe.lengths
+            assert all_checkpoints(out / "checkpoints")[-1].step == due
+        assert (
+            all_checkpoints(out / "checkpoints")[-1].state["position"] > 53
+            or recipe.length_schedule
+        )
         assert child(recipe, out, at_step(STEPS - 1)) is None
         whole.same(name, child(recipe, out), out)
 
 
-def test_a_kill_before_the_first_save_begins_anew_and_ends_the_same(whole: Whole, tmp_path: Path) -> None:
+def test_a_kill_before_the_first_save_begins_anew_and_ends_the_same(
+    whole: Whole, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     assert child(whole.recipes["causal"], out, at_step(3)) is None
-    assert not checkpoints(out / "checkpoints")
+    assert not all_checkpoints(out / "checkpoints")
     whole.same("causal", child(whole.recipes["causal"], out), out)
 
 
-def test_a_kill_between_the_last_save_and_the_model_ends_the_same(whole: Whole, tmp_path: Path) -> None:
-    def plot(made: run.Made, event: Any) -> None:
+def test_a_kill_between_the_last_save_and_the_model_ends_the_same(
+    whole: Whole, tmp_path: Path
+) -> None:
+    def plot(made: run.RunState, event: Any) -> None:
         if event is None:
-            run.export = lambda *_: die()      # type: ignore[assignment,return-value]
+            run.export_model = lambda *_: die()  # type: ignore[assignment,return-value]
+
     out = tmp_path / "run"
     assert child(whole.recipes["replaced"], out, plot) is None
-    assert checkpoints(out / "checkpoints")[-1].step == STEPS
+    assert all_checkpoints(out / "checkpoints")[-1].step == STEPS
     whole.same("replaced", child(whole.recipes["replaced"], out), out)
 
 
-def test_a_save_that_takes_several_steps_holds_the_values_of_its_own(whole: Whole, tmp_path: Path) -> None:
+def test_a_save_that_takes_several_steps_holds_the_values_of_its_own(
+    whole: Whole, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
 
-    def plot(made: run.Made, event: Any) -> None:
+    def plot(made: run.RunState, event: Any) -> None:
         if event is None:
-            freeze = checkpoint.freeze
-            checkpoint.freeze = lambda *given: (time.sleep(0.1), freeze(*given))[1]        # type: ignore[assignment]
+            freeze = checkpoint.serialize_checkpoint
+            checkpoint.serialize_checkpoint = lambda *given: (time.sleep(0.1), freeze(*given))[1]  # type: ignore[assignment]
         after_save(out, 10, 12)(made, event)
+
     assert child(whole.recipes["causal"], out, plot) is None
-    assert checkpoints(out / "checkpoints")[-1].step == 10
+    assert all_checkpoints(out / "checkpoints")[-1].step == 10
     whole.same("causal", child(whole.recipes["causal"], out), out)
 
 
-def test_the_mean_of_the_last_checkpoints_is_the_same_wherever_the_run_was_stopped(whole: Whole, tmp_path: Path) -> None:
-    def stop(made: run.Made, event: Any) -> None:
+def test_the_mean_of_the_last_checkpoints_is_the_same_wherever_the_run_was_stopped(
+    whole: Whole, tmp_path: Path
+) -> None:
+    def stop(made: run.RunState, event: Any) -> None:
         if event and event.step in (17, 21):
-            made.trainer.stop = True
+            made.trainer.stop_requested = True
+
     recipe, out = whole.recipes["causal, bf16"], tmp_path / "run"
-    assert isinstance(recipe.average, R.Last)
+    assert isinstance(recipe.average, R.AverageLast)
     for _ in range(2):
         assert child(recipe, out, stop)
     whole.same("causal, bf16", child(recipe, out), out)
 
 
 def command(*words: str, **more: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, "-m", "weft.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen(
+        [sys.executable, "-m", "weft.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
 
 
-def test_the_command_itself_is_killed_goes_on_in_a_fresh_interpreter_and_proves_it(whole: Whole, tmp_path: Path) -> None:
+def test_the_command_itself_is_killed_goes_on_in_a_fresh_interpreter_and_proves_it(
+    whole: Whole, tmp_path: Path
+) -> None:
     recipe, file, out = whole.recipes["causal"], tmp_path / "recipe.json", tmp_path / "run"
-    file.write_text(replace(recipe, steps=400, save=R.Saves(every=5)).json())
-    process = command("train", str(file), "--out", str(out))
-    while len(checkpoints(out / "checkpoints")) < 2:
+    file.write_text(replace(recipe, steps=400, checkpoints=R.Checkpoints(every_steps=5)).to_json())
+    process = command("train", str(file), "--output", str(out))
+    while len(all_checkpoints(out / "checkpoints")) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.kill()
     process.communicate()
-    done = checkpoints(out / "checkpoints")[-1].step
-    again = command("train", str(file), "--out", str(out))
+    done = all_checkpoints(out / "checkpoints")[-1].step
+    again = command("train", str(file), "--output", str(out))
     assert again.stderr
     said = ""
-    while f"going on after step {done}" not in said and again.poll() is None:
+    while f"resuming after step {done}" not in said and again.poll() is None:
         said += again.stderr.readline()
     again.terminate()
     rest = again.communicate()
     assert again.returncode == 75, (said, rest)
-    proof = command("resume", str(out), "--check")
+    proof = command("resume", str(out), "--verify")
     assert "every bit is the same" in proof.communicate()[0]
     assert proof.returncode == 0

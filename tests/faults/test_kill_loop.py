@@ -1,4 +1,5 @@
 """A machine that fails again and again: kills at random times, on one, two or three ranks, and one hash at the end."""
+
 import os
 import random
 import signal
@@ -23,8 +24,16 @@ def started(recipe: R.Recipe, out: Path, world: int) -> list[int]:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
     notes = [out.with_name(f"{out.name}-{rank}.json") for rank in range(world)]
-    where = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    return [fork(lambda: train(recipe, out), note, **(where | {"RANK": str(rank)} if world > 1 else {})) for rank, note in enumerate(notes)]
+    where = {
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    return [
+        fork(lambda: train(recipe, out), note, **(where | {"RANK": str(rank)} if world > 1 else {}))
+        for rank, note in enumerate(notes)
+    ]
 
 
 def fail(pids: list[int], draw: random.Random, after: float) -> bool:
@@ -47,17 +56,27 @@ def fail(pids: list[int], draw: random.Random, after: float) -> bool:
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_kills_with_any_mean_time_between_them_end_in_one_hash(world: int, whole: Whole, tmp_path: Path, long: bool) -> None:
-    recipe, aim = whole.recipes["causal" if world == 1 else "translation, packed"], 100 if long else 3
+def test_kills_with_any_mean_time_between_them_end_in_one_hash(
+    world: int, whole: Whole, tmp_path: Path, long: bool
+) -> None:
+    recipe, aim = (
+        whole.recipes["causal" if world == 1 else "translation, packed"],
+        100 if long else 3,
+    )
 
     def whole_run(out: Path) -> tuple[list[Any], Any]:
-        return ranks(recipe, out, world, lambda: train(recipe, out)) if world > 1 else [train(recipe, out)], told(out)
+        return ranks(recipe, out, world, lambda: train(recipe, out)) if world > 1 else [
+            train(recipe, out)
+        ], told(out)
+
     began = time.monotonic()
     expected = whole_run(tmp_path / "whole")
     seconds, draw, kills, runs = time.monotonic() - began, random.Random(world), 0, 0
     while kills < aim:
         out, between, runs = tmp_path / f"run-{runs}", draw.uniform(0.2, 1.5) * seconds, runs + 1
-        while kills < aim and fail(started(recipe, out, world), draw, draw.expovariate(1 / between)):
+        while kills < aim and fail(
+            started(recipe, out, world), draw, draw.expovariate(1 / between)
+        ):
             kills += 1
         assert whole_run(out) == expected
     print(f"{world} ranks: {kills} kills in {runs} runs, one hash {expected[0][0][:12]}")

@@ -1,4 +1,5 @@
 """A checkpoint, a recipe or log lines of another run in a run's folder: refused with the field that differs, or repaired."""
+
 import errno
 import json
 import os
@@ -12,23 +13,38 @@ from typing import Any
 import pytest
 
 import weft
-from weft import cli, prove, run
+from weft import cli
 from weft import recipe as R
-from weft.train.checkpoint import Checkpoint, checkpoints, write
-from weft.train.log import read
+from weft.runs import run, verify_resume
+from weft.runs.log import read_log
+from weft.training.checkpoint import Checkpoint, all_checkpoints, write
 
 from .runs import BERT, STEPS, child, documents, gpt, partial_recipe, steps_of, train
 from .test_run_folder import held
 
-FIELDS = {"seed": "seed was ", "rate": "optimiser.rate was ", "task": "model.", "optimiser": "optimiser.", "model": "model.", "first": ""}
+FIELDS = {
+    "seed": "seed was ",
+    "rate": "optimiser.lr was ",
+    "task": "model.",
+    "optimiser": "optimiser.",
+    "model": "model.",
+    "first": "",
+}
 
 
 def variants(data: R.Data) -> dict[str, R.Recipe]:
     """Runs on the same data that differ in one respect each."""
-    first = partial_recipe(gpt(), R.NextToken(), data=data, save=R.Saves(every=3), steps=3)
-    return {"first": first, "seed": replace(first, seed=1), "rate": replace(first, optimiser=R.AdamW(rate=1e-3)),
-            "task": replace(first, model=weft.bert(**BERT), objective=R.MaskedTokens()),
-            "optimiser": replace(first, optimiser=R.SGD(rate=3e-3)), "model": replace(first, model=gpt(width=32))}
+    first = partial_recipe(
+        gpt(), R.CausalLM(), data=data, checkpoints=R.Checkpoints(every_steps=3), steps=3
+    )
+    return {
+        "first": first,
+        "seed": replace(first, seed=1),
+        "rate": replace(first, optimiser=R.AdamW(lr=1e-3)),
+        "task": replace(first, model=weft.bert(**BERT), task=R.MaskedLM()),
+        "optimiser": replace(first, optimiser=R.SGD(lr=3e-3)),
+        "model": replace(first, model=gpt(width=32)),
+    }
 
 
 class Runs:
@@ -43,13 +59,15 @@ class Runs:
         self.recipes = {name: replace(recipe, steps=STEPS) for name, recipe in self.recipes.items()}
 
     def saved(self, name: str) -> Checkpoint:
-        return checkpoints(self.folder / name / "checkpoints")[-1]
+        return all_checkpoints(self.folder / name / "checkpoints")[-1]
 
     def begun(self, name: str, out: Path, steps: int = STEPS) -> R.Recipe:
         """A run that is to go on for some steps more, with its one checkpoint."""
         found, recipe = self.saved(name), replace(self.recipes[name], steps=steps)
-        write(out / "checkpoints", 3, found.groups(), found.facts | {"recipe": recipe.json()})
-        (out / "recipe.json").write_text(recipe.json())
+        write(
+            out / "checkpoints", 3, found.all_tensors(), found.state | {"recipe": recipe.to_json()}
+        )
+        (out / "recipe.json").write_text(recipe.to_json())
         shutil.copy(self.folder / name / "log.jsonl", out)
         return recipe
 
@@ -70,36 +88,50 @@ def refused(recipe: R.Recipe, out: Path) -> str:
 
 
 @pytest.mark.parametrize(("name", "other"), list(permutations(FIELDS, 2)))
-def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(name: str, other: str, runs: Runs, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(
+    name: str, other: str, runs: Runs, tmp_path: Path
+) -> None:
     """Only the recipe file was compared; a checkpoint's own recipe was saved and never read. SGD's in AdamW's run was a KeyError."""
     recipe, found = runs.begun(name, tmp_path), runs.saved(other)
-    write(tmp_path / "checkpoints", 4, found.groups(), found.facts | {"step": 4, "recipe": runs.recipes[other].json()})
+    write(
+        tmp_path / "checkpoints",
+        4,
+        found.all_tensors(),
+        found.state | {"step": 4, "recipe": runs.recipes[other].to_json()},
+    )
     said = refused(recipe, tmp_path)
     assert "step-000000004 was saved with another recipe: " in said
     fields = [FIELDS[one] for one in (name, other) if FIELDS[one]]
     assert any(field in said for field in fields), said
     with pytest.raises(ValueError, match="was saved with another recipe"):
-        prove.check(tmp_path)
+        verify_resume.verify_resume(tmp_path)
 
 
 @pytest.mark.parametrize("other", [name for name in FIELDS if name != "first"])
 def test_a_recipe_file_that_was_edited_by_hand_is_refused_with_the_field_that_differs(
-        other: str, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other: str, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs.begun("first", tmp_path)
-    (tmp_path / "recipe.json").write_text(runs.recipes[other].json())
-    for words in (["resume", str(tmp_path)], ["resume", str(tmp_path), "--check"], ["train", str(tmp_path)]):
+    (tmp_path / "recipe.json").write_text(runs.recipes[other].to_json())
+    for words in (
+        ["resume", str(tmp_path)],
+        ["resume", str(tmp_path), "--verify"],
+        ["train", str(tmp_path)],
+    ):
         assert cli.main(words) == 2
         said = capsys.readouterr().err
         assert "step-000000003 was saved with another recipe: " in said
         assert FIELDS[other] in said
 
 
-def test_a_foreign_checkpoint_among_those_that_are_averaged_is_refused(runs: Runs, tmp_path: Path) -> None:
-    recipe = replace(runs.recipes["first"], average=R.Last(count=2), steps=6)
+def test_a_foreign_checkpoint_among_those_that_are_averaged_is_refused(
+    runs: Runs, tmp_path: Path
+) -> None:
+    recipe = replace(runs.recipes["first"], average=R.AverageLast(checkpoints=2), steps=6)
     assert isinstance(child(recipe, tmp_path / "run"), str)
     found = runs.saved("seed")
-    write(tmp_path / "run" / "checkpoints", 3, found.groups(), found.facts)
-    (tmp_path / "run" / "curve.svg").unlink()                  # not finished
+    write(tmp_path / "run" / "checkpoints", 3, found.all_tensors(), found.state)
+    (tmp_path / "run" / "curve.svg").unlink()  # not finished
     answer = child(recipe, tmp_path / "run")
     assert answer["error"] == "ValueError"
     assert "step-000000003 was saved with another recipe: " in answer["line"]
@@ -107,21 +139,32 @@ def test_a_foreign_checkpoint_among_those_that_are_averaged_is_refused(runs: Run
 
 def test_a_checkpoint_without_a_recipe_is_refused(runs: Runs, tmp_path: Path) -> None:
     recipe, found = runs.begun("first", tmp_path), runs.saved("first")
-    for wrong in (None, 3, "{}", "[]", '{"kind": "Rows", "count": 1, "length": 2}', "{"):
-        write(tmp_path / "checkpoints", 4, found.groups(), found.facts | {"step": 4, "recipe": wrong})
+    for wrong in (None, 3, "{}", "[]", '{"kind": "FixedBatch", "size": 1, "length": 2}', "{"):
+        write(
+            tmp_path / "checkpoints",
+            4,
+            found.all_tensors(),
+            found.state | {"step": 4, "recipe": wrong},
+        )
         assert "step-000000004/state.json holds " in refused(recipe, tmp_path)
 
 
 # The recipe file and the log
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda b: b"", "half": lambda b: b[:len(b) // 2], "zeros": lambda b: bytes(len(b)), "not text": lambda b: b"\xff" + b,
-    "another value": lambda b: b'{"kind": "Rows", "count": 1, "length": 2}', "a list": lambda b: b"[]"}
+    "empty": lambda b: b"",
+    "half": lambda b: b[: len(b) // 2],
+    "zeros": lambda b: bytes(len(b)),
+    "not text": lambda b: b"\xff" + b,
+    "another value": lambda b: b'{"kind": "Rows", "count": 1, "length": 2}',
+    "a list": lambda b: b"[]",
+}
 
 
 @pytest.mark.parametrize("kind", [*DAMAGE, "missing"])
 def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says_so(
-        kind: str, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind: str, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An empty recipe.json blocked `weft resume`, `weft status` and every use of the model."""
     recipe = replace(runs.recipes["first"], steps=6)
     out, path = tmp_path / "run", tmp_path / "run" / "recipe.json"
@@ -142,8 +185,9 @@ def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says
     assert train(recipe, out) == runs.whole
 
 
-def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(runs: Runs, tmp_path: Path,
-                                                                           capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = replace(runs.recipes["first"], steps=6)
     for _ in zip(range(4), run.train(recipe, tmp_path), strict=False):
         pass
@@ -151,24 +195,45 @@ def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(runs:
     path.write_text(good.replace('"seed": 0', '"seed": 1'))
     for words in (["resume", str(tmp_path)], ["status", str(tmp_path)], ["train", str(tmp_path)]):
         assert cli.main(words) == 2
-        assert f"{path} was changed after it was written: seed was 0 in step-000000004; undo the change" in capsys.readouterr().err
-    path.write_text(good.replace('"workers": 0', '"workers": 1'))                       # may change, but not like this
+        assert (
+            f"{path} was changed after it was written: seed was 0 in step-000000004; undo the change"
+            in capsys.readouterr().err
+        )
+    path.write_text(good.replace('"workers": 0', '"workers": 1'))  # may change, but not like this
     assert cli.main(["status", str(tmp_path)]) == 0
-    assert 'if you edited it, delete its last field, "seal"; the recipe of step-000000004 is used' in capsys.readouterr().err
+    assert (
+        'if you edited it, delete its last field, "seal"; the recipe of step-000000004 is used'
+        in capsys.readouterr().err
+    )
 
 
-FOREIGN = [b'{"step": 3, "lo', b"\xff\xfe\x00", b"null", b"[]", b"{}", b'{"step": "x", "loss": 1}', b'{"step": 2}',
-           b'{"step": 2, "loss": "x"}', b'{"step": 2, "valid": 3}', b'{"step": 2, "valid": {"loss": []}}', b'{"event": "start"}',
-           b"[" * 100_000, b"1" * 5_000]
+FOREIGN = [
+    b'{"step": 3, "lo',
+    b"\xff\xfe\x00",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"step": "x", "loss": 1}',
+    b'{"step": 2}',
+    b'{"step": 2, "loss": "x"}',
+    b'{"step": 2, "valid": 3}',
+    b'{"step": 2, "valid": {"loss": []}}',
+    b'{"event": "start"}',
+    b"[" * 100_000,
+    b"1" * 5_000,
+]
 
 
 @pytest.mark.parametrize("place", [0, 2, 3], ids=["begin", "middle", "end"])
-def test_damaged_and_foreign_lines_in_the_log_never_block_a_run_and_are_named(place: int, runs: Runs, tmp_path: Path,
-                                                                              capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_and_foreign_lines_in_the_log_never_block_a_run_and_are_named(
+    place: int, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`cut` read every line back to the checkpoint as its own: one damaged line was a traceback."""
     runs.begun("first", tmp_path, steps=6)
     lines = (tmp_path / "log.jsonl").read_bytes().splitlines()[:3]
-    (tmp_path / "log.jsonl").write_bytes(b"\n".join([*lines[:place], *FOREIGN, *lines[place:]]) + b"\n")
+    (tmp_path / "log.jsonl").write_bytes(
+        b"\n".join([*lines[:place], *FOREIGN, *lines[place:]]) + b"\n"
+    )
     named = f"log.jsonl, lines {', '.join(str(place + i + 1) for i in range(8))}, …: damaged, or not of this run; "
     assert cli.main(["status", str(tmp_path)]) == 0
     assert f"{named}skipped" in capsys.readouterr().err
@@ -183,27 +248,33 @@ def test_each_kind_of_foreign_line_is_told_from_our_own(wrong: bytes, tmp_path: 
     path, said = tmp_path / "log.jsonl", list[str]()
     own = b'{"step": 1, "loss": null, "seconds": 1.0, "tokens": 3}\n'
     path.write_bytes(own + wrong + b"\n" + own)
-    assert len(read(path, said.append)) == 2
+    assert len(read_log(path, said.append)) == 2
     assert said == [f"{path}, line 2: damaged, or not of this run; skipped"]
 
 
 def test_lines_of_another_run_after_the_checkpoint_are_removed(runs: Runs, tmp_path: Path) -> None:
     recipe = runs.begun("first", tmp_path)
     with (tmp_path / "log.jsonl").open("a") as log:
-        log.writelines(json.dumps({"step": step, "loss": 9.0, "seconds": 1.0, "tokens": 1}) + "\n" for step in range(40, 60))
+        log.writelines(
+            json.dumps({"step": step, "loss": 9.0, "seconds": 1.0, "tokens": 1}) + "\n"
+            for step in range(40, 60)
+        )
     child(recipe, tmp_path)
     assert steps_of(tmp_path) == list(range(1, STEPS + 1))
-    assert all(line.get("loss") != 9.0 for line in read(tmp_path / "log.jsonl"))
+    assert all(line.get("loss") != 9.0 for line in read_log(tmp_path / "log.jsonl"))
 
 
 # On the disk
+
 
 def files_of(out: Path) -> list[Path]:
     return [out / "recipe.json", out / "log.jsonl", out / "curve.svg", *(out / "model").iterdir()]
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
-def test_the_files_of_a_run_are_as_readable_as_any_other(mask: int, runs: Runs, tmp_path: Path) -> None:
+def test_the_files_of_a_run_are_as_readable_as_any_other(
+    mask: int, runs: Runs, tmp_path: Path
+) -> None:
     before = os.umask(mask)
     try:
         train(replace(runs.recipes["first"], steps=3), tmp_path / "run")
@@ -213,14 +284,17 @@ def test_the_files_of_a_run_are_as_readable_as_any_other(mask: int, runs: Runs, 
         assert path.stat().st_mode & 0o777 == 0o666 & ~mask, path
 
 
-def test_recipe_log_and_model_are_on_the_disk_when_a_run_is_finished(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: dict[int, int] = {}            # by inode: how many bytes were there
+def test_recipe_log_and_model_are_on_the_disk_when_a_run_is_finished(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: dict[int, int] = {}  # by inode: how many bytes were there
     fsync = os.fsync
 
     def note(file: Any) -> None:
         stat = os.fstat(file if isinstance(file, int) else file.fileno())
         synced[stat.st_ino] = stat.st_size
         fsync(file)
+
     monkeypatch.setattr(os, "fsync", note)
     train(replace(runs.recipes["first"], steps=3), tmp_path / "run")
     for path in files_of(tmp_path / "run"):
@@ -230,17 +304,32 @@ def test_recipe_log_and_model_are_on_the_disk_when_a_run_is_finished(runs: Runs,
 
 
 @pytest.mark.parametrize("name", ["recipe.json", "log.jsonl"])
-def test_a_full_disk_at_the_recipe_or_the_log_names_the_path(name: str, runs: Runs, tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_recipe_or_the_log_names_the_path(
+    name: str, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A write's own error names no file."""
+
     def full(*given: Any, **more: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     if name == "log.jsonl":
-        monkeypatch.setattr("os.fsync", lambda file: full() if Path(f"/proc/self/fd/{file.fileno() if hasattr(file, 'fileno') else file}"
-                                                                    ).resolve().name == name else None)
+        monkeypatch.setattr(
+            "os.fsync",
+            lambda file: (
+                full()
+                if Path(f"/proc/self/fd/{file.fileno() if hasattr(file, 'fileno') else file}")
+                .resolve()
+                .name
+                == name
+                else None
+            ),
+        )
     else:
-        monkeypatch.setattr("weft.data.files.publish", full)
-    with pytest.raises(OSError, match=rf"cannot write {tmp_path}/run/{name}: No space left on device; free some space") as error:
+        monkeypatch.setattr("weft.storage.rename", full)
+    with pytest.raises(
+        OSError,
+        match=rf"cannot write {tmp_path}/run/{name}: No space left on device; free some space",
+    ) as error:
         train(runs.recipes["first"], tmp_path / "run")
     assert error.value.errno == errno.ENOSPC
     assert not list((tmp_path / "run").glob(".*.tmp"))

@@ -1,4 +1,5 @@
 """One rank of a real torchrun dies: all others leave soon, nothing is left running, and the run goes on as if nothing had happened."""
+
 import os
 import signal
 import subprocess
@@ -14,17 +15,18 @@ import torch
 import torch.distributed as dist
 
 from weft import recipe as R
-from weft import run
+from weft.runs import run
 
 from . import runs
 from .runs import Whole, ranks, told, train, whole
 
 __all__ = ["whole"]
-LIMIT = 30.0                               # seconds
+LIMIT = 30.0  # seconds
 
 
-def fall(made: run.Made, phase: str, step: int, note: Path) -> None:
+def fall(made: run.RunState, phase: str, step: int, note: Path) -> None:
     """Makes this process die at a phase of a step."""
+
     def now() -> bool:
         return made.trainer.step == step
 
@@ -33,11 +35,11 @@ def fall(made: run.Made, phase: str, step: int, note: Path) -> None:
         runs.die()
 
     if phase == "forward":
-        embed = made.objective.model.embed
-        made.objective.model.embed = lambda *a, **k: die() if now() else embed(*a, **k)     # type: ignore[method-assign]
-    elif phase == "backward":              # the others wait in the engine's all-reduce
-        next(made.objective.parameters()).register_hook(lambda grad: die() if now() else None)
-    elif phase == "reduce":                # in the midst of one
+        embed = made.loss.model.embed
+        made.loss.model.embed = lambda *a, **k: die() if now() else embed(*a, **k)  # type: ignore[method-assign]
+    elif phase == "backward":  # the others wait in the engine's all-reduce
+        next(made.loss.parameters()).register_hook(lambda grad: die() if now() else None)
+    elif phase == "reduce":  # in the midst of one
         reduce = dist.all_reduce
 
         def half(tensor: torch.Tensor, **more: Any) -> Any:
@@ -45,11 +47,15 @@ def fall(made: run.Made, phase: str, step: int, note: Path) -> None:
                 reduce(tensor, async_op=True)
                 die()
             return reduce(tensor, **more)
+
         dist.all_reduce = half
-    else:                                  # in the thread that saves
-        from weft.train import disk
-        rename = disk.rename
-        disk.rename = lambda path, to: die() if to.name == f"step-{step:09d}" else rename(path, to)   # type: ignore[assignment]
+    else:  # in the thread that saves
+        from weft import storage
+
+        rename = storage.rename
+        storage.rename = lambda path, to: (
+            die() if to.name == f"step-{step:09d}" else rename(path, to)
+        )  # type: ignore[assignment]
 
 
 def fallen(out: Path) -> Path:
@@ -60,11 +66,12 @@ def main() -> None:
     """What torchrun starts: recipe, run folder, the phase and step at which a rank falls."""
     file, out, phase, step, rank = sys.argv[1:]
 
-    def plot(made: run.Made, event: Any) -> None:
-        if event is None and made.trainer.world.rank == int(rank):
+    def plot(made: run.RunState, event: Any) -> None:
+        if event is None and made.trainer.ranks.rank == int(rank):
             fall(made, phase, int(step), fallen(Path(out)))
+
     torch.set_num_threads(1)
-    train(R.read(file), Path(out), plot)
+    train(R.load_recipe(file), Path(out), plot)
 
 
 PHASES = [("forward", 7, 1), ("reduce", 9, 1), ("save", 12, 0)]
@@ -83,13 +90,23 @@ def expected(whole: Whole) -> Any:
     return digests, told(out)
 
 
-def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(whole: Whole, expected: Any, tmp_path: Path,
-                                                                              long: bool) -> None:
-    cases = PHASES if not long else [(phase, step, rank) for phase in ("forward", "backward", "reduce", "save") for rank in (0, 1)
-                                     for step in ((4, 8, 12) if phase == "save" else range(2, 16, 2)) if phase != "save" or rank == 0]
+def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(
+    whole: Whole, expected: Any, tmp_path: Path, long: bool
+) -> None:
+    cases = (
+        PHASES
+        if not long
+        else [
+            (phase, step, rank)
+            for phase in ("forward", "backward", "reduce", "save")
+            for rank in (0, 1)
+            for step in ((4, 8, 12) if phase == "save" else range(2, 16, 2))
+            if phase != "save" or rank == 0
+        ]
+    )
     for i, (phase, step, rank) in enumerate(cases):
         out, file = tmp_path / f"run-{i}", tmp_path / "recipe.json"
-        file.write_text(two(whole).json())
+        file.write_text(two(whole).to_json())
         process = start(file, out, phase, str(step), str(rank))
         try:
             said, _ = process.communicate(timeout=120)
@@ -103,15 +120,39 @@ def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(wh
         assert time.time() < since + LIMIT, said
         assert process.returncode != 0, said
         assert "Signal 9 (SIGKILL)" in said, said
-        assert (ranks(two(whole), out, 2, lambda out=out: train(two(whole), out)), told(out)) == expected, f"{phase} at {step}"
+        assert (
+            ranks(two(whole), out, 2, lambda out=out: train(two(whole), out)),
+            told(out),
+        ) == expected, f"{phase} at {step}"
 
 
 def start(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d",
-         "--rdzv-endpoint", "localhost:0", "-m", "tests.faults.test_ranks", str(file), str(out), *words],
-        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"})
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--master-port",
+            "0",
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            "localhost:0",
+            "-m",
+            "tests.faults.test_ranks",
+            str(file),
+            str(out),
+            *words,
+        ],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
 
 
 def members(out: Path) -> dict[int, int]:
@@ -120,9 +161,12 @@ def members(out: Path) -> dict[int, int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             fields = (path / "stat").read_text().rpartition(")")[2].split()
-            if str(out).encode() in (path / "cmdline").read_bytes().split(b"\0") and fields[0] != "Z":
+            if (
+                str(out).encode() in (path / "cmdline").read_bytes().split(b"\0")
+                and fields[0] != "Z"
+            ):
                 found[int(path.name)] = int(fields[1])
-        except OSError:                    # gone meanwhile
+        except OSError:  # gone meanwhile
             continue
     return found
 
@@ -134,8 +178,9 @@ def end(out: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed early", "parent killed"])
-def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(how: str, whole: Whole, tmp_path: Path,
-                                                                                    long: bool) -> None:
+def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(
+    how: str, whole: Whole, tmp_path: Path, long: bool
+) -> None:
     """A stopped rank held the others for the time of a collective operation and torchrun's patience; a killed torchrun left all."""
     for i in range(17 if long else 1):
         leaves_no_process(how, whole, tmp_path / f"{i}", 1 + i % 5)
@@ -144,7 +189,9 @@ def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_kil
 def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> None:
     folder.mkdir()
     file, out = folder / "recipe.json", folder / "run"
-    file.write_text(replace(two(whole), steps=100_000, save=R.Saves(every=50_000)).json())
+    file.write_text(
+        replace(two(whole), steps=100_000, checkpoints=R.Checkpoints(every_steps=50_000)).to_json()
+    )
     process = start(file, out, "never", "0", "0")
     try:
         ranks_, limit = [], time.time() + 90
@@ -155,7 +202,10 @@ def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> 
             time.sleep(0.05)
         time.sleep(patience)
         since = time.time()
-        os.kill(process.pid if how == "parent killed" else max(ranks_), signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
+        os.kill(
+            process.pid if how == "parent killed" else max(ranks_),
+            signal.SIGSTOP if how == "stopped" else signal.SIGKILL,
+        )
         while (left := set(members(out)) - {process.pid}) and time.time() < since + LIMIT:
             process.poll()
             time.sleep(0.1)

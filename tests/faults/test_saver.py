@@ -1,4 +1,5 @@
 """Saving beside the training: it sees the values of its step, it is one at a time, and it costs little."""
+
 import hashlib
 import os
 import threading
@@ -8,8 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft.train import disk
-from weft.train.checkpoint import Saver, checkpoints, newest, read, write
+from weft import storage
+from weft.training.checkpoint import (
+    CheckpointWriter,
+    all_checkpoints,
+    latest_checkpoint,
+    read,
+    write,
+)
 
 from .disk import Disk
 
@@ -19,7 +26,7 @@ class Gate:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.open, self.reached = threading.Event(), threading.Event()
-        patch.setattr(disk, "os", Disk(self.before))
+        patch.setattr(storage, "os", Disk(self.before))
 
     def before(self, call: str, path: str) -> None:
         if call in ("open", "mkdir", "write"):
@@ -32,15 +39,24 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(monkeypatch)
 
 
-def test_a_save_holds_the_values_of_its_step_whatever_happens_to_them_after(tmp_path: Path, gate: Gate) -> None:
-    base = torch.arange(12.)
-    live = {"plain": base.clone(), "slice": base.clone()[2:6], "turned": base.clone().reshape(3, 4).t(), "scalar": torch.tensor(3.),
-            "parameter": torch.nn.Parameter(base.clone()), "counter": torch.tensor(5), "small": base.to(torch.bfloat16)}
+def test_a_save_holds_the_values_of_its_step_whatever_happens_to_them_after(
+    tmp_path: Path, gate: Gate
+) -> None:
+    base = torch.arange(12.0)
+    live = {
+        "plain": base.clone(),
+        "slice": base.clone()[2:6],
+        "turned": base.clone().reshape(3, 4).t(),
+        "scalar": torch.tensor(3.0),
+        "parameter": torch.nn.Parameter(base.clone()),
+        "counter": torch.tensor(5),
+        "small": base.to(torch.bfloat16),
+    }
     live["tied"] = live["plain"]
     kept = {name: tensor.detach().clone() for name, tensor in live.items()}
     facts = {"step": 1, "inner": {"counts": [1, 2]}}
     group = {"model": live}
-    with Saver(tmp_path, 1) as saver:
+    with CheckpointWriter(tmp_path, 1) as saver:
         saver.submit(1, group, facts)
         for tensor in live.values():
             tensor.data.add_(100)
@@ -50,31 +66,37 @@ def test_a_save_holds_the_values_of_its_step_whatever_happens_to_them_after(tmp_
         del live["plain"]
         assert gate.reached.wait(20)
         gate.open.set()
-    found = newest(tmp_path, pytest.fail)
+    found = latest_checkpoint(tmp_path, pytest.fail)
     assert found
-    assert found.facts == {"step": 1, "inner": {"counts": [1, 2]}}
-    assert found.groups().keys() == {"model"}
-    assert found.groups()["model"].keys() == kept.keys()
-    assert all(torch.equal(found.groups()["model"][name], tensor) for name, tensor in kept.items())
+    assert found.state == {"step": 1, "inner": {"counts": [1, 2]}}
+    assert found.all_tensors().keys() == {"model"}
+    assert found.all_tensors()["model"].keys() == kept.keys()
+    assert all(
+        torch.equal(found.all_tensors()["model"][name], tensor) for name, tensor in kept.items()
+    )
 
 
-def test_submit_returns_before_the_file_is_written_and_the_next_one_waits(tmp_path: Path, gate: Gate) -> None:
-    with Saver(tmp_path, 5) as saver:
+def test_submit_returns_before_the_file_is_written_and_the_next_one_waits(
+    tmp_path: Path, gate: Gate
+) -> None:
+    with CheckpointWriter(tmp_path, 5) as saver:
         saver.submit(1, {"model": {"weight": torch.zeros(3)}}, {})
         assert gate.reached.wait(20)
         assert list(tmp_path.iterdir()) == []
-        second = threading.Thread(target=saver.submit, args=(2, {"model": {"weight": torch.ones(3)}}, {}))
+        second = threading.Thread(
+            target=saver.submit, args=(2, {"model": {"weight": torch.ones(3)}}, {})
+        )
         second.start()
         second.join(0.1)
-        assert second.is_alive()           # one save at a time: memory for two copies is not asked for
+        assert second.is_alive()  # one save at a time: memory for two copies is not asked for
         gate.open.set()
         second.join(20)
         assert not second.is_alive()
-    assert [found.step for found in checkpoints(tmp_path)] == [1, 2]
+    assert [found.step for found in all_checkpoints(tmp_path)] == [1, 2]
 
 
 def test_wait_and_close_return_when_the_checkpoint_is_there(tmp_path: Path) -> None:
-    saver = Saver(tmp_path, 1)
+    saver = CheckpointWriter(tmp_path, 1)
     saver.wait()
     saver.submit(1, {}, {})
     saver.wait()
@@ -86,9 +108,10 @@ def test_wait_and_close_return_when_the_checkpoint_is_there(tmp_path: Path) -> N
 
 def test_a_save_in_flight_is_completed_when_the_training_fails(tmp_path: Path) -> None:
     def train() -> None:
-        with Saver(tmp_path, 1) as saver:
+        with CheckpointWriter(tmp_path, 1) as saver:
             saver.submit(1, {"model": {"weight": torch.zeros(3)}}, {})
             raise KeyError("training")
+
     with pytest.raises(KeyError, match="training"):
         train()
     assert read(tmp_path / "step-000000001").step == 1
@@ -114,7 +137,7 @@ def test_saving_and_loading_cost_little_more_than_the_bare_hash_and_file(tmp_pat
         hashlib.sha256((path / "model.safetensors").read_bytes())
         hashing.append(time.process_time() - start)
         start = time.process_time()
-        read(path).groups()
+        read(path).all_tensors()
         loading.append(time.process_time() - start)
     assert min(saving) < 2.5 * min(bare)
-    assert min(loading) < 4 * min(hashing)             # compared twice: when it is chosen and when it is used
+    assert min(loading) < 4 * min(hashing)  # compared twice: when it is chosen and when it is used

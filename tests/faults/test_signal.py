@@ -1,4 +1,5 @@
 """SIGTERM, once or twice, whatever the run is at: it leaves within seconds with the exit code that says so, and nothing is lost."""
+
 import os
 import random
 import signal
@@ -11,22 +12,33 @@ from typing import Any
 
 import pytest
 
-from weft import cli, run
+from weft import cli, commands
 from weft import recipe as R
 from weft.data.loader import Loader
-from weft.train import checkpoint
-from weft.train.checkpoint import newest
-from weft.train.log import finished
-from weft.train.loop import Trainer
+from weft.runs import log, run
+from weft.runs.log import is_finished
+from weft.training import checkpoint, validation
+from weft.training.checkpoint import latest_checkpoint
+from weft.training.loop import Trainer
 
 from .runs import STEPS, Whole, child, fork, steps_of, told, wait, whole
 
 __all__ = ["whole"]
-LIMIT = 10.0                               # seconds
-PHASES: dict[str, tuple[Any, str]] = {     # what is called first in each
-    "import": (R, "change"), "prepare": (run, "prepare"), "build": (run, "build"), "restore": (run, "newest"), "probe": (Trainer, "probe"),
-    "step": (Trainer, "backward"), "update": (Trainer, "take"), "validation": (run, "validate"), "save": (checkpoint, "_put"),
-    "finish": (run, "finish"), "export": (run, "export"), "end": (run.Log, "finish")}
+LIMIT = 10.0  # seconds
+PHASES: dict[str, tuple[Any, str]] = {  # what is called first in each
+    "import": (R, "apply_overrides"),
+    "prepare": (run, "prepare"),
+    "build": (run, "build_task"),
+    "restore": (run, "latest_checkpoint"),
+    "probe": (Trainer, "time_one_step"),
+    "step": (Trainer, "backward"),
+    "update": (Trainer, "train_step"),
+    "validation": (run, "validate"),
+    "save": (checkpoint, "_put"),
+    "finish": (run, "finish_run"),
+    "export": (run, "export_model"),
+    "end": (log.RunLog, "finish"),
+}
 
 
 def twice(gap: float = 0.0) -> None:
@@ -45,19 +57,23 @@ def at(phase: str, turn: int, gap: float) -> None:
         if count[0] == turn:
             twice(gap)
         return inner(*given, **more)
+
     setattr(owner, name, outer)
 
 
-def command(recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None) -> tuple[int, str, float]:
+def command(
+    recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None
+) -> tuple[int, str, float]:
     """The command `weft train` in a child: its exit code, what it said, when it began."""
     file, note = out.with_suffix(".recipe.json"), out.with_suffix(".json")
-    file.write_text(recipe.json())
+    file.write_text(recipe.to_json())
 
     def work() -> None:
-        sys.argv = ["weft", "train", str(file), "--out", str(out)]
+        sys.argv = ["weft", "train", str(file), "--output", str(out)]
         if plot:
             plot()
         raise SystemExit(cli.main())
+
     began = time.monotonic()
     code = wait(fork(work, note))
     return code, note.with_suffix(".out").read_text(), began
@@ -66,28 +82,30 @@ def command(recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None)
 def goes_on(name: str, whole: Whole, out: Path) -> None:
     """The next start ends as if nothing had happened: a validation that was broken off is made up for."""
     whole.same(name, child(whole.recipes[name], out), out)
-    assert finished(out)
+    assert is_finished(out)
     assert steps_of(out) == list(range(1, STEPS + 1))
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(phase: str, whole: Whole, tmp_path: Path) -> None:
+def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
+    phase: str, whole: Whole, tmp_path: Path
+) -> None:
     name, out, draw = "causal", tmp_path / "run", random.Random(phase)
     recipe, turn = whole.recipes[name], draw.randint(2, 4) if phase in ("save", "validation") else 1
     if phase in ("step", "update"):
         turn = draw.randint(6, 20)
     code, said, began = command(recipe, out, lambda: at(phase, turn, draw.choice([0.0, 0.01])))
     assert time.monotonic() - began < whole[name][3] + LIMIT
-    assert code in (cli.STOPPED, 0 if finished(out) else cli.STOPPED), said
+    assert code in (commands.EXIT_STOPPED, 0 if is_finished(out) else commands.EXIT_STOPPED), said
     assert "Traceback" not in said
     if phase not in ("finish", "export", "end"):
-        assert code == cli.STOPPED, said
+        assert code == commands.EXIT_STOPPED, said
         assert "stopped" in said
     taken = steps_of(out) if out.exists() else []
     if taken:
-        saved = newest(out / "checkpoints", pytest.fail)
+        saved = latest_checkpoint(out / "checkpoints", pytest.fail)
         assert saved
-        assert saved.step == taken[-1]     # all that was done
+        assert saved.step == taken[-1]  # all that was done
     else:
         assert phase in ("import", "prepare", "build", "restore", "probe", "update")
     goes_on(name, whole, out)
@@ -97,12 +115,13 @@ def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, 
     name = "masked"
     for i in range(88 if long else 3):
         draw, out, file = random.Random(i), tmp_path / f"run-{i}", tmp_path / "recipe.json"
-        file.write_text(whole.recipes[name].json())
+        file.write_text(whole.recipes[name].to_json())
 
         def work(file: Path = file, out: Path = out) -> None:
-            sys.argv = ["weft", "train", str(file), "--out", str(out)]
-            signal.signal(signal.SIGTERM, cli.leave)           # as the command does first of all
+            sys.argv = ["weft", "train", str(file), "--output", str(out)]
+            signal.signal(signal.SIGTERM, cli.exit_on_sigterm)  # as the command does first of all
             raise SystemExit(cli.main())
+
         pid = fork(work, out.with_suffix(".json"))
         time.sleep(draw.uniform(0.2, 1) * whole[name][3])
         asked = time.monotonic()
@@ -112,9 +131,12 @@ def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, 
         code = wait(pid)
         said = out.with_suffix(".out").read_text()
         assert time.monotonic() - asked < LIMIT
-        assert code == (0 if code == 0 and finished(out) else cli.STOPPED), (code, said)
+        assert code == (0 if code == 0 and is_finished(out) else commands.EXIT_STOPPED), (
+            code,
+            said,
+        )
         if steps_of(out):
-            saved = newest(out / "checkpoints", pytest.fail)
+            saved = latest_checkpoint(out / "checkpoints", pytest.fail)
             assert saved
             assert saved.step == steps_of(out)[-1]
         whole.same(name, child(whole.recipes[name], out), out)
@@ -122,48 +144,73 @@ def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, 
 
 def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_path: Path) -> None:
     def slow() -> None:
-        validate = run.validate
+        validate = validation.validate
 
         def long(trainer: Trainer, *rest: Any) -> Any:
             signal.setitimer(signal.ITIMER_REAL, 0.2)
             signal.signal(signal.SIGALRM, lambda *_: twice())
             forward = trainer.objective.forward
-            trainer.objective.forward = lambda batch: (time.sleep(1), forward(batch))[1]       # type: ignore[method-assign]
+            trainer.objective.forward = lambda batch: (time.sleep(1), forward(batch))[1]  # type: ignore[method-assign]
             return validate(trainer, *rest)
+
         run.validate = long
+
     recipe = whole.recipes["causal"]
-    valid = replace(recipe.data, folder=str(tmp_path / "data"), valid=recipe.data.train)
-    code, said, began = command(replace(recipe, data=valid, batch=R.Rows(count=2, length=16)), tmp_path / "run", slow)
-    assert code == cli.STOPPED, said
+    valid = replace(recipe.data, prepared_folder=str(tmp_path / "data"), valid=recipe.data.train)
+    code, said, began = command(
+        replace(recipe, data=valid, batch=R.FixedBatch(size=2, length=16)), tmp_path / "run", slow
+    )
+    assert code == commands.EXIT_STOPPED, said
     assert time.monotonic() - began < LIMIT
-    saved = newest(tmp_path / "run" / "checkpoints", pytest.fail)
+    saved = latest_checkpoint(tmp_path / "run" / "checkpoints", pytest.fail)
     assert saved
     assert saved.step == 6
 
 
 @pytest.mark.parametrize("where", ["validation", "step"])
-def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(where: str, whole: Whole, tmp_path: Path) -> None:
-    turn = 2 if where == "validation" else 12 + 2              # in step 12, after two that are tried out: before the second validation ends
+def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(
+    where: str, whole: Whole, tmp_path: Path
+) -> None:
+    turn = (
+        2 if where == "validation" else 12 + 2
+    )  # in step 12, after two that are tried out: before the second validation ends
     code, said, _ = command(whole.recipes["causal"], tmp_path / "run", lambda: at(where, turn, 0.0))
-    assert code == cli.STOPPED, said
+    assert code == commands.EXIT_STOPPED, said
     assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6]
     goes_on("causal", whole, tmp_path / "run")
-    assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6, 12, 18, STEPS]
+    assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [
+        6,
+        12,
+        18,
+        STEPS,
+    ]
 
 
-def test_a_run_that_still_makes_its_first_batch_leaves_at_once(whole: Whole, tmp_path: Path) -> None:
-    recipe, out = replace(whole.recipes["causal"], batch=R.Rows(count=3_000_000, length=32), micro=1, average=None), tmp_path / "run"
+def test_a_run_that_still_makes_its_first_batch_leaves_at_once(
+    whole: Whole, tmp_path: Path
+) -> None:
+    recipe, out = (
+        replace(
+            whole.recipes["causal"],
+            batch=R.FixedBatch(size=3_000_000, length=32),
+            micro_batch_size=1,
+            average=None,
+        ),
+        tmp_path / "run",
+    )
 
     def plot() -> None:
-        walk = Loader.walk
+        walk = Loader.planned_steps
 
         def slow(*given: Any) -> Any:
             signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
             signal.setitimer(signal.ITIMER_REAL, 1.0)
             return walk(*given)
-        Loader.walk = slow  # type: ignore[method-assign]
+
+        Loader.planned_steps = slow  # type: ignore[method-assign]
+
     code, said, began = command(recipe, out, plot)
-    assert code == cli.STOPPED, said
+    assert code == commands.EXIT_STOPPED, said
     assert time.monotonic() - began < 1 + LIMIT
     assert "saved" not in said
 
@@ -171,14 +218,19 @@ def test_a_run_that_still_makes_its_first_batch_leaves_at_once(whole: Whole, tmp
 @pytest.mark.parametrize("step", [0, 3])
 def test_the_last_line_says_what_is_saved(step: int, whole: Whole, tmp_path: Path) -> None:
     def plot() -> None:
-        take = Trainer.take
+        take = Trainer.train_step
 
         def ask(self: Trainer, *given: Any) -> Any:
             if self.step == step:
                 signal.raise_signal(signal.SIGINT)
             return take(self, *given)
-        Trainer.take = ask  # type: ignore[method-assign]
+
+        Trainer.train_step = ask  # type: ignore[method-assign]
+
     code, said, _ = command(whole.recipes["causal"], tmp_path / "run", plot)
-    assert code == cli.STOPPED
-    assert (f"stopped; saved at step {step}; to go on: weft resume {tmp_path / 'run'}" if step else
-            "stopped; nothing is saved yet, so the next start begins at the first step") in said
+    assert code == commands.EXIT_STOPPED
+    assert (
+        f"stopped; saved at step {step}; to continue: weft resume {tmp_path / 'run'}"
+        if step
+        else "stopped before the first checkpoint; the next start begins at the first step"
+    ) in said

@@ -1,4 +1,5 @@
 """Ranks, workers and micro-batches may change at every start: the global batch, its samples and the loss do not."""
+
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from weft import recipe as R
-from weft import run
+from weft.runs import run
 
 from .runs import Whole, child, ranks, train, whole
 
@@ -17,6 +18,7 @@ STEPS = 15
 
 class Leg(NamedTuple):
     """One start: so many ranks, workers and rows in a micro-batch, until a step."""
+
     world: int
     workers: int
     micro: int | None
@@ -25,35 +27,54 @@ class Leg(NamedTuple):
 
 def still(recipe: R.Recipe) -> R.Recipe:
     """With dropout, which belongs to samples. Seven rows, 53 samples: nothing divides anything."""
-    return replace(recipe, steps=STEPS, average=None, save=R.Saves(every=4), micro=None, workers=0)
+    return replace(
+        recipe,
+        steps=STEPS,
+        average=None,
+        checkpoints=R.Checkpoints(every_steps=4),
+        micro_batch_size=None,
+        workers=0,
+    )
 
 
 def path(draw: random.Random) -> list[Leg]:
     stops = sorted(draw.sample(range(2, STEPS), 4))
-    rest = [Leg(world, workers, draw.choice([None, 1, 2, 3]), until)
-            for world, workers, until in zip((2, 4, 3, 1), (4, 2, 0, 1), [*stops[1:], STEPS], strict=True)]
+    rest = [
+        Leg(world, workers, draw.choice([None, 1, 2, 3]), until)
+        for world, workers, until in zip(
+            (2, 4, 3, 1), (4, 2, 0, 1), [*stops[1:], STEPS], strict=True
+        )
+    ]
     return [Leg(1, 0, None, stops[0]), *rest]
 
 
 def walk(recipe: R.Recipe, out: Path, leg: Leg, one: bool) -> list[Any]:
     """The events of a leg as every rank saw them; `one`: only the last rank is asked to stop."""
-    recipe = replace(recipe, workers=leg.workers, micro=leg.micro)
+    recipe = replace(recipe, workers=leg.workers, micro_batch_size=leg.micro)
 
     def work() -> Any:
         seen: list[Any] = []
 
-        def plot(made: run.Made, event: Any) -> None:
+        def plot(made: run.RunState, event: Any) -> None:
             if event:
-                seen.append([event.step, event.loss, event.norm, event.tokens, event.samples])
-                if event.step == leg.until and (not one or made.trainer.world.rank == leg.world - 1):
-                    made.trainer.stop = True
+                seen.append(
+                    [event.step, event.loss, event.grad_norm, event.tokens, event.sample_ids]
+                )
+                if event.step == leg.until and (
+                    not one or made.trainer.ranks.rank == leg.world - 1
+                ):
+                    made.trainer.stop_requested = True
+
         train(recipe, out, plot)
         return seen
+
     return ranks(recipe, out, leg.world, work)
 
 
 @pytest.mark.parametrize("name", ["causal", "masked", "replaced", "translation, packed"])
-def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(name: str, whole: Whole, tmp_path: Path, long: bool) -> None:
+def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(
+    name: str, whole: Whole, tmp_path: Path, long: bool
+) -> None:
     recipe = still(whole.recipes[name])
     (single,) = walk(recipe, tmp_path / "single", Leg(1, 0, None, STEPS), False)
     assert [e[0] for e in single] == list(range(1, STEPS + 1))
@@ -61,30 +82,50 @@ def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(n
         draw, seen = random.Random(f"{name} {i}"), []
         for leg in path(draw):
             found = walk(recipe, tmp_path / f"path-{i}", leg, one=draw.random() < 0.5)
-            assert all(events == found[0] for events in found), f"{leg}: ranks saw different steps: {found}"
+            assert all(events == found[0] for events in found), (
+                f"{leg}: ranks saw different steps: {found}"
+            )
             seen += found[0]
         assert [e[0] for e in seen] == [e[0] for e in single]
         assert [e[3:] for e in seen] == [e[3:] for e in single]
-        assert max(abs(a[1] - b[1]) / max(1, b[1]) for a, b in zip(seen, single, strict=True)) < 1e-6
+        assert (
+            max(abs(a[1] - b[1]) / max(1, b[1]) for a, b in zip(seen, single, strict=True)) < 1e-6
+        )
 
 
-def test_more_ranks_than_rows_leave_some_without_and_change_nothing(whole: Whole, tmp_path: Path) -> None:
-    recipe = replace(still(whole.recipes["spans"]), batch=R.Rows(count=2, length=32), steps=4)
+def test_more_ranks_than_rows_leave_some_without_and_change_nothing(
+    whole: Whole, tmp_path: Path
+) -> None:
+    recipe = replace(still(whole.recipes["spans"]), batch=R.FixedBatch(size=2, length=32), steps=4)
     (single,) = walk(recipe, tmp_path / "single", Leg(1, 0, None, 4), False)
     found = walk(recipe, tmp_path / "three", Leg(3, 0, None, 4), False)
     assert found[0] == found[1] == found[2]
     assert [e[3:] for e in found[0]] == [e[3:] for e in single]
-    assert max(abs(a[1] - b[1]) / max(1, b[1]) for a, b in zip(found[0], single, strict=True)) < 1e-6
+    assert (
+        max(abs(a[1] - b[1]) / max(1, b[1]) for a, b in zip(found[0], single, strict=True)) < 1e-6
+    )
 
 
-def test_workers_and_the_way_of_micro_batches_on_disk_leave_no_trace_in_the_digest(whole: Whole, tmp_path: Path) -> None:
+def test_workers_and_the_way_of_micro_batches_on_disk_leave_no_trace_in_the_digest(
+    whole: Whole, tmp_path: Path
+) -> None:
     recipe = replace(whole.recipes["masked"], steps=8)
-    found = {child(replace(recipe, workers=workers), tmp_path / f"run-{workers}") for workers in (0, 1, 3)}
+    found = {
+        child(replace(recipe, workers=workers), tmp_path / f"run-{workers}")
+        for workers in (0, 1, 3)
+    }
     assert len(found) == 1
     assert None not in found
 
 
-def test_two_ranks_never_prepare_data_and_say_what_to_run_first(whole: Whole, tmp_path: Path) -> None:
-    recipe = replace(whole.recipes["causal"], data=replace(whole.recipes["causal"].data, folder=str(tmp_path / "none")))
+def test_two_ranks_never_prepare_data_and_say_what_to_run_first(
+    whole: Whole, tmp_path: Path
+) -> None:
+    recipe = replace(
+        whole.recipes["causal"],
+        data=replace(whole.recipes["causal"].data, prepared_folder=str(tmp_path / "none")),
+    )
     found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))
-    assert any(answer and "is not prepared yet; run weft prepare" in answer["line"] for answer in found), found
+    assert any(
+        answer and "is not prepared yet; run weft prepare" in answer["line"] for answer in found
+    ), found

@@ -1,4 +1,5 @@
 """Small models of every way to know a position, and the slow way to go on from a text."""
+
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,22 @@ V, END, START = 32, 1, 0
 SMALL: dict[str, dict[str, Any]] = {
     "gpt2": dict(depth=2, width=16, heads=2, positions=96),
     "bloom": dict(depth=2, width=16, heads=2),
-    "llama": dict(depth=2, width=16, heads=4, groups=2, hidden=24),
-    "mistral": dict(depth=2, width=16, heads=2, groups=1, hidden=24, window=3),
-    "gemma2": dict(depth=2, width=16, heads=2, groups=1, head_width=8, hidden=24, window=3, softcap=1.0, logit_softcap=4.0),
-    "qwen3": dict(depth=2, width=16, heads=2, groups=1, head_width=6, hidden=24),
-    "olmo2": dict(depth=2, width=16, heads=2, groups=1, hidden=24),
-    "t5": dict(depth=2, width=16, heads=2, head_width=8, hidden=24),
+    "llama": dict(depth=2, width=16, heads=4, kv_heads=2, hidden=24),
+    "mistral": dict(depth=2, width=16, heads=2, kv_heads=1, hidden=24, window=3),
+    "gemma2": dict(
+        depth=2,
+        width=16,
+        heads=2,
+        kv_heads=1,
+        head_dim=8,
+        hidden=24,
+        window=3,
+        softcap=1.0,
+        logit_softcap=4.0,
+    ),
+    "qwen3": dict(depth=2, width=16, heads=2, kv_heads=1, head_dim=6, hidden=24),
+    "olmo2": dict(depth=2, width=16, heads=2, kv_heads=1, hidden=24),
+    "t5": dict(depth=2, width=16, heads=2, head_dim=8, hidden=24),
     "bart": dict(depth=2, width=16, heads=2, hidden=24, positions=96),
     "marian": dict(depth=2, width=16, heads=2, hidden=24),
     "transformer": dict(depth=2, width=16, heads=2, hidden=24),
@@ -24,11 +35,15 @@ DECODERS = ("gpt2", "bloom", "llama", "mistral", "gemma2", "qwen3", "olmo2")
 PAIRS = ("t5", "bart", "marian", "transformer")
 
 
-def model_of(name: str, seed: int = 0, vocabulary: int = V, std: float = 0.4, **more: Any) -> weft.Model:
+def model_of(
+    name: str, seed: int = 0, vocabulary: int = V, std: float = 0.4, **more: Any
+) -> weft.Model:
     """In float64, so that ties do not decide."""
-    spec = weft.family(name)(**SMALL[name] | dict(vocabulary=vocabulary) | more, start=weft.Normal(std=std))
-    special = weft.Special(start=START) if name in PAIRS else weft.Special()
-    return weft.build(replace(spec, special=special), dtype=torch.float64, seed=seed).eval()
+    spec = weft.family(name)(
+        **SMALL[name] | dict(vocab_size=vocabulary) | more, init=weft.NormalInit(std=std)
+    )
+    special = weft.SpecialTokens(decoder_start=START) if name in PAIRS else weft.SpecialTokens()
+    return weft.build(replace(spec, special_tokens=special), dtype=torch.float64, seed=seed).eval()
 
 
 def rows(*lengths: int, seed: int = 0, vocabulary: int = V) -> list[list[int]]:
@@ -41,8 +56,12 @@ def scores(model: weft.Model, row: list[int], said: list[int] | list[list[int]])
     """Log-probabilities after the prompt and after each token said, by one whole forward without a cache: (said + 1, V), or a batch."""
     target = torch.tensor(said).view(-1, len(said) if isinstance(said[0], int) else len(said[0]))
     prompt, first = torch.tensor([row] * len(target)), torch.full((len(target), 1), START)
-    logits = model(prompt, torch.cat((first, target), 1)) if model.encoder is not None else model(torch.cat((prompt, target), 1))
-    found = logits[:, -target.shape[1] - 1:].log_softmax(-1)
+    logits = (
+        model(prompt, torch.cat((first, target), 1))
+        if model.encoder is not None
+        else model(torch.cat((prompt, target), 1))
+    )
+    found = logits[:, -target.shape[1] - 1 :].log_softmax(-1)
     return found[0] if isinstance(said[0], int) else found
 
 

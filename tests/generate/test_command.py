@@ -1,4 +1,5 @@
 """weft generate and weft translate, typed."""
+
 import csv
 import gzip
 import io
@@ -10,10 +11,10 @@ import pytest
 import weft
 from weft import recipe as R
 from weft.cli import main
-from weft.data.vocabulary import train
-from weft.generate.choose import Sampling
-from weft.generate.text import Writer
-from weft.ready import ready
+from weft.data.train_tokenizer import fit_tokenizer
+from weft.generate.sampling import Sampling
+from weft.generate.text_generator import TextGenerator
+from weft.inference.open_model import open_model
 
 TEXT = ["the quick brown fox jumps over the lazy dog", "a dog runs, a fox sleeps."] * 4
 
@@ -29,8 +30,15 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def made(folder: Path, family: str, **more: int) -> str:
-    tokenizer = train(R.ByteBPE(vocabulary=280), lambda: TEXT)
-    spec = weft.family(family)(depth=1, width=16, heads=2, vocabulary=tokenizer.size, **more, start=weft.Normal(std=0.4))
+    tokenizer = fit_tokenizer(R.ByteBPE(vocab_size=280), lambda: TEXT)
+    spec = weft.family(family)(
+        depth=1,
+        width=16,
+        heads=2,
+        vocab_size=tokenizer.size,
+        **more,
+        init=weft.NormalInit(std=0.4),
+    )
     weft.save(weft.build(spec), folder, to="weft")
     tokenizer.save(folder / "tokenizer.json")
     return str(folder)
@@ -41,133 +49,305 @@ def typed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_one_prompt_is_answered_on_the_screen_as_by_the_writer(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = Writer(ready(speaker))
-    assert typed(capsys, "generate", speaker, "a fox", "--most", "12") == writer.complete(["a fox"], most=12)[0] + "\n"
-    drawn = typed(capsys, "generate", speaker, "a fox", "--most", "12", "--seed", "3", "--top-k", "9", "--stop", "o")
-    assert drawn == writer.complete(["a fox"], most=12, how=Sampling(seed=3, top_k=9), stops=("o",))[0] + "\n"
-    assert typed(capsys, "generate", speaker, "a fox", "--most", "12", "--draft", speaker) == \
-        typed(capsys, "generate", speaker, "a fox", "--most", "12") == typed(capsys, "generate", speaker, "--most", "12", "a fox")
+def test_one_prompt_is_answered_on_the_screen_as_by_the_writer(
+    speaker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = TextGenerator(open_model(speaker))
+    assert (
+        typed(capsys, "generate", speaker, "a fox", "--max-new-tokens", "12")
+        == writer.complete(["a fox"], max_new_tokens=12)[0] + "\n"
+    )
+    drawn = typed(
+        capsys,
+        "generate",
+        speaker,
+        "a fox",
+        "--max-new-tokens",
+        "12",
+        "--seed",
+        "3",
+        "--top-k",
+        "9",
+        "--stop",
+        "o",
+    )
+    assert (
+        drawn
+        == writer.complete(
+            ["a fox"], max_new_tokens=12, sampling=Sampling(seed=3, top_k=9), stop_strings=("o",)
+        )[0]
+        + "\n"
+    )
+    assert (
+        typed(
+            capsys, "generate", speaker, "a fox", "--max-new-tokens", "12", "--draft-model", speaker
+        )
+        == typed(capsys, "generate", speaker, "a fox", "--max-new-tokens", "12")
+        == typed(capsys, "generate", speaker, "--max-new-tokens", "12", "a fox")
+    )
 
 
-def test_an_answer_is_as_long_as_fits_unless_told(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_is_as_long_as_fits_unless_told(
+    speaker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--logprobs", "--json"))
-    assert len(row["tokens"]) == len(row["logprobs"]) == 64 - len(Writer(ready(speaker)).ids("a fox"))
+    assert (
+        len(row["tokens"])
+        == len(row["logprobs"])
+        == 64 - len(TextGenerator(open_model(speaker)).encode_prompt("a fox"))
+    )
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "txt"])
-def test_files_go_in_and_out_in_order(speaker: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_go_in_and_out_in_order(
+    speaker: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = ["the lazy dog", "a", "over the quick", "dog", "jumps", "fox"]
     given, wanted = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
-    given.write_text({"jsonl": "".join(json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(prompts)),
-                      "csv": "id,prompt\n" + "".join(f"{i},{p}\n" for i, p in enumerate(prompts)),
-                      "txt": "".join(f"{p}\n" for p in prompts)}[suffix])
-    typed(capsys, "generate", speaker, "--in", str(given), "--out", str(wanted), "--most", "6")
-    truth = Writer(ready(speaker)).complete(prompts, most=6)
+    given.write_text(
+        {
+            "jsonl": "".join(
+                json.dumps({"id": i, "prompt": p}) + "\n" for i, p in enumerate(prompts)
+            ),
+            "csv": "id,prompt\n" + "".join(f"{i},{p}\n" for i, p in enumerate(prompts)),
+            "txt": "".join(f"{p}\n" for p in prompts),
+        }[suffix]
+    )
+    typed(
+        capsys,
+        "generate",
+        speaker,
+        "--input",
+        str(given),
+        "--output",
+        str(wanted),
+        "--max-new-tokens",
+        "6",
+    )
+    truth = TextGenerator(open_model(speaker)).complete(prompts, max_new_tokens=6)
     if suffix == "txt":
-        assert wanted.read_text().splitlines() == [text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for text in truth]
+        assert wanted.read_text().splitlines() == [
+            text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for text in truth
+        ]
     else:
         text = wanted.read_bytes().decode()
-        rows = [*csv.DictReader(io.StringIO(text, newline=""))] if suffix == "csv" else [json.loads(line) for line in text.splitlines()]
+        rows = (
+            [*csv.DictReader(io.StringIO(text, newline=""))]
+            if suffix == "csv"
+            else [json.loads(line) for line in text.splitlines()]
+        )
         assert [row["answer"] for row in rows] == truth
         assert [row["prompt"] for row in rows] == prompts
         assert [int(row["id"]) for row in rows] == [*range(6)]
 
 
-def test_samples_and_beams_give_several_answers(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--most", "9", "--samples", "3", "--json"))
+def test_samples_and_beams_give_several_answers(
+    speaker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = json.loads(
+        typed(
+            capsys,
+            "generate",
+            speaker,
+            "a fox",
+            "--max-new-tokens",
+            "9",
+            "--num-samples",
+            "3",
+            "--json",
+        )
+    )
     assert len({answer["answer"] for answer in row["answers"]}) == 3
-    (row,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--most", "9", "--beams", "4", "--best", "2", "--json"))
+    (row,) = json.loads(
+        typed(
+            capsys,
+            "generate",
+            speaker,
+            "a fox",
+            "--max-new-tokens",
+            "9",
+            "--num-beams",
+            "4",
+            "--num-return",
+            "2",
+            "--json",
+        )
+    )
     scores = [answer["score"] for answer in row["answers"]]
     assert len(scores) == 2
     assert scores == sorted(scores, reverse=True)
 
 
 def test_standard_input_is_one_prompt_or_a_text_a_line_to_translate(
-        speaker: str, translator: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    speaker: str,
+    translator: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a fox\nand a dog\n"))
-    assert typed(capsys, "generate", speaker, "--most", "5") == Writer(ready(speaker)).complete(["a fox\nand a dog"], most=5)[0] + "\n"
+    assert (
+        typed(capsys, "generate", speaker, "--max-new-tokens", "5")
+        == TextGenerator(open_model(speaker)).complete(["a fox\nand a dog"], max_new_tokens=5)[0]
+        + "\n"
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO("a fox\n\nthe lazy dog\n"))
-    truth = Writer(ready(translator)).translate(["a fox", "", "the lazy dog"])
-    assert typed(capsys, "translate", translator).split("\n") == [" ".join(text.split("\n")) for text in truth] + [""]
-    assert json.loads(typed(capsys, "translate", translator, "a fox", "--json")) == [{"text": "a fox", "translation": truth[0]}]
+    truth = TextGenerator(open_model(translator)).translate(["a fox", "", "the lazy dog"])
+    assert typed(capsys, "translate", translator).split("\n") == [
+        " ".join(text.split("\n")) for text in truth
+    ] + [""]
+    assert json.loads(typed(capsys, "translate", translator, "a fox", "--json")) == [
+        {"text": "a fox", "translation": truth[0]}
+    ]
 
 
-def test_only_a_line_end_parts_texts(translator: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_line_end_parts_texts(
+    translator: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     texts = ["a\u2028fox", "the\x0clazy\x85dog", "", "a dog"]
     whole = "\ufeff" + "\r\n".join(texts) + "\n"
     with gzip.open(tmp_path / "in.txt.gz", "wb") as file:
         file.write(whole.encode())
     (tmp_path / "in.txt").write_bytes(whole.encode())
     for name in ("in.txt", "in.txt.gz"):
-        assert [row["text"] for row in json.loads(typed(capsys, "translate", translator, "--in", str(tmp_path / name), "--json"))] == texts
+        assert [
+            row["text"]
+            for row in json.loads(
+                typed(capsys, "translate", translator, "--input", str(tmp_path / name), "--json")
+            )
+        ] == texts
     monkeypatch.setattr("sys.stdin", io.StringIO(whole))
-    assert [row["text"] for row in json.loads(typed(capsys, "translate", translator, "--json"))] == texts
+    assert [
+        row["text"] for row in json.loads(typed(capsys, "translate", translator, "--json"))
+    ] == texts
 
 
-def test_a_brace_alone_is_no_json(speaker: str, translator: str, capsys: pytest.CaptureFixture[str],
-                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    for given, words, texts in (("{ a fox\nruns\n", ["generate", speaker], ["{ a fox\nruns"]),
-                                ("{ a fox\nruns\n", ["translate", translator], ["{ a fox", "runs"]),
-                                ('{"text": "a fox"}\n', ["generate", speaker], ["a fox"])):
+def test_a_brace_alone_is_no_json(
+    speaker: str,
+    translator: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given, words, texts in (
+        ("{ a fox\nruns\n", ["generate", speaker], ["{ a fox\nruns"]),
+        ("{ a fox\nruns\n", ["translate", translator], ["{ a fox", "runs"]),
+        ('{"text": "a fox"}\n', ["generate", speaker], ["a fox"]),
+    ):
         monkeypatch.setattr("sys.stdin", io.StringIO(given))
         assert [row["text"] for row in json.loads(typed(capsys, *words, "--json"))] == texts
 
 
-def test_a_column_of_the_users_stays(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.jsonl").write_text('{"prompt": "a fox", "answer": "gold"}\n{"prompt": "a dog"}\n')
-    rows = json.loads(typed(capsys, "generate", speaker, "--in", str(tmp_path / "in.jsonl"), "--json"))
+def test_a_column_of_the_users_stays(
+    speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text(
+        '{"prompt": "a fox", "answer": "gold"}\n{"prompt": "a dog"}\n'
+    )
+    rows = json.loads(
+        typed(capsys, "generate", speaker, "--input", str(tmp_path / "in.jsonl"), "--json")
+    )
     assert [row.get("answer") for row in rows] == ["gold", None]
     assert all(isinstance(row["weft_answer"], str) and row["ended"] is False for row in rows)
 
 
-def test_a_long_prompt_shortens_no_other_answer(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_prompt_shortens_no_other_answer(
+    speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in.txt").write_text("a fox\n" + "a dog runs " * 7 + "\n")
     (alone,) = json.loads(typed(capsys, "generate", speaker, "a fox", "--json"))
-    assert json.loads(typed(capsys, "generate", speaker, "--in", str(tmp_path / "in.txt"), "--json"))[0] == alone
+    assert (
+        json.loads(
+            typed(capsys, "generate", speaker, "--input", str(tmp_path / "in.txt"), "--json")
+        )[0]
+        == alone
+    )
 
 
-def test_a_wrong_row_is_named(speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, given, words, said in (("a.txt", "a fox\n\na dog\n", [], "row 2: the prompt is empty"),
-                                     ("b.txt", "a\n" + "a dog runs " * 40 + "\n", [], "row 2: a prompt of"),
-                                     ("c.jsonl", '{"messages": "a"}\n{"id": 2}\n', ["--chat"], "row 1: a conversation is a list"),
-                                     ("d.csv", "a,b\nx,y\n", [], "name it with --column\n")):
+def test_a_wrong_row_is_named(
+    speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, given, words, said in (
+        ("a.txt", "a fox\n\na dog\n", [], "row 2: the prompt is empty"),
+        ("b.txt", "a\n" + "a dog runs " * 40 + "\n", [], "row 2: a prompt of"),
+        (
+            "c.jsonl",
+            '{"messages": "a"}\n{"id": 2}\n',
+            ["--chat"],
+            "row 1: a conversation is a list",
+        ),
+        ("d.csv", "a,b\nx,y\n", [], "name it with --columns\n"),
+    ):
         (tmp_path / name).write_text(given)
-        assert main(["generate", speaker, "--in", str(tmp_path / name), *words]) == 2
+        assert main(["generate", speaker, "--input", str(tmp_path / name), *words]) == 2
         assert said in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
-        speaker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for out, said in ((tmp_path / "none" / "out.txt", "there is no folder"), (tmp_path, "is a folder"), (tmp_path / "o.gz", ".gz is not")):
-        assert main(["generate", "no model", "a", "--out", str(out)]) == 2
+    speaker: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for out, said in (
+        (tmp_path / "none" / "out.txt", "there is no folder"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "o.gz", ".gz is not"),
+    ):
+        assert main(["generate", "no model", "a", "--output", str(out)]) == 2
         assert said in capsys.readouterr().err
-    monkeypatch.setattr("weft.data.save.write_rows", lambda path, rows: Path(path, "full").write_text(""))
-    assert main(["generate", speaker, "a", "--out", str(tmp_path / "out.jsonl")]) == 2
+    monkeypatch.setattr(
+        "weft.data.write_rows.write_rows", lambda path, rows: Path(path, "full").write_text("")
+    )
+    assert main(["generate", speaker, "a", "--output", str(tmp_path / "out.jsonl")]) == 2
     assert json.loads(capsys.readouterr().out)["text"] == "a"
 
 
-def test_lower_precision_is_asked_for_by_name(translator: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for precision in ("float32", "bf16", "int8"):
-        assert typed(capsys, "translate", translator, "a fox", "--precision", precision).endswith("\n")
+def test_lower_precision_is_asked_for_by_name(
+    translator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for precision in ("fp32", "bf16", "int8"):
+        assert typed(capsys, "translate", translator, "a fox", "--precision", precision).endswith(
+            "\n"
+        )
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["generate", "{speaker}", ""], "the prompt is empty"), (["generate", "{speaker}", "a", "--most", "90"], "64 positions; after it"),
-    (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"), (["translate", "{speaker}", "a"], "no encoder"),
-    (["generate", "{speaker}", "a", "--in", "x"], "not both"), (["generate", "{speaker}", "--in", "no.txt"], "no file no.txt here"),
-    (["generate", "{speaker}", "a", "--chat"], "no chat template"),
-    (["generate", "{speaker}", "a", "--beams", "2", "--seed", "1"], "--beams searches"),
-    (["generate", "{speaker}", "a", "--beams", "2", "--repetition", "1.5"], "not with sampling, --repetition"),
-    (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
-    (["generate", "{speaker}", "--most", "4", "a", "b"], "'b' is a second prompt"),
-    (["generate", "{speaker}", "a", "--best", "2"], "--best is of --beams"),
-    (["generate", "{speaker}", "a", "--most", "0"], "0 is less than 1"),
-    (["generate", "{speaker}", "a", "--beams", "2", "--alpha", "nan"], "nan is not finite"),
-    (["generate", "{speaker}", "a", "--draft", "{translator}"], "the draft must be of the model's kind")])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "{speaker}", ""], "the prompt is empty"),
+        (["generate", "{speaker}", "a", "--max-new-tokens", "90"], "64 positions; after it"),
+        (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"),
+        (["translate", "{speaker}", "a"], "no encoder"),
+        (["generate", "{speaker}", "a", "--input", "x"], "not both"),
+        (["generate", "{speaker}", "--input", "no.txt"], "no file no.txt here"),
+        (["generate", "{speaker}", "a", "--chat"], "no chat template"),
+        (
+            ["generate", "{speaker}", "a", "--num-beams", "2", "--seed", "1"],
+            "--num-beams cannot be combined",
+        ),
+        (
+            ["generate", "{speaker}", "a", "--num-beams", "2", "--repetition-penalty", "1.5"],
+            "cannot be combined with sampling, --repetition-penalty",
+        ),
+        (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
+        (["generate", "{speaker}", "--max-new-tokens", "4", "a", "b"], "'b' is a second prompt"),
+        (["generate", "{speaker}", "a", "--num-return", "2"], "--num-return needs --num-beams"),
+        (["generate", "{speaker}", "a", "--max-new-tokens", "0"], "0 is less than 1"),
+        (
+            ["generate", "{speaker}", "a", "--num-beams", "2", "--length-penalty", "nan"],
+            "nan is not finite",
+        ),
+        (
+            ["generate", "{speaker}", "a", "--draft-model", "{translator}"],
+            "the draft must be of the model's kind",
+        ),
+    ],
+)
 def test_wrong_input_gets_one_clear_line(
-        speaker: str, translator: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    speaker: str, translator: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([word.format(speaker=speaker, translator=translator) for word in words]) == 2
     error = capsys.readouterr().err
     assert said in error
@@ -175,5 +355,5 @@ def test_wrong_input_gets_one_clear_line(
 
 
 def test_behind_two_dashes_all_is_text(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--most", "3", "--", "-a"], ["--", "-a"]):
+    for words in (["--max-new-tokens", "3", "--", "-a"], ["--", "-a"]):
         assert main(["generate", speaker, *words]) == 0

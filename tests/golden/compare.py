@@ -1,4 +1,5 @@
 """The golden file, and how it differs from what is computed now."""
+
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 from .compute import PARTS, Golden, computed
 
 FILE = Path(__file__).with_name("golden.json")
-TOLERANCE = 1e-5                           # relative, on a machine of another kind
+TOLERANCE = 1e-5  # relative, on a machine of another kind
 
 
 def read_golden() -> Golden:
@@ -19,7 +20,9 @@ def write_golden() -> None:
     found: Golden = {}
     for part in PARTS:
         found |= computed(part)
-    FILE.write_text(json.dumps(found, indent=1).replace("\n    ", " ").replace("\n   ]", " ]") + "\n")
+    FILE.write_text(
+        json.dumps(found, indent=1).replace("\n    ", " ").replace("\n   ]", " ]") + "\n"
+    )
 
 
 def is_same_machine(golden: Golden, now: Golden) -> bool:

@@ -11,6 +11,7 @@ where a renaming does not reach:
   to move.
 - The data: files of `data.py`, under the paths that the recipes name.
 """
+
 import json
 import os
 import subprocess
@@ -28,17 +29,33 @@ ROOT = Path(__file__).parents[2]
 PARTS = ("losses", "dropout", "outputs")
 STEPS = 12
 # PyTorch's own kernels for AVX2, which every x86 machine of the last decade has; MKL's one code path for all processors, Intel's or not.
-PINNED = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-          "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+PINNED = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "COMPATIBLE",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}
 
 Golden = dict[str, Any]
 
 
 def computed(part: str) -> Golden:
     """A part of the golden file and the machine that it was computed on, in another process."""
-    environment = {**os.environ, **PINNED, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT)))}
-    done = subprocess.run([sys.executable, "-W", "error", "-m", "tests.golden.compute", part], cwd=ROOT, env=environment,
-                          capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        **PINNED,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT))),
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.golden.compute", part],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"python -m tests.golden.compute {part} failed:\n{done.stderr}")
     found: Golden = json.loads(done.stdout)
@@ -53,8 +70,15 @@ def machine() -> dict[str, str]:
     import PIL
     import tokenizers
     import torch
-    return {"architecture": platform.machine(), "cpu_capability": torch.backends.cpu.get_cpu_capability(), "torch": torch.__version__,
-            "numpy": numpy.__version__, "tokenizers": tokenizers.__version__, "pillow": PIL.__version__}
+
+    return {
+        "architecture": platform.machine(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "tokenizers": tokenizers.__version__,
+        "pillow": PIL.__version__,
+    }
 
 
 def same_draws() -> Any:
@@ -63,43 +87,71 @@ def same_draws() -> Any:
 
     class SameDraws(TorchDispatchMode):
         """Every tensor of one shape is filled with the same random numbers, whatever generator Weft gives it."""
+
         generators: dict[tuple[int, ...], torch.Generator] = {}
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             kwargs = dict(kwargs or {})
-            if func._schema.name in ("aten::normal_", "aten::uniform_") and args[0].device.type == "cpu":
+            if (
+                func._schema.name in ("aten::normal_", "aten::uniform_")
+                and args[0].device.type == "cpu"
+            ):
                 shape, asked = tuple(args[0].shape), kwargs.get("generator")
                 key = (asked.initial_seed(), *shape) if asked is not None else ()
-                if key not in self.generators or not key:      # a truncated normal draws from one generator until all its numbers fit
-                    self.generators[key] = torch.Generator().manual_seed(crc32(repr(shape).encode()))
+                if (
+                    key not in self.generators or not key
+                ):  # a truncated normal draws from one generator until all its numbers fit
+                    self.generators[key] = torch.Generator().manual_seed(
+                        crc32(repr(shape).encode())
+                    )
                 kwargs["generator"] = self.generators[key]
             return func(*args, **kwargs)
+
     return SameDraws()
 
 
 def permute(module: Any) -> None:
     """The numbers of each trained parameter in an order of its own; constants stay as they are."""
     import torch
+
     counts: Counter[tuple[int, ...]] = Counter()
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.requires_grad:
                 shape = tuple(parameter.shape)
-                generator = torch.Generator().manual_seed(crc32(f"{shape} {counts[shape]}".encode()))
-                parameter.copy_(parameter.flatten()[torch.randperm(prod(shape), generator=generator)].view(shape))
+                generator = torch.Generator().manual_seed(
+                    crc32(f"{shape} {counts[shape]}".encode())
+                )
+                parameter.copy_(
+                    parameter.flatten()[torch.randperm(prod(shape), generator=generator)].view(
+                        shape
+                    )
+                )
                 counts[shape] += 1
 
 
 def spread(module: Any) -> None:
     """Numbers large enough for every part to matter: matrices by their inputs, vectors around their constant."""
     import torch
+
     counts: Counter[tuple[int, ...]] = Counter()
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.requires_grad:
                 shape = tuple(parameter.shape)
-                noise = torch.randn(shape, generator=torch.Generator().manual_seed(crc32(f"{shape} {counts[shape]}".encode())))
-                parameter.copy_(noise * (2 * prod(shape[1:]) ** -0.5) if len(shape) > 1 else parameter + 0.3 * noise)
+                noise = torch.randn(
+                    shape,
+                    generator=torch.Generator().manual_seed(
+                        crc32(f"{shape} {counts[shape]}".encode())
+                    ),
+                )
+                parameter.copy_(
+                    noise * (2 * prod(shape[1:]) ** -0.5)
+                    if len(shape) > 1
+                    else parameter + 0.3 * noise
+                )
                 counts[shape] += 1
 
 
@@ -107,6 +159,7 @@ def spread(module: Any) -> None:
 def data_folder() -> Iterator[None]:
     """A working directory that holds all the data."""
     from .data import write_data
+
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder))
@@ -120,6 +173,7 @@ def data_folder() -> Iterator[None]:
 
 def train(name: str, dropout: bool) -> Golden:
     from . import adapter
+
     recipe = adapter.small_recipe(name, STEPS, dropout)
     with same_draws():
         if (needed := adapter.needed_model(recipe)) is not None:
@@ -130,8 +184,11 @@ def train(name: str, dropout: bool) -> Golden:
         module, steps = adapter.start(recipe)
     permute(module)
     taken = list(steps)
-    return {"amplifies_rounding": adapter.amplifies_rounding(recipe), "loss": [step.loss.hex() for step in taken],
-            "gradient_norm": [step.gradient_norm.hex() for step in taken]}
+    return {
+        "amplifies_rounding": adapter.amplifies_rounding(recipe),
+        "loss": [step.loss.hex() for step in taken],
+        "gradient_norm": [step.gradient_norm.hex() for step in taken],
+    }
 
 
 def output(name: str) -> Golden:
@@ -139,32 +196,43 @@ def output(name: str) -> Golden:
 
     from . import adapter
     from .configs import config_of
+
     model = adapter.family_model(name, config_of(name)).eval()
     spread(model)
     generator = torch.Generator().manual_seed(0)
-    image = torch.randn(2, 3, 36 if name == "swin" else 32, 36 if name == "swin" else 32, generator=generator)
+    image = torch.randn(
+        2, 3, 36 if name == "swin" else 32, 36 if name == "swin" else 32, generator=generator
+    )
     tokens = torch.randint(3, 67, (2, 9), generator=generator)
     found = adapter.outputs(model, image if adapter.reads_images(model) else tokens, tokens[:, :5])
-    numbers = {"argmax": [tensor.argmax(-1).flatten()[:16].tolist() for tensor in found],
-               "sum": [float(tensor.double().sum()).hex() for tensor in found],
-               "norm": [float(tensor.double().norm()).hex() for tensor in found]}
+    numbers = {
+        "argmax": [tensor.argmax(-1).flatten()[:16].tolist() for tensor in found],
+        "sum": [float(tensor.double().sum()).hex() for tensor in found],
+        "norm": [float(tensor.double().norm()).hex() for tensor in found],
+    }
     if not adapter.writes_text(model):
         return numbers
     written = adapter.generate_greedily(model, [row.tolist() for row in tokens], 16)
-    return numbers | {"greedy": [row for row, _ in written], "logprob": [fsum(logprobs).hex() for _, logprobs in written]}
+    return numbers | {
+        "greedy": [row for row, _ in written],
+        "logprob": [fsum(logprobs).hex() for _, logprobs in written],
+    }
 
 
 def compute(part: str) -> Golden:
     import torch
 
     from . import adapter
+
     torch.set_num_threads(1)
-    torch.backends.mkldnn.set_flags(False)     # oneDNN picks its code by the CPU
+    torch.backends.mkldnn.set_flags(False)  # oneDNN picks its code by the CPU
     if part == "outputs":
         return {name: output(name) for name in adapter.FAMILIES}
     with data_folder():
-        return {name: train(name, dropout=part == "dropout")
-                for name in (adapter.DROPOUT if part == "dropout" else adapter.recipe_names())}
+        return {
+            name: train(name, dropout=part == "dropout")
+            for name in (adapter.DROPOUT if part == "dropout" else adapter.recipe_names())
+        }
 
 
 if __name__ == "__main__":

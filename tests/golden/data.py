@@ -1,4 +1,5 @@
 """Small generated files under the relative paths that the recipes read. Nothing here knows Weft: a renaming leaves the data as it is."""
+
 import gzip
 import json
 from collections.abc import Callable, Iterable
@@ -17,14 +18,19 @@ JUDGEMENTS = ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")
 
 def words(random: Random, shortest: int = 4, longest: int = 12) -> list[str]:
     """Words with a skewed distribution, so that there is something to learn."""
-    return [WORDS[int(len(WORDS) * random.random() ** 3)] for _ in range(random.randint(shortest, longest))]
+    return [
+        WORDS[int(len(WORDS) * random.random() ** 3)]
+        for _ in range(random.randint(shortest, longest))
+    ]
 
 
 def sentence(random: Random, shortest: int = 4, longest: int = 12) -> str:
     return " ".join(words(random, shortest, longest))
 
 
-def lines(count: int, line: Callable[[Random, int], str], header: str = "") -> Callable[[Random], str]:
+def lines(
+    count: int, line: Callable[[Random, int], str], header: str = ""
+) -> Callable[[Random], str]:
     return lambda random: header + "".join(line(random, i) + "\n" for i in range(count))
 
 
@@ -38,18 +44,26 @@ def questions(random: Random) -> str:
     for i in range(16):
         context = sentence(random, 20, 40)
         answer = random.choice(context.split())
-        question = {"id": f"q{i}", "question": sentence(random), "answers": [{"text": answer, "answer_start": context.index(answer)}]}
+        question = {
+            "id": f"q{i}",
+            "question": sentence(random),
+            "answers": [{"text": answer, "answer_start": context.index(answer)}],
+        }
         articles.append({"title": "t", "paragraphs": [{"context": context, "qas": [question]}]})
     return json.dumps({"data": articles})
 
 
 def tagged_sentence(random: Random, i: int) -> str:
-    return "".join(f"{word} {TAGS[(i + n) % len(TAGS)]} 0\n" for n, word in enumerate(words(random)))
+    return "".join(
+        f"{word} {TAGS[(i + n) % len(TAGS)]} 0\n" for n, word in enumerate(words(random))
+    )
 
 
 def sums(random: Random, i: int) -> str:
     pairs = [(random.randrange(100), random.randrange(100)) for _ in range(random.randint(1, 9))]
-    return json.dumps({"text": "\n\n".join(f"Q: What is {a} plus {b}?\nA: {a + b}" for a, b in pairs)})
+    return json.dumps(
+        {"text": "\n\n".join(f"Q: What is {a} plus {b}?\nA: {a + b}" for a, b in pairs)}
+    )
 
 
 def similar_pair(random: Random, i: int) -> str:
@@ -60,11 +74,19 @@ TEXTS: dict[str, Callable[[Random], str]] = {
     "tinyshakespeare/input.txt.gz": lines(300, lambda random, i: sentence(random).upper()),
     "wikitext-2/wiki.train.tokens.gz": lines(24, article),
     "wikitext-2/wiki.valid.tokens.gz": lines(3, article),
-    "glue/SST-2/train.tsv.gz": lines(60, lambda random, i: f"{i % 2}\t{sentence(random)}", "label\tsentence\n"),
-    "glue/SST-2/dev.tsv.gz": lines(9, lambda random, i: f"{i % 2}\t{sentence(random)}", "label\tsentence\n"),
+    "glue/SST-2/train.tsv.gz": lines(
+        60, lambda random, i: f"{i % 2}\t{sentence(random)}", "label\tsentence\n"
+    ),
+    "glue/SST-2/dev.tsv.gz": lines(
+        9, lambda random, i: f"{i % 2}\t{sentence(random)}", "label\tsentence\n"
+    ),
     "sick/SICK.txt.gz": lines(
-        80, lambda random, i: f"{i}\t{sentence(random)}\t{sentence(random)}\t{i % 5}.5\t{JUDGEMENTS[i % 3]}",
-        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"),
+        80,
+        lambda random, i: (
+            f"{i}\t{sentence(random)}\t{sentence(random)}\t{i % 5}.5\t{JUDGEMENTS[i % 3]}"
+        ),
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n",
+    ),
     "squad/squad-v1.1-dev.json.gz": questions,
     "glue/STS-B/sts-train.csv.gz": lines(60, similar_pair),
     "glue/STS-B/sts-dev.csv.gz": lines(9, similar_pair),
@@ -77,13 +99,21 @@ TEXTS: dict[str, Callable[[Random], str]] = {
     "conll2003/train.txt.gz": lines(60, tagged_sentence),
     "conll2003/valid.txt.gz": lines(9, tagged_sentence),
 }
-CLONE = ("src/weft/a.py", "docs/a.md", "README.md")    # what the first run reads, relative to the working directory
+CLONE = (
+    "src/weft/a.py",
+    "docs/a.md",
+    "README.md",
+)  # what the first run reads, relative to the working directory
 IMAGES = ("cifar10/train", "cifar10/test")
 
 
 def character_tokenizer(letters: Iterable[str]) -> str:
     special = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-    tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate([*special, *letters])}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel(
+            {name: i for i, name in enumerate([*special, *letters])}, unk_token="<unk>"
+        )
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special])
     return str(tokenizer.to_str())
@@ -98,10 +128,14 @@ def write_data(root: Path) -> None:
     for name in CLONE:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(lines(60, lambda random, i: sentence(random))(Random(name)))
-    (root / "arithmetic" / "tokenizer.json").write_text(character_tokenizer("\n :?AQWahilnpstu0123456789"))
+    (root / "arithmetic" / "tokenizer.json").write_text(
+        character_tokenizer("\n :?AQWahilnpstu0123456789")
+    )
     for name in IMAGES:
         for label in range(10):
             folder = root / name / str(label)
             folder.mkdir(parents=True, exist_ok=True)
             for i in range(3):
-                Image.frombytes("RGB", (32, 32), Random(f"{name}/{label}/{i}").randbytes(32 * 32 * 3)).save(folder / f"{i}.png")
+                Image.frombytes(
+                    "RGB", (32, 32), Random(f"{name}/{label}/{i}").randbytes(32 * 32 * 3)
+                ).save(folder / f"{i}.png")

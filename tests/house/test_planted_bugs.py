@@ -1,4 +1,5 @@
 """The bugs that `scripts/plant_bugs` plants are edits of the code as it stands."""
+
 import runpy
 from pathlib import Path
 
@@ -8,8 +9,12 @@ ROOT = Path(__file__).parents[2]
 BUGS = runpy.run_path(str(ROOT / "scripts" / "plant_bugs"))["BUGS"]
 
 
-@pytest.mark.parametrize(("number", "what", "file", "old", "new"), BUGS, ids=[f"{bug[0]} {bug[1]}" for bug in BUGS])
-def test_every_planted_bug_changes_one_place(number: str, what: str, file: str, old: str, new: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "what", "file", "old", "new"), BUGS, ids=[f"{bug[0]} {bug[1]}" for bug in BUGS]
+)
+def test_every_planted_bug_changes_one_place(
+    number: str, what: str, file: str, old: str, new: str
+) -> None:
     assert (ROOT / "src" / "weft" / file).read_text().count(old) == 1
     assert new != old
 

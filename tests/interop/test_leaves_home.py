@@ -1,5 +1,6 @@
 """Every shipped recipe, trained for a few steps, leaves: transformers and sentence-transformers read the same texts and images as we do,
 and answer the same. Nothing here but the folder is shared by the two sides."""
+
 import json
 import os
 import shutil
@@ -18,30 +19,51 @@ from benchmarks.generated import WORDS, make_clone, make_data
 
 import weft
 from weft import recipe as R
-from weft import run
 from weft import spec as S
 from weft.cli import main
-from weft.data.tokenizer import Marks, Tokenizer, with_marks
-from weft.evaluate import ask
-from weft.evaluate.compare import compare
-from weft.generate.text import Writer
+from weft.data.tokenizer import SpecialTokenFrame, Tokenizer, with_special_frame
+from weft.generate.text_generator import TextGenerator
+from weft.inference import methods
+from weft.inference.compare import compare_with_transformers
+from weft.inference.open_model import open_model
 from weft.interop import verify
-from weft.interop.modules import modules_of
-from weft.interop.rewrite import find_family
-from weft.ready import ready
+from weft.interop.equivalent_specs import find_family
+from weft.interop.sentence_transformers import read_modules
+from weft.runs import run
 
 RECIPES = recipes()
-CLASSES = {                                # how each opens
-    "answer_squad:tiny": "BertForQuestionAnswering", "bart:tiny": "BartForConditionalGeneration", "bert:tiny": "BertForMaskedLM",
-    "bert:mini": "BertForMaskedLM", "classify_sst2:tiny": "BertModel in CrossEncoder", "distil_gpt:tiny": "GPT2LMHeadModel",
-    "electra:tiny": "ElectraForPreTraining", "electra:mini": "ElectraForPreTraining", "entail_sick:tiny": "BertModel in CrossEncoder",
-    "first_run:tiny": "GPT2LMHeadModel", "gpt_arithmetic:tiny": "Starcoder2ForCausalLM", "gpt_bpe:tiny": "GPT2LMHeadModel",
-    "gpt_char:tiny": "GPT2LMHeadModel", "gpt_char:best": "Starcoder2ForCausalLM", "gpt_char:large": "Starcoder2ForCausalLM",
-    "mae:tiny": "ViTMAEForPreTraining", "roberta:tiny": "RobertaForMaskedLM", "similarity_stsb:tiny": "BertModel in CrossEncoder",
-    "t5:tiny": "T5ForConditionalGeneration", "t5:mini": "T5ForConditionalGeneration", "tag_conll2003:tiny": "BertForTokenClassification",
-    "translate_multi30k:tiny": "MarianMTModel", "translate_multi30k:good": "PegasusForConditionalGeneration",
-    "vit:tiny": "ViTForImageClassification", "vit:tiny_48": "ViTForImageClassification"}
-QUICK = [name for name in RECIPES if name not in ("electra:mini", "bert:mini", "t5:mini", "gpt_char:large")]   # as their tiny ones
+CLASSES = {  # how each opens
+    "answer_squad:tiny": "BertForQuestionAnswering",
+    "bart:tiny": "BartForConditionalGeneration",
+    "bert:tiny": "BertForMaskedLM",
+    "bert:mini": "BertForMaskedLM",
+    "classify_sst2:tiny": "BertModel in CrossEncoder",
+    "distil_gpt:tiny": "GPT2LMHeadModel",
+    "electra:tiny": "ElectraForPreTraining",
+    "electra:mini": "ElectraForPreTraining",
+    "entail_sick:tiny": "BertModel in CrossEncoder",
+    "first_run:tiny": "GPT2LMHeadModel",
+    "gpt_arithmetic:tiny": "Starcoder2ForCausalLM",
+    "gpt_bpe:tiny": "GPT2LMHeadModel",
+    "gpt_char:tiny": "GPT2LMHeadModel",
+    "gpt_char:best": "Starcoder2ForCausalLM",
+    "gpt_char:large": "Starcoder2ForCausalLM",
+    "mae:tiny": "ViTMAEForPreTraining",
+    "roberta:tiny": "RobertaForMaskedLM",
+    "similarity_stsb:tiny": "BertModel in CrossEncoder",
+    "t5:tiny": "T5ForConditionalGeneration",
+    "t5:mini": "T5ForConditionalGeneration",
+    "tag_conll2003:tiny": "BertForTokenClassification",
+    "translate_multi30k:tiny": "MarianMTModel",
+    "translate_multi30k:good": "PegasusForConditionalGeneration",
+    "vit:tiny": "ViTForImageClassification",
+    "vit:tiny_48": "ViTForImageClassification",
+}
+QUICK = [
+    name
+    for name in RECIPES
+    if name not in ("electra:mini", "bert:mini", "t5:mini", "gpt_char:large")
+]  # as their tiny ones
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +89,14 @@ def leave(name: str) -> tuple[Path, Path]:
         leave(earlier)
     folder, out = Path("runs") / recipe.name, Path("out") / recipe.name
     trained = replace(short(recipe), steps=8)
-    if isinstance(recipe.objective, R.Translation):            # so that a translation is not empty
-        trained = replace(trained, steps=40, optimiser=R.AdamW(rate=3e-3), schedule=R.Constant(), average=None)
+    if isinstance(recipe.task, R.Translation):  # so that a translation is not empty
+        trained = replace(
+            trained,
+            steps=40,
+            optimiser=R.AdamW(lr=3e-3),
+            schedule=R.ConstantSchedule(),
+            average=None,
+        )
     list(run.train(trained, folder))
     assert main(["convert", str(folder), str(out), "--to", "hf"]) == 0
     return folder, out
@@ -79,31 +107,53 @@ def test_every_recipe_is_named_with_the_class_that_opens_it() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_recipe_opens_elsewhere_with_the_same_tokens_pixels_and_answers(name: str, home: Path) -> None:
+def test_a_recipe_opens_elsewhere_with_the_same_tokens_pixels_and_answers(
+    name: str, home: Path
+) -> None:
     folder, out = leave(name)
     assert opened_by(out) == CLASSES[name]
     assert max(verify.verify(out).values()) <= 1e-5
-    checks = compare(ready(out), out)
+    checks = compare_with_transformers(open_model(out), out)
     assert not [(check.name, check.first) for check in checks if check.differ]
     reads_text = isinstance(RECIPES[name].model.source, S.Tokens)
-    assert {check.name for check in checks} >= ({"tokens", "embeddings"} if reads_text else {"images"})
-    if reads_text:                         # and the run itself reads as what left it
-        own, text = ready(folder), "the red boat sings".upper() if "gpt_char" in name else "the red boat sings"
+    assert {check.name for check in checks} >= (
+        {"tokens", "embeddings"} if reads_text else {"images"}
+    )
+    if reads_text:  # and the run itself reads as what left it
+        own, text = (
+            open_model(folder),
+            "the red boat sings".upper() if "gpt_char" in name else "the red boat sings",
+        )
         found = hf.AutoTokenizer.from_pretrained(out)(text)["input_ids"]
-        before, after = own.text.frame()
-        assert found == [*before, *own.text.encode(text).tolist(), *after]
+        before, after = own.require_tokenizer.special_frame()
+        assert found == [*before, *own.require_tokenizer.encode(text).tolist(), *after]
 
 
-@pytest.mark.parametrize("name", [
-    "gpt_char:tiny", "gpt_bpe:tiny", "bart:tiny", "t5:tiny", "translate_multi30k:tiny", "translate_multi30k:good"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt_char:tiny",
+        "gpt_bpe:tiny",
+        "bart:tiny",
+        "t5:tiny",
+        "translate_multi30k:tiny",
+        "translate_multi30k:good",
+    ],
+)
 def test_special_ids_stand_in_config_and_generation_config(name: str, home: Path) -> None:
     _, out = leave(name)
     tokenizer, spec = Tokenizer.load(out), weft.load(out).spec
-    config, generation = (json.loads((out / file).read_text()) for file in ("config.json", "generation_config.json"))
-    marks = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
-    wanted = {key: tokenizer.special[mark] for key, mark in marks.items() if mark in tokenizer.special}
-    if spec.encoder is not None:           # BART's decoder begins with the end, T5's with a pad, a translator's with a begin
-        first = "end" if name.startswith("bart") else "pad" if name.startswith("t5") else "begin"
+    config, generation = (
+        json.loads((out / file).read_text()) for file in ("config.json", "generation_config.json")
+    )
+    marks = {"pad_token_id": "pad", "bos_token_id": "bos", "eos_token_id": "eos"}
+    wanted = {
+        key: tokenizer.special[mark] for key, mark in marks.items() if mark in tokenizer.special
+    }
+    if (
+        spec.encoder is not None
+    ):  # BART's decoder begins with the end, T5's with a pad, a translator's with a begin
+        first = "eos" if name.startswith("bart") else "pad" if name.startswith("t5") else "bos"
         wanted["decoder_start_token_id"] = tokenizer.special[first]
     assert wanted.items() <= config.items()
     assert wanted.items() <= generation.items()
@@ -115,6 +165,7 @@ def test_special_ids_stand_in_config_and_generation_config(name: str, home: Path
 
 # Pipelines, as users type them
 
+
 def pipe(task: str, out: Path) -> Any:
     return hf.pipeline(task, model=str(out), device="cpu")
 
@@ -123,20 +174,36 @@ def test_text_generation_says_what_weft_generate_says(home: Path) -> None:
     for name in ("gpt_bpe:tiny", "first_run:tiny", "gpt_char:best"):
         folder, out = leave(name)
         prompt = "THE RED\nBOAT" if "char" in name else "the red boat"
-        said = pipe("text-generation", out)(prompt, max_new_tokens=9, do_sample=False, return_full_text=True)[0]["generated_text"]
-        assert said == prompt + Writer(ready(folder)).complete([prompt], most=9)[0]
+        said = pipe("text-generation", out)(
+            prompt, max_new_tokens=9, do_sample=False, return_full_text=True
+        )[0]["generated_text"]
+        assert (
+            said
+            == prompt + TextGenerator(open_model(folder)).complete([prompt], max_new_tokens=9)[0]
+        )
 
 
 def test_a_translation_by_beam_search_is_the_same_text(home: Path) -> None:
     for name in ("translate_multi30k:tiny", "translate_multi30k:good"):
         folder, out = leave(name)
-        texts = ["the red boat", "A small HOUSE sings over a tree .", "old river under the house and the tree with a boat"]
-        writer, tokenizer = Writer(ready(folder)), hf.AutoTokenizer.from_pretrained(out)
+        texts = [
+            "the red boat",
+            "A small HOUSE sings over a tree .",
+            "old river under the house and the tree with a boat",
+        ]
+        writer, tokenizer = TextGenerator(open_model(folder)), hf.AutoTokenizer.from_pretrained(out)
         model = hf.AutoModelForSeq2SeqLM.from_pretrained(out)
         for beams in (1, 4):
             given = tokenizer(texts, return_tensors="pt", padding=True)
-            found = model.generate(**given, num_beams=beams, length_penalty=0.0, max_new_tokens=20, do_sample=False)
-            ours = [answers[0].text for answers in writer.search(texts, beams=beams, alpha=0.0, most=20)]
+            found = model.generate(
+                **given, num_beams=beams, length_penalty=0.0, max_new_tokens=20, do_sample=False
+            )
+            ours = [
+                answers[0].text
+                for answers in writer.beam_search(
+                    texts, num_beams=beams, length_penalty=0.0, max_new_tokens=20
+                )
+            ]
             assert tokenizer.batch_decode(found, skip_special_tokens=True) == ours
             assert any(ours)
 
@@ -146,131 +213,216 @@ def test_hidden_words_are_filled_alike(home: Path) -> None:
         folder, out = leave(name)
         mask = hf.AutoTokenizer.from_pretrained(out).mask_token
         theirs = pipe("fill-mask", out)(f"the red {mask} sings", top_k=3)
-        (ours,) = ask.fill(ready(folder), [f"the red {mask} sings"], top=3)[0]
-        assert [one["score"] for one in theirs] == pytest.approx([share for _, share in ours], rel=1e-4)
+        (ours,) = methods.fill(open_model(folder), [f"the red {mask} sings"], top=3)[0]
+        assert [one["score"] for one in theirs] == pytest.approx(
+            [share for _, share in ours], rel=1e-4
+        )
 
 
 def test_tags_and_answers_are_found_alike(home: Path) -> None:
     folder, out = leave("tag_conll2003:tiny")
     theirs = pipe("token-classification", out)("the red boat sings", ignore_labels=[])
-    (ours,) = ask.tag(ready(folder), [["the", "red", "boat", "sings"]])
+    (ours,) = methods.tag(open_model(folder), [["the", "red", "boat", "sings"]])
     whole = [one for one in theirs if not one["word"].startswith("##")]
-    assert [(one["entity"], round(float(one["score"]), 5)) for one in whole] == [(tag, round(share, 5)) for tag, share in ours]
+    assert [(one["entity"], round(float(one["score"]), 5)) for one in whole] == [
+        (tag, round(share, 5)) for tag, share in ours
+    ]
     folder, out = leave("answer_squad:tiny")
-    question, context = "who sings ?", "the red boat sings under a small tree and the old house runs"
-    (own,) = ask.answer(ready(folder), [(question, context)])
+    question, context = (
+        "who sings ?",
+        "the red boat sings under a small tree and the old house runs",
+    )
+    (own,) = methods.answer(open_model(folder), [(question, context)])
     assert best_span(out, question, context) == own.text
 
 
 def best_span(out: Path, question: str, context: str) -> str:
     """By AutoModelForQuestionAnswering: transformers 5 has no pipeline for it."""
-    tokenizer, model = hf.AutoTokenizer.from_pretrained(out), hf.AutoModelForQuestionAnswering.from_pretrained(out)
+    tokenizer, model = (
+        hf.AutoTokenizer.from_pretrained(out),
+        hf.AutoModelForQuestionAnswering.from_pretrained(out),
+    )
     given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
     offsets = given.pop("offset_mapping")[0].tolist()
     inside = [i for i, part in enumerate(given.sequence_ids(0)) if part == 1]
     with torch.no_grad():
         found = model(**given)
-    spans = {(a, b): float(found.start_logits[0, a] + found.end_logits[0, b]) for a in inside for b in inside if a <= b < a + 30}
+    spans = {
+        (a, b): float(found.start_logits[0, a] + found.end_logits[0, b])
+        for a in inside
+        for b in inside
+        if a <= b < a + 30
+    }
     first, last = max(spans, key=spans.__getitem__)
-    return context[offsets[first][0]:offsets[last][1]]
+    return context[offsets[first][0] : offsets[last][1]]
 
 
 def test_images_are_classified_alike(home: Path) -> None:
     from PIL import Image
+
     _, out = leave("vit:tiny")
     image = Image.linear_gradient("L").convert("RGB").resize((50, 41))
     found = pipe("image-classification", out)(image, top_k=10)
-    from weft.data.image import centre, normalise
+    from weft.data.images import centre_crop, normalise
+
     model = weft.load(out)
-    logits = model(torch.from_numpy(normalise(centre(image, 32)))[None])
+    logits = model(torch.from_numpy(normalise(centre_crop(image, 32)))[None])
     assert isinstance(logits, torch.Tensor)
     assert {one["label"]: round(one["score"], 5) for one in found} == {
-        model.spec.head.labels[i]: round(share, 5) for i, share in enumerate(logits.softmax(-1)[0].tolist())}  # type: ignore[union-attr]
+        model.spec.head.labels[i]: round(share, 5)
+        for i, share in enumerate(logits.softmax(-1)[0].tolist())
+    }  # type: ignore[union-attr]
 
 
 # sentence-transformers
+
 
 def sentences(folder: Path, where: Path, modules: list[str], pooling: dict[str, Any]) -> Path:
     """A folder with the modules that a published one may have."""
     shutil.copytree(folder, where)
     kinds = {"Pooling": "1_Pooling", "Normalize": "2_Normalize"}
     listed = [("Transformer", ""), *((kind, kinds[kind]) for kind in modules)]
-    (where / "modules.json").write_text(json.dumps([
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"} for i, (kind, path) in enumerate(listed)]))
-    (where / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 7, "do_lower_case": False}))
+    (where / "modules.json").write_text(
+        json.dumps(
+            [
+                {
+                    "idx": i,
+                    "name": str(i),
+                    "path": path,
+                    "type": f"sentence_transformers.models.{kind}",
+                }
+                for i, (kind, path) in enumerate(listed)
+            ]
+        )
+    )
+    (where / "sentence_bert_config.json").write_text(
+        json.dumps({"max_seq_length": 7, "do_lower_case": False})
+    )
     (where / "1_Pooling").mkdir()
-    (where / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 128} | pooling))
+    (where / "1_Pooling" / "config.json").write_text(
+        json.dumps({"word_embedding_dimension": 128} | pooling)
+    )
     return where
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken"])
 @pytest.mark.parametrize("normal", [True, False], ids=["normalised", "plain"])
-def test_embed_obeys_modules_json_and_they_leave_again(pooling: str, normal: bool, home: Path, tmp_path: Path,
-                                                       capsys: pytest.CaptureFixture[str]) -> None:
+def test_embed_obeys_modules_json_and_they_leave_again(
+    pooling: str, normal: bool, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    texts = ["the red boat", "a tree", "the old house runs under the river and over the small tree with a red boat"]
-    spec = weft.bert("tiny", vocabulary=64, positions=32, head=weft.Features(transform=weft.Transform(activation="tanh")))
+    texts = [
+        "the red boat",
+        "a tree",
+        "the old house runs under the river and over the small tree with a red boat",
+    ]
+    spec = weft.bert(
+        "tiny",
+        vocab_size=64,
+        positions=32,
+        head=weft.NoHead(transform=weft.HeadTransform(activation="tanh")),
+    )
     weft.save(weft.build(spec, seed=3), tmp_path / "bare")
     (tmp_path / "bare" / "tokenizer.json").write_text(wordpiece())
-    old = {"pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean",
-           "pooling_mode_max_tokens": pooling == "max", "pooling_mode_lasttoken": pooling == "lasttoken"}
-    made = sentences(tmp_path / "bare", tmp_path / "made", ["Pooling", *(["Normalize"] if normal else [])],
-                     old if normal else {"pooling_mode": pooling})
+    old = {
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+        "pooling_mode_max_tokens": pooling == "max",
+        "pooling_mode_lasttoken": pooling == "lasttoken",
+    }
+    made = sentences(
+        tmp_path / "bare",
+        tmp_path / "made",
+        ["Pooling", *(["Normalize"] if normal else [])],
+        old if normal else {"pooling_mode": pooling},
+    )
     weft.save(weft.load(made), tmp_path / "own", to="weft")
     again = weft.save(weft.load(tmp_path / "own"), tmp_path / "again")
-    theirs = torch.from_numpy(sentence_transformers.SentenceTransformer(str(again), device="cpu").encode(texts, show_progress_bar=False))
+    theirs = torch.from_numpy(
+        sentence_transformers.SentenceTransformer(str(again), device="cpu").encode(
+            texts, show_progress_bar=False
+        )
+    )
     for folder in (made, tmp_path / "own", again):
         assert main(["embed", str(folder), *texts, "--json"]) == 0
         ours = torch.tensor([row["vector"] for row in json.loads(capsys.readouterr().out)])
         assert (ours - theirs).abs().max() < 1e-5
-    assert all(check.differ == 0 for check in compare(ready(again), again))
+    assert all(check.differ == 0 for check in compare_with_transformers(open_model(again), again))
 
 
 def wordpiece() -> str:
-    inner = tokenizers.Tokenizer(tokenizers.models.WordPiece(
-        {name: i for i, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}, unk_token="[UNK]"))
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(
+            {
+                name: i
+                for i, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
+            },
+            unk_token="[UNK]",
+        )
+    )
     inner.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     inner.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    return with_marks(str(inner.to_str()), Marks([2], [3], [3]))
+    return with_special_frame(str(inner.to_str()), SpecialTokenFrame([2], [3], [3]))
 
 
 def test_an_unknown_module_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "modules.json").write_text(json.dumps([{"path": "", "type": "a.Transformer"}, {"path": "1_LSTM", "type": "a.LSTM"}]))
+    (tmp_path / "modules.json").write_text(
+        json.dumps([{"path": "", "type": "a.Transformer"}, {"path": "1_LSTM", "type": "a.LSTM"}])
+    )
     with pytest.raises(ValueError, match="names the module LSTM"):
-        modules_of(tmp_path)
+        read_modules(tmp_path)
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "../secret", "type": "a.Pooling"}]))
     with pytest.raises(ValueError, match="only folders beside it"):
-        modules_of(tmp_path)
+        read_modules(tmp_path)
 
 
 # What does not leave, and what stays
 
+
 def test_a_spec_that_no_family_says_is_told_the_nearest_and_the_fields_that_differ() -> None:
-    spec = weft.transformer(depth=1, width=32, heads=4, hidden=48, vocabulary=64, final=True)
-    assert find_family(weft.transformer(depth=1, width=32, heads=4, hidden=48, vocabulary=64)).family.name == "marian"
-    with pytest.raises(ValueError, match=r"nearest is marian: encoder\.norm is LayerNorm\(.*\), there None, decoder\.norm is .*None; "):
+    spec = weft.transformer(depth=1, width=32, heads=4, hidden=48, vocab_size=64, final=True)
+    assert (
+        find_family(
+            weft.transformer(depth=1, width=32, heads=4, hidden=48, vocab_size=64)
+        ).family.name
+        == "marian"
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"nearest is marian: encoder\.norm is LayerNorm\(.*\), there None, decoder\.norm is .*None; ",
+    ):
         find_family(spec)
 
 
 def test_marks_are_put_around_texts_and_a_file_that_has_them_keeps_its_bytes() -> None:
-    marks, text = Marks([2], [3], [3]), wordpiece()
+    marks, text = SpecialTokenFrame([2], [3], [3]), wordpiece()
     inner = tokenizers.Tokenizer.from_str(text)
     pair = inner.encode("red boat", "tree")
-    assert [pair.tokens, pair.type_ids] == [["[CLS]", "red", "boat", "[SEP]", "tree", "[SEP]"], [0, 0, 0, 0, 1, 1]]
-    assert with_marks(text, marks) == text
-    assert Tokenizer(with_marks(text, Marks([], [3], [3]))).frame() == ([], [3])
+    assert [pair.tokens, pair.type_ids] == [
+        ["[CLS]", "red", "boat", "[SEP]", "tree", "[SEP]"],
+        [0, 0, 0, 0, 1, 1],
+    ]
+    assert with_special_frame(text, marks) == text
+    assert Tokenizer(with_special_frame(text, SpecialTokenFrame([], [3], [3]))).special_frame() == (
+        [],
+        [3],
+    )
 
 
 def test_a_folders_own_tokenizer_config_stays_as_it_is(tmp_path: Path) -> None:
-    weft.save(weft.build(weft.bert("tiny", vocabulary=64, positions=16)), tmp_path / "a")
+    weft.save(weft.build(weft.bert("tiny", vocab_size=64, positions=16)), tmp_path / "a")
     (tmp_path / "a" / "tokenizer.json").write_text(wordpiece())
     (tmp_path / "a" / "tokenizer_config.json").write_text('{"tokenizer_class":  "BertTokenizer"}')
     weft.save(weft.load(tmp_path / "a"), tmp_path / "b")
-    assert (tmp_path / "b" / "tokenizer_config.json").read_bytes() == (tmp_path / "a" / "tokenizer_config.json").read_bytes()
+    assert (tmp_path / "b" / "tokenizer_config.json").read_bytes() == (
+        tmp_path / "a" / "tokenizer_config.json"
+    ).read_bytes()
     assert not (tmp_path / "b" / "generation_config.json").exists()
 
 
-def test_verify_leaves_with_one_where_the_tokenizer_is_another(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_leaves_with_one_where_the_tokenizer_is_another(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, out = leave("gpt_char:tiny")
     assert main(["verify", str(out)]) == 0
     assert "tokens" in capsys.readouterr().out
@@ -279,12 +431,14 @@ def test_verify_leaves_with_one_where_the_tokenizer_is_another(home: Path, tmp_p
     assert main(["verify", str(tmp_path / "other"), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["checks"]["tokens"]["differ"] > 0
-    assert max(found["differences"].values()) < 1e-5           # the outputs alone would not have shown it
+    assert max(found["differences"].values()) < 1e-5  # the outputs alone would not have shown it
 
 
-def test_train_ends_with_the_command_that_lets_the_model_leave(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_ends_with_the_command_that_lets_the_model_leave(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_data(Path("data").resolve(), RECIPES["gpt_char:tiny"].data)
     path = Path("short.json").resolve()
-    path.write_text(replace(short(RECIPES["gpt_char:tiny"]), name="gpt_char-again").json())
-    assert main(["train", str(path), "--out", "runs/again"]) == 0
+    path.write_text(replace(short(RECIPES["gpt_char:tiny"]), name="gpt_char-again").to_json())
+    assert main(["train", str(path), "--output", "runs/again"]) == 0
     assert capsys.readouterr().err.splitlines()[-1].endswith("weft convert runs/again OUT --to hf")

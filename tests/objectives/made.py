@@ -1,18 +1,26 @@
 """Small samples in memory, what is known of them, and batches of rows."""
+
 from typing import Any
 
 import numpy as np
 import torch
 
 from weft import recipe as R
-from weft.data.batch import collate, to_torch
-from weft.data.order import draw
-from weft.data.store import Meta
-from weft.objectives import Batch, Corruption, Objective, Reader, Row
+from weft.data.collate import collate, to_torch
+from weft.data.order import sample_generator
+from weft.data.store import DataInfo
+from weft.tasks import build_task
+from weft.tasks.base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess
 
-SPECIAL = {"pad": 0, "unknown": 1, "begin": 2, "end": 3, "mask": 4}
+SPECIAL = {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "mask": 4}
 VOCABULARY, SENTINELS = 60, (59, 58, 57, 56, 55, 54, 53, 52)
 ORDINARY = range(5, 52)
+
+
+def build_pair(*args: Any, **options: Any) -> tuple[Preprocess, Loss]:
+    """A task's preprocessing and loss."""
+    task = build_task(*args, **options)
+    return task.preprocess, task.loss
 
 
 class Given:
@@ -48,38 +56,65 @@ class Stream:
         return self.documents(start, stop, "sentences")
 
 
-def meta(row: R.Row, **more: Any) -> Meta:
-    facts: dict[str, Any] = {"vocabulary": VOCABULARY, "special": SPECIAL, "sentinels": SENTINELS, "labels": None,
-                             "continues": np.isin(np.arange(VOCABULARY), range(40, 52))}
-    return Meta(row=row, **{**facts, **more})
+def meta(row: R.RowSchema, **more: Any) -> DataInfo:
+    facts: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "special_tokens": SPECIAL,
+        "sentinels": SENTINELS,
+        "labels": None,
+        "is_continuation": np.isin(np.arange(VOCABULARY), range(40, 52)),
+    }
+    return DataInfo(rows=row, **{**facts, **more})
 
 
-def text(generator: np.random.Generator, size: int, document: int = 25, sentence: int = 6) -> dict[str, Any]:
+def text(
+    generator: np.random.Generator, size: int, document: int = 25, sentence: int = 6
+) -> dict[str, Any]:
     """Running text: sentences and documents of random lengths about these; a document ends with the end token."""
     tokens = generator.choice(ORDINARY, size).astype(np.uint16)
-    sentences, documents = (np.flatnonzero(generator.random(size) < 1 / mean) for mean in (sentence, document))
+    sentences, documents = (
+        np.flatnonzero(generator.random(size) < 1 / mean) for mean in (sentence, document)
+    )
     documents = documents[np.diff(documents, prepend=0) > 1]
-    tokens[documents - 1] = SPECIAL["end"]
-    sentences = sentences[tokens[sentences] != SPECIAL["end"]]
-    return {"tokens": tokens, "documents": documents, "sentences": np.union1d(np.union1d([0], documents), sentences).astype(np.uint32)}
+    tokens[documents - 1] = SPECIAL["eos"]
+    sentences = sentences[tokens[sentences] != SPECIAL["eos"]]
+    return {
+        "tokens": tokens,
+        "documents": documents,
+        "sentences": np.union1d(np.union1d([0], documents), sentences).astype(np.uint32),
+    }
 
 
-def texts(count: int, size: int, length: int, seed: int = 0, **more: int) -> Reader:
+def texts(count: int, size: int, length: int, seed: int = 0, **more: int) -> LengthLimitedSamples:
     generator = np.random.default_rng(seed)
-    return Reader(Given([text(generator, size, **more) for _ in range(count)]), length)
+    return LengthLimitedSamples(
+        Given([text(generator, size, **more) for _ in range(count)]), length
+    )
 
 
-def pairs(count: int, size: int, length: int, seed: int = 0) -> Reader:
+def pairs(count: int, size: int, length: int, seed: int = 0) -> LengthLimitedSamples:
     generator = np.random.default_rng(seed)
-    return Reader(Given([{side: generator.choice(ORDINARY, generator.integers(1, size)) for side in ("source", "target")}
-                         for _ in range(count)]), length)
+    return LengthLimitedSamples(
+        Given(
+            [
+                {
+                    side: generator.choice(ORDINARY, generator.integers(1, size))
+                    for side in ("source", "target")
+                }
+                for _ in range(count)
+            ]
+        ),
+        length,
+    )
 
 
-def rows(corruption: Corruption, samples: Reader, seed: int = 0, epoch: int = 0) -> list[Row]:
-    return [corruption(samples, i, draw(seed, epoch, i)) for i in range(len(samples))]
+def rows(
+    corruption: Preprocess, samples: LengthLimitedSamples, seed: int = 0, epoch: int = 0
+) -> list[ArrayRow]:
+    return [corruption(samples, i, sample_generator(seed, epoch, i)) for i in range(len(samples))]
 
 
-def batch(corruption: Corruption, rows: list[Row]) -> Batch:
+def batch(corruption: Preprocess, rows: list[ArrayRow]) -> Batch:
     return to_torch(collate(rows, corruption.fields))
 
 
@@ -97,22 +132,31 @@ def even(counts: np.ndarray) -> bool:
     """As n throws of a fair die: every side within five deviations, and so is chi-square."""
     n, sides = int(counts.sum()), len(counts)
     off = (counts - n / sides) ** 2 / (n / sides)
-    return all(near(c, n, 1 / sides) for c in counts) and bool(abs(off.sum() - (sides - 1)) <= 5 * (2 * (sides - 1)) ** 0.5)
+    return all(near(c, n, 1 / sides) for c in counts) and bool(
+        abs(off.sum() - (sides - 1)) <= 5 * (2 * (sides - 1)) ** 0.5
+    )
 
 
-def loss(objective: Objective, corruption: Corruption, batches: list[Batch]) -> torch.Tensor:
+def loss(objective: Loss, corruption: Preprocess, batches: list[Batch]) -> torch.Tensor:
     """The loss of a step over all its micro-batches, with its gradients."""
-    counts = [corruption.counts(each) for each in batches]
+    counts = [corruption.loss_counts(each) for each in batches]
     total = {term: sum(each[term] for each in counts) for term in counts[0]}
     objective.zero_grad()
     whole = torch.zeros((), dtype=torch.float64)
     for each in batches:
-        part = sum(objective.weights[term] * value / max(total[term], 1) for term, value in objective(each).items())
+        part = sum(
+            objective.weights[term] * value / max(total[term], 1)
+            for term, value in objective(each).items()
+        )
         assert isinstance(part, torch.Tensor)
         part.backward()
         whole += part.detach()
     return whole
 
 
-def gradients(objective: Objective) -> dict[str, torch.Tensor]:
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in objective.named_parameters() if p.requires_grad}
+def gradients(objective: Loss) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+        for name, p in objective.named_parameters()
+        if p.requires_grad
+    }

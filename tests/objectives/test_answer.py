@@ -1,4 +1,5 @@
 """Answers as spans of a text."""
+
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,85 +10,116 @@ import torch
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import draw
-from weft.objectives import build
-from weft.objectives.answer import best_span
+from weft.data.order import sample_generator
+from weft.tasks.question_answering import best_span
 
 from .cases import bert
-from .made import SPECIAL, Given, Reader, batch, meta, rows, sure
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows, sure
 from .tuning import TEXT, album, mean, questions, ready, told, twins
 
-ROW = R.Questions(length=32, stride=8, question=8)
-BEGIN, END = SPECIAL["begin"], SPECIAL["end"]
+ROW = R.ContextQuestions(max_length=32, stride=8, max_question_length=8)
+BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
 
 
-@pytest.mark.parametrize(("start", "end", "places"), [(0, 2, (5, 7)), (1, 1, (6, 6)), (-1, -1, (0, 0))])
-def test_places_count_from_the_rows_begin_and_no_answer_points_there(start: int, end: int, places: tuple[int, int]) -> None:
-    corruption, _ = build(R.Answering(), bert(head=S.Spans()), meta(ROW))
-    sample = {"question": np.array([7, 8, 9]), "context": np.array([11, 12, 13]), "start": start, "end": end}
-    row = corruption(Reader(Given([sample]), 32), 0, draw(0, 0, 0))
+@pytest.mark.parametrize(
+    ("start", "end", "places"), [(0, 2, (5, 7)), (1, 1, (6, 6)), (-1, -1, (0, 0))]
+)
+def test_places_count_from_the_rows_begin_and_no_answer_points_there(
+    start: int, end: int, places: tuple[int, int]
+) -> None:
+    corruption, _ = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW))
+    sample = {
+        "question": np.array([7, 8, 9]),
+        "context": np.array([11, 12, 13]),
+        "start": start,
+        "end": end,
+    }
+    row = corruption(LengthLimitedSamples(Given([sample]), 32), 0, sample_generator(0, 0, 0))
     assert row["tokens"].tolist() == [BEGIN, 7, 8, 9, END, 11, 12, 13, END]
     assert row["segments"].tolist() == [0] * 5 + [1] * 4
     assert (row["labels_start"], row["labels_end"]) == places
     assert row["context"].tolist() == [5, 8]
     if start >= 0:
-        assert row["tokens"][places[0]:places[1] + 1].tolist() == [11, 12, 13][start:end + 1]
+        assert row["tokens"][places[0] : places[1] + 1].tolist() == [11, 12, 13][start : end + 1]
 
 
 def test_the_loss_is_transformers(tmp_path: Path) -> None:
     """Which also scores padding; so every row is shown to it alone."""
     other, model = twins("BertForQuestionAnswering", tmp_path, **TEXT)
-    corruption, objective, given = ready(R.Answering(), model, meta(ROW), questions(14))
+    corruption, objective, given = ready(R.QuestionAnswering(), model, meta(ROW), questions(14))
     theirs = []
     for row in rows(corruption, questions(14)):
         alone = batch(corruption, [row])
-        theirs.append(other(**told(alone), start_positions=alone["labels_start"], end_positions=alone["labels_end"]).loss.item())
+        theirs.append(
+            other(
+                **told(alone),
+                start_positions=alone["labels_start"],
+                end_positions=alone["labels_end"],
+            ).loss.item()
+        )
         assert abs(mean(corruption, objective, alone) - theirs[-1]) <= 1e-5
     assert abs(mean(corruption, objective, given) - np.mean(theirs)) <= 1e-5
     assert np.mean(theirs) > 0.5
 
 
 def test_a_sure_and_right_answer_costs_nothing_and_start_and_end_half_each() -> None:
-    corruption, objective = build(R.Answering(), bert(head=S.Spans()), meta(ROW))
+    corruption, objective = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW))
     given = batch(corruption, rows(corruption, questions(14)))
     L = given["tokens"].shape[1]
     right = sure(given["labels_start"], L), sure(given["labels_end"], L)
-    assert corruption.counts(given) == {"span": 14}
-    assert objective.score(right, given)["span"] == 0
+    assert corruption.loss_counts(given) == {"span": 14}
+    assert objective.loss_sums(right, given)["span"] == 0
     guess = torch.zeros(14, L, dtype=torch.float64)
-    assert abs(float(objective.score((right[0], guess), given)["span"]) / 14 - np.log(L) / 2) < 1e-12
-    assert abs(float(objective.score((guess, right[1]), given)["span"]) / 14 - np.log(L) / 2) < 1e-12
+    assert (
+        abs(float(objective.loss_sums((right[0], guess), given)["span"]) / 14 - np.log(L) / 2)
+        < 1e-12
+    )
+    assert (
+        abs(float(objective.loss_sums((guess, right[1]), given)["span"]) / 14 - np.log(L) / 2)
+        < 1e-12
+    )
 
 
 def test_padding_is_never_chosen_and_a_batchs_answers_are_those_of_its_rows() -> None:
-    corruption, objective = build(R.Answering(), bert(head=S.Spans()), meta(ROW), dtype=torch.float64)
+    corruption, objective = build_pair(
+        R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW), dtype=torch.float64
+    )
     given = batch(corruption, rows(corruption, questions(14)))
-    answers = objective.eval().answer(given)
+    answers = objective.eval().forward_outputs(given)
     lowest = torch.finfo(torch.float64).min
     for scores, (i, row) in product(answers, enumerate(rows(corruption, questions(14)))):
         n = len(row["tokens"])
         assert (scores[i, n:] == lowest).all()
         assert (scores[i, :n].softmax(0) > 0).all()
-    assert not given["tokens_keep"].all()
+    assert not given["tokens_attention_mask"].all()
 
 
 @pytest.mark.parametrize("longest", [1, 2, 5, 30, 100])
 def test_the_best_span_is_the_best_of_all_spans(longest: int) -> None:
     torch.manual_seed(longest)
     start_BL, end_BL = torch.randn(2, 60, 17, dtype=torch.float64)
-    context = torch.tensor([sorted(np.random.default_rng(i).choice(18, 2, replace=False).tolist()) for i in range(60)])
+    context = torch.tensor(
+        [sorted(np.random.default_rng(i).choice(18, 2, replace=False).tolist()) for i in range(60)]
+    )
     found = best_span(start_BL, end_BL, context, longest)
     for b, (first, after) in enumerate(context.tolist()):
-        spans = {(i, j): float(start_BL[b, i] + end_BL[b, j]) for i in range(first, after) for j in range(i, min(i + longest, after))}
+        spans = {
+            (i, j): float(start_BL[b, i] + end_BL[b, j])
+            for i in range(first, after)
+            for j in range(i, min(i + longest, after))
+        }
         best = max(spans, key=lambda span: spans[span])
         assert (int(found.start_B[b]), int(found.end_B[b])) == best
         assert float(found.score_B[b]) == spans[best]
-        assert float(found.none_B[b]) == float(start_BL[b, 0] + end_BL[b, 0])
+        assert float(found.no_answer_B[b]) == float(start_BL[b, 0] + end_BL[b, 0])
 
 
-REFUSED: dict[str, tuple[S.Model, R.Row]] = {
-    "Answering needs a Spans head, not Vocabulary": (bert(), ROW),
-    "Answering reads rows of Questions, not of Examples": (bert(head=S.Spans()), R.Examples()),
+REFUSED: dict[str, tuple[S.Spec, R.RowSchema]] = {
+    "QuestionAnswering needs a SpanHead head, not LMHead": (bert(), ROW),
+    "QuestionAnswering reads rows of ContextQuestions, not of LabelledTexts": (
+        bert(head=S.SpanHead()),
+        R.LabelledTexts(),
+    ),
 }
 
 
@@ -95,13 +127,16 @@ REFUSED: dict[str, tuple[S.Model, R.Row]] = {
 def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     spec, row = REFUSED[said]
     with pytest.raises(ValueError, match=said):
-        build(R.Answering(), spec, meta(row))
+        build_pair(R.QuestionAnswering(), spec, meta(row))
 
 
 def test_a_length_that_would_cut_answers_or_pass_the_positions_is_refused() -> None:
-    corruption, _ = build(R.Answering(), bert(head=S.Spans()), meta(ROW))
+    corruption, _ = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW))
     store: Any = album(1)
-    with pytest.raises(ValueError, match=r"length = 31: the data's windows have 32 tokens; prepare them with Questions\(length=31\)"):
-        corruption.samples(store, 31)
+    with pytest.raises(
+        ValueError,
+        match=r"length = 31: the data's windows have 32 tokens; prepare them with ContextQuestions\(max_length=31\)",
+    ):
+        corruption.open_samples(store, 31)
     with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        corruption.samples(store, 65)
+        corruption.open_samples(store, 65)

@@ -1,4 +1,5 @@
 """Masked autoencoding of images."""
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,21 +10,27 @@ import torch
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import draw
-from weft.objectives import build
-from weft.objectives.autoencode import hide, patches
+from weft.data.order import sample_generator
+from weft.tasks.masked_autoencoding import mask_patches, patchify
 
 from .holds import HOLDS, Built
-from .made import batch, rows
+from .made import batch, build_pair, rows
 from .tuning import IMAGE, album, images, labelled, mae, mean, ready, twins, vit
 
-GUESS = {"decoder_hidden_size": 8, "decoder_num_hidden_layers": 2, "decoder_num_attention_heads": 2, "decoder_intermediate_size": 16}
-KNOWN = labelled(R.Images(), labels=None)
+GUESS = {
+    "decoder_hidden_size": 8,
+    "decoder_num_hidden_layers": 2,
+    "decoder_num_attention_heads": 2,
+    "decoder_intermediate_size": 16,
+}
+KNOWN = labelled(R.LabelledImages(), labels=None)
 
 
 @pytest.fixture(scope="module")
 def made() -> Built:
-    corruption, objective = build(R.Autoencoding(), mae(), KNOWN, seed=1, dtype=torch.float64)
+    corruption, objective = build_pair(
+        R.MaskedAutoencoding(), mae(), KNOWN, seed=1, dtype=torch.float64
+    )
     return corruption, objective.eval(), images(14, mae())
 
 
@@ -36,31 +43,49 @@ def test_in_a_million_images_each_patch_is_hidden_as_often_as_asked_and_each_two
     generator, many = np.random.default_rng(0), np.zeros((16, 16))
     for _ in range(20):
         noise = generator.random((50_000, 16))
-        found = hide(noise, 4, 1)
+        found = mask_patches(noise, 4, 1)
         hidden = np.zeros((50_000, 16), np.float32)
         np.put_along_axis(hidden, found["hidden"], 1, 1)
         assert (hidden.sum(1) == 12).all()
         many += hidden.T @ hidden
-        assert np.array_equal(np.sort(np.concatenate((found["visible"][:, 1:] - 1, found["hidden"]), 1), 1)[0], np.arange(16))
+        assert np.array_equal(
+            np.sort(np.concatenate((found["visible"][:, 1:] - 1, found["hidden"]), 1), 1)[0],
+            np.arange(16),
+        )
     share = many / 1_000_000
     assert np.abs(share.diagonal() - 0.75).max() < 0.003
     assert np.abs(share[~np.eye(16, dtype=bool)] - 0.75 * 11 / 15).max() < 0.003
 
 
 def test_the_class_token_and_the_patches_of_least_noise_are_seen_in_order() -> None:
-    found = hide(np.array([0.3, 0.9, 0.1, 0.8, 0.2]), 2, 1)
+    found = mask_patches(np.array([0.3, 0.9, 0.1, 0.8, 0.2]), 2, 1)
     assert found["visible"].tolist() == [0, 3, 5]
     assert found["hidden"].tolist() == [0, 1, 3]
-    assert hide(np.array([0.3, 0.1]), 1, 2)["visible"].tolist() == [0, 1, 3]
+    assert mask_patches(np.array([0.3, 0.1]), 1, 2)["visible"].tolist() == [0, 1, 3]
 
 
 @pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("share", [0.75, 0.5])
 def test_the_loss_is_transformers(normalised: bool, share: float, tmp_path: Path) -> None:
-    other, model = twins("ViTMAEForPreTraining", tmp_path, **IMAGE, **GUESS, norm_pix_loss=normalised, mask_ratio=share)
-    corruption, objective, given = ready(R.Autoencoding(share=share, normalised=normalised), model, KNOWN, images(6, model.spec))
+    other, model = twins(
+        "ViTMAEForPreTraining",
+        tmp_path,
+        **IMAGE,
+        **GUESS,
+        norm_pix_loss=normalised,
+        mask_ratio=share,
+    )
+    corruption, objective, given = ready(
+        R.MaskedAutoencoding(mask_rate=share, normalise_pixels=normalised),
+        model,
+        KNOWN,
+        images(6, model.spec),
+    )
     noise = np.random.default_rng(0).random((6, 16))
-    given |= {name: torch.from_numpy(places) for name, places in hide(noise, int(16 * (1 - share)), 1).items()}
+    given |= {
+        name: torch.from_numpy(places)
+        for name, places in mask_patches(noise, int(16 * (1 - share)), 1).items()
+    }
     theirs = other(given["image"], noise=torch.from_numpy(noise)).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5 * max(theirs, 1)
     assert theirs > 0.5
@@ -70,58 +95,81 @@ def test_the_loss_is_transformers(normalised: bool, share: float, tmp_path: Path
 
 @pytest.mark.parametrize("normalised", [True, False])
 def test_the_right_pixels_cost_nothing_and_seen_ones_do_not_count(normalised: bool) -> None:
-    corruption, objective = build(R.Autoencoding(normalised=normalised), mae(), KNOWN, dtype=torch.float64)
+    corruption, objective = build_pair(
+        R.MaskedAutoencoding(normalise_pixels=normalised), mae(), KNOWN, dtype=torch.float64
+    )
     given = batch(corruption, rows(corruption, images(6, mae())))
-    right = patches(given["image"].double(), 4)
+    right = patchify(given["image"].double(), 4)
     if normalised:
         right = (right - right.mean(-1, keepdim=True)) / (right.var(-1, keepdim=True) + 1e-6).sqrt()
-    assert objective.score(right, given)["patch"] < 1e-24
-    assert corruption.counts(given) == {"patch": 6 * 12}
+    assert objective.loss_sums(right, given)["patch"] < 1e-24
+    assert corruption.loss_counts(given) == {"patch": 6 * 12}
     seen, hidden = right.clone(), right.clone()
     for i in range(6):
         seen[i, given["visible"][i, 1:] - 1] += 1
         hidden[i, given["hidden"][i]] += 2
-    assert objective.score(seen, given)["patch"] < 1e-24
-    assert abs(float(objective.score(hidden, given)["patch"]) / (6 * 12) - 4) < 1e-12
+    assert objective.loss_sums(seen, given)["patch"] < 1e-24
+    assert abs(float(objective.loss_sums(hidden, given)["patch"]) / (6 * 12) - 4) < 1e-12
 
 
 def test_a_patch_holds_its_own_pixels_rows_then_columns_then_channels() -> None:
     image = torch.arange(2 * 3 * 8 * 12).view(2, 3, 8, 12)
-    found = patches(image, 4)
+    found = patchify(image, 4)
     assert found.shape == (2, 6, 48)
     for p, (row, column) in enumerate((r, c) for r in range(2) for c in range(3)):
-        part = image[1, :, row * 4:row * 4 + 4, column * 4:column * 4 + 4]
+        part = image[1, :, row * 4 : row * 4 + 4, column * 4 : column * 4 + 4]
         assert torch.equal(found[1, p], part.permute(1, 2, 0).flatten())
 
 
 def test_the_model_sees_no_hidden_pixel() -> None:
-    corruption, objective = build(R.Autoencoding(), mae(), KNOWN, dtype=torch.float64)
+    corruption, objective = build_pair(R.MaskedAutoencoding(), mae(), KNOWN, dtype=torch.float64)
     given = batch(corruption, rows(corruption, images(4, mae())))
     other = {**given, "image": given["image"].clone()}
     for i in range(4):
         for p in given["hidden"][i].tolist():
-            other["image"][i, :, p // 4 * 4:p // 4 * 4 + 4, p % 4 * 4:p % 4 * 4 + 4] = 9.0
-    assert torch.equal(objective.eval().answer(given), objective.answer(other))
+            other["image"][i, :, p // 4 * 4 : p // 4 * 4 + 4, p % 4 * 4 : p % 4 * 4 + 4] = 9.0
+    assert torch.equal(objective.eval().forward_outputs(given), objective.forward_outputs(other))
     other["image"][0, :, :] = 9.0
-    assert not torch.equal(objective.answer(given), objective.answer(other))
+    assert not torch.equal(objective.forward_outputs(given), objective.forward_outputs(other))
 
 
 def test_crops_are_larger_than_a_classifiers_and_validation_sees_the_middle() -> None:
-    corruption, _ = build(R.Autoencoding(), mae(), KNOWN)
+    corruption, _ = build_pair(R.MaskedAutoencoding(), mae(), KNOWN)
     store: Any = album(2)
-    train, valid = corruption.samples(store, 17), corruption.samples(store, 17, tail=True)
-    assert train.samples.area == (0.2, 1.0)                    # type: ignore[attr-defined]
-    seen = [corruption(valid, 0, draw(0, epoch, 0)) for epoch in (0, 1)]
+    train, valid = (
+        corruption.open_samples(store, 17),
+        corruption.open_samples(store, 17, include_partial=True),
+    )
+    assert train.samples.area == (0.2, 1.0)  # type: ignore[attr-defined]
+    seen = [corruption(valid, 0, sample_generator(0, epoch, 0)) for epoch in (0, 1)]
     assert np.array_equal(seen[0]["image"], seen[1]["image"])
     assert not np.array_equal(seen[0]["hidden"], seen[1]["hidden"])
-    assert not np.array_equal(corruption(train, 0, draw(0, 0, 0))["image"], seen[0]["image"])
+    assert not np.array_equal(
+        corruption(train, 0, sample_generator(0, 0, 0))["image"], seen[0]["image"]
+    )
 
 
-REFUSED: dict[str, tuple[R.Autoencoding, S.Model, R.Row]] = {
-    "Autoencoding needs a Pixels head, not Classes": (R.Autoencoding(), vit(), R.Images()),
-    "Autoencoding reads rows of Images, not of Examples": (R.Autoencoding(), mae(), R.Examples()),
-    "share = 0.99 of 16 patches leaves 0 to see": (R.Autoencoding(share=0.99), mae(), R.Images()),
-    "share = 0.0 of 16 patches leaves 16 to see": (R.Autoencoding(share=0.0), mae(), R.Images()),
+REFUSED: dict[str, tuple[R.MaskedAutoencoding, S.Spec, R.RowSchema]] = {
+    "MaskedAutoencoding needs a PixelDecoder head, not ClassifierHead": (
+        R.MaskedAutoencoding(),
+        vit(),
+        R.LabelledImages(),
+    ),
+    "MaskedAutoencoding reads rows of LabelledImages, not of LabelledTexts": (
+        R.MaskedAutoencoding(),
+        mae(),
+        R.LabelledTexts(),
+    ),
+    "mask_rate = 0.99 of 16 patches leaves 0 to see": (
+        R.MaskedAutoencoding(mask_rate=0.99),
+        mae(),
+        R.LabelledImages(),
+    ),
+    "mask_rate = 0.0 of 16 patches leaves 16 to see": (
+        R.MaskedAutoencoding(mask_rate=0.0),
+        mae(),
+        R.LabelledImages(),
+    ),
 }
 
 
@@ -129,21 +177,42 @@ REFUSED: dict[str, tuple[R.Autoencoding, S.Model, R.Row]] = {
 def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     value, spec, row = REFUSED[said]
     with pytest.raises(ValueError, match=said):
-        build(value, spec, labelled(row, labels=None))
+        build_pair(value, spec, labelled(row, labels=None))
 
 
 def test_experts_of_encoder_and_pixel_decoder_are_balanced_by_image() -> None:
     def mixed(stack: S.Stack) -> S.Stack:
-        return S.replace(stack, blocks=tuple(S.replace(b, feedforward=S.replace(b.feedforward, inner=S.Experts(
-            count=3, chosen=1, expert=b.feedforward.inner))) for b in stack.blocks))
+        return S.replace(
+            stack,
+            blocks=tuple(
+                S.replace(
+                    b,
+                    feedforward=S.replace(
+                        b.feedforward,
+                        inner=S.MixtureOfExperts(experts=3, top_k=1, expert=b.feedforward.inner),
+                    ),
+                )
+                for b in stack.blocks
+            ),
+        )
+
     plain = mae()
-    spec = S.replace(plain, encoder=mixed(plain.encoder), head=S.replace(plain.head, stack=mixed(plain.head.stack)))
-    corruption, objective = build(R.Autoencoding(), spec, KNOWN, dtype=torch.float64)
+    spec = S.replace(
+        plain,
+        encoder=mixed(plain.encoder),
+        head=S.replace(plain.head, stack=mixed(plain.head.stack)),
+    )
+    corruption, objective = build_pair(R.MaskedAutoencoding(), spec, KNOWN, dtype=torch.float64)
     given = batch(corruption, rows(corruption, images(6, mae())))
-    whole, parts = objective(given), [objective({name: x[i::2] for name, x in given.items()}) for i in (0, 1)]
-    assert corruption.counts(given)["balance"] == 12
+    whole, parts = (
+        objective(given),
+        [objective({name: x[i::2] for name, x in given.items()}) for i in (0, 1)],
+    )
+    assert corruption.loss_counts(given)["balance"] == 12
     for term in ("balance", "router_z"):
-        torch.testing.assert_close(whole[term], parts[0][term] + parts[1][term], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            whole[term], parts[0][term] + parts[1][term], rtol=1e-12, atol=1e-12
+        )
     with torch.no_grad():
         for name, p in objective.named_parameters():
             if "router" in name:

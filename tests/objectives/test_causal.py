@@ -1,4 +1,5 @@
 """Predict each next token."""
+
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,26 @@ import torch.nn.functional as F
 
 import weft
 from weft import recipe as R
-from weft.data.batch import pack, to_torch
-from weft.objectives import IGNORE, Corruption, Objective, Reader, build
+from weft.data.collate import pack, to_torch
+from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 
 from .cases import SMALL, TEXT, bert, gpt
-from .made import Given, batch, meta, rows, sure, texts
+from .made import Given, batch, build_pair, meta, rows, sure, texts
 
 
-def causal(**more: Any) -> tuple[Corruption, Objective]:
-    corruption, objective = build(R.NextToken(**more), gpt(), meta(TEXT), dtype=torch.float64)
+def causal(**more: Any) -> tuple[Preprocess, Loss]:
+    corruption, objective = build_pair(R.CausalLM(**more), gpt(), meta(TEXT), dtype=torch.float64)
     return corruption, objective.eval()
 
 
 def test_labels_are_the_inputs_shifted_by_one_once() -> None:
     tokens = np.arange(10, 31)
-    row = causal()[0](Reader(Given([{"tokens": tokens, "documents": np.array([4])}]), 20), 0, np.random.default_rng(0))
+    row = causal()[0](
+        LengthLimitedSamples(Given([{"tokens": tokens, "documents": np.array([4])}]), 20),
+        0,
+        np.random.default_rng(0),
+    )
     assert row["tokens"].tolist() == list(range(10, 30))
     assert row["labels"].tolist() == list(range(11, 31))
 
@@ -33,14 +39,14 @@ def test_the_loss_is_that_of_every_token_given_those_before_it() -> None:
     by_hand = torch.zeros((), dtype=torch.float64)
     for i in range(3):
         tokens = torch.from_numpy(samples[i]["tokens"].astype(np.int64))
-        for at in range(1, 21):                                # one prefix at a time: nothing later can leak in
+        for at in range(1, 21):  # one prefix at a time: nothing later can leak in
             by_hand += F.cross_entropy(objective.model(tokens[None, :at])[0, -1], tokens[at])
     found = objective(batch(corruption, rows(corruption, samples)))["token"]
     torch.testing.assert_close(found, by_hand, rtol=1e-12, atol=1e-12)
 
 
 def test_apart_is_each_document_alone() -> None:
-    corruption, objective = causal(apart=True)
+    corruption, objective = causal(isolate_documents=True)
     samples = texts(4, 33, 32, seed=3, document=8)
     together = objective(batch(corruption, rows(corruption, samples)))["token"]
     alone, asked = torch.zeros((), dtype=torch.float64), 0
@@ -48,68 +54,94 @@ def test_apart_is_each_document_alone() -> None:
         for piece in np.split(samples[i]["tokens"].astype(np.int64), samples[i]["documents"]):
             if len(piece) > 1:
                 tokens = torch.from_numpy(piece)
-                alone += F.cross_entropy(objective.model(tokens[None, :-1])[0], tokens[1:], reduction="sum")
+                alone += F.cross_entropy(
+                    objective.model(tokens[None, :-1])[0], tokens[1:], reduction="sum"
+                )
                 asked += len(piece) - 1
-    assert corruption.counts(batch(corruption, rows(corruption, samples))) == {"token": asked}
+    assert corruption.loss_counts(batch(corruption, rows(corruption, samples))) == {"token": asked}
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
 
 
 def test_apart_numbers_documents_and_asks_no_label_across_their_border() -> None:
     sample = {"tokens": np.arange(10, 19), "documents": np.array([0, 3, 8])}
-    row = causal(apart=True)[0](Reader(Given([sample]), 8), 0, np.random.default_rng(0))
-    assert row["tokens_keep"].tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
-    assert row["labels"].tolist() == [11, 12, IGNORE, 14, 15, 16, 17, IGNORE]
+    row = causal(isolate_documents=True)[0](
+        LengthLimitedSamples(Given([sample]), 8), 0, np.random.default_rng(0)
+    )
+    assert row["tokens_document_ids"].tolist() == [1, 1, 1, 2, 2, 2, 2, 2]
+    assert row["labels"].tolist() == [11, 12, IGNORE_INDEX, 14, 15, 16, 17, IGNORE_INDEX]
 
 
 def test_a_short_last_window_is_padded_with_ignored_labels() -> None:
     corruption, _ = causal()
-    samples = Reader(Given([texts(1, 17, 16)[0], texts(1, 5, 16)[0]]), 16)
+    samples = LengthLimitedSamples(Given([texts(1, 17, 16)[0], texts(1, 5, 16)[0]]), 16)
     made = batch(corruption, rows(corruption, samples))
-    assert (made["labels"][1, 4:] == IGNORE).all()
-    assert corruption.counts(made) == {"token": 16 + 4}
+    assert (made["labels"][1, 4:] == IGNORE_INDEX).all()
+    assert corruption.loss_counts(made) == {"token": 16 + 4}
 
 
 def test_a_perfect_answer_scores_zero() -> None:
-    corruption, objective = causal(apart=True)
+    corruption, objective = causal(isolate_documents=True)
     made = batch(corruption, rows(corruption, texts(3, 33, 32)))
-    labels = made["labels"][made["labels"] != IGNORE]
-    assert objective.score(sure(labels, 60), made) == {"token": 0}
+    labels = made["labels"][made["labels"] != IGNORE_INDEX]
+    assert objective.loss_sums(sure(labels, 60), made) == {"token": 0}
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"^NextToken needs a model with a decoder alone; this one has an encoder alone$"):
-        build(R.NextToken(), bert(), meta(TEXT))
-    with pytest.raises(ValueError, match=r"^NextToken needs a Vocabulary head, not Classes; "):
-        build(R.NextToken(), weft.gpt2(**SMALL, positions=64, head=weft.Classes(outputs=2, pool="last")), meta(TEXT))
+    with pytest.raises(
+        ValueError,
+        match=r"^CausalLM needs a model with a decoder alone; this one has an encoder alone$",
+    ):
+        build_pair(R.CausalLM(), bert(), meta(TEXT))
+    with pytest.raises(ValueError, match=r"^CausalLM needs a LMHead head, not ClassifierHead; "):
+        build_pair(
+            R.CausalLM(),
+            weft.gpt2(
+                **SMALL, positions=64, head=weft.ClassifierHead(num_labels=2, pooling="last")
+            ),
+            meta(TEXT),
+        )
     with pytest.raises(ValueError, match="the tokenizer has 61 tokens, the model 60"):
-        build(R.NextToken(), gpt(), meta(TEXT, vocabulary=61))
+        build_pair(R.CausalLM(), gpt(), meta(TEXT, vocab_size=61))
     with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        causal()[0].samples(None, 65)      # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"build takes an objective, such as NextToken\(\)"):
-        build(R.Rows(count=1, length=1), gpt(), meta(TEXT))    # type: ignore[arg-type]
+        causal()[0].open_samples(None, 65)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"build_task takes a task, such as CausalLM\(\)"):
+        build_pair(R.FixedBatch(size=1, length=1), gpt(), meta(TEXT))  # type: ignore[arg-type]
 
 
 def test_packed_documents_are_each_document_alone() -> None:
-    corruption, objective = causal(documents=True)
+    corruption, objective = causal(one_document_per_sample=True)
     generator = np.random.default_rng(5)
     given = [{"tokens": generator.integers(5, 40, size=n)} for n in (3, 40, 9, 2, 17, 33)]
-    samples = Reader(Given(given), 32)
+    samples = LengthLimitedSamples(Given(given), 32)
     made = [corruption(samples, i, generator) for i in range(6)]
-    packed = to_torch(pack([[made[0], made[2], made[4]], [made[1]], [made[3]], [made[5]]], corruption.fields, 32))
+    packed = to_torch(
+        pack([[made[0], made[2], made[4]], [made[1]], [made[3]], [made[5]]], corruption.fields, 32)
+    )
     alone = torch.zeros((), dtype=torch.float64)
     for sample in given:
-        tokens = torch.from_numpy(sample["tokens"][:33])       # cut at the length
+        tokens = torch.from_numpy(sample["tokens"][:33])  # cut at the length
         alone += F.cross_entropy(objective.model(tokens[None, :-1])[0], tokens[1:], reduction="sum")
     torch.testing.assert_close(objective(packed)["token"], alone, rtol=1e-12, atol=1e-12)
 
 
 def test_a_packed_row_may_end_in_more_padding_than_the_model_has_positions() -> None:
-    corruption, objective = causal(documents=True)
-    row = corruption(Reader(Given([{"tokens": np.arange(10, 20)}]), 32), 0, np.random.default_rng(0))
+    corruption, objective = causal(one_document_per_sample=True)
+    row = corruption(
+        LengthLimitedSamples(Given([{"tokens": np.arange(10, 20)}]), 32),
+        0,
+        np.random.default_rng(0),
+    )
     assert objective(to_torch(pack([[row]], corruption.fields, 200)))["token"].isfinite()
 
 
 def test_a_batch_that_shares_rows_is_refused_where_a_row_has_one_answer() -> None:
-    with pytest.raises(ValueError, match="once a row"):
-        R.Recipe(name="x", model=bert(), objective=R.Classification(), data=R.Data(row=R.Examples(), train=R.Source(paths=("a",))), steps=1,
-                 batch=R.Packed(count=1, length=8), optimiser=R.AdamW(rate=1e-3))
+    with pytest.raises(ValueError, match="one prediction per row"):
+        R.Recipe(
+            name="x",
+            model=bert(),
+            task=R.Classification(),
+            data=R.Data(rows=R.LabelledTexts(), train=R.Source(paths=("a",))),
+            steps=1,
+            batch=R.PackedBatch(size=1, length=8),
+            optimiser=R.AdamW(lr=1e-3),
+        )

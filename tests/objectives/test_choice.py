@@ -1,4 +1,5 @@
 """Multiple choice: one score an ending."""
+
 from pathlib import Path
 
 import numpy as np
@@ -7,66 +8,97 @@ import torch
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import draw
-from weft.objectives import build
+from weft.data.order import sample_generator
 
 from .cases import bert, gpt
-from .made import SPECIAL, Given, Reader, batch, meta, rows, sure
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows, sure
 from .tuning import ENDINGS, TEXT, choices, mean, ready, twins
 
-ROW = R.Choices(endings=ENDINGS)
-ONE = S.Classes(outputs=1)
-BEGIN, END = SPECIAL["begin"], SPECIAL["end"]
+ROW = R.ChoiceQuestions(endings=ENDINGS)
+ONE = S.ClassifierHead(num_labels=1)
+BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
 
 
 def test_every_ending_stands_behind_the_context_in_a_stream_of_its_own() -> None:
-    sample = {"context": np.array([7, 8]), "endings": [np.array([11]), np.array([12, 13]), np.array([14])], "label": 1}
-    corruption, _ = build(R.MultipleChoice(), bert(head=ONE), meta(ROW))
-    row = corruption(Reader(Given([sample]), 32), 0, draw(0, 0, 0))
+    sample = {
+        "context": np.array([7, 8]),
+        "endings": [np.array([11]), np.array([12, 13]), np.array([14])],
+        "label": 1,
+    }
+    corruption, _ = build_pair(R.MultipleChoice(), bert(head=ONE), meta(ROW))
+    row = corruption(LengthLimitedSamples(Given([sample]), 32), 0, sample_generator(0, 0, 0))
     assert row["tokens1"].tolist() == [BEGIN, 7, 8, END, 12, 13, END]
     assert row["segments1"].tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert row["tokens2"].tolist() == [BEGIN, 7, 8, END, 14, END]
     assert row["labels"] == 1
     assert corruption.fields["tokens2"] == ("ending2", SPECIAL["pad"])
-    corruption, _ = build(R.MultipleChoice(input="gpt"), S.replace(gpt(), head=S.Classes(outputs=1, pool="last")), meta(ROW))
-    assert set(corruption(Reader(Given([sample]), 32), 0, draw(0, 0, 0))) == {"tokens0", "tokens1", "tokens2", "labels"}
+    corruption, _ = build_pair(
+        R.MultipleChoice(input_format="gpt"),
+        S.replace(gpt(), head=S.ClassifierHead(num_labels=1, pooling="last")),
+        meta(ROW),
+    )
+    assert set(
+        corruption(LengthLimitedSamples(Given([sample]), 32), 0, sample_generator(0, 0, 0))
+    ) == {
+        "tokens0",
+        "tokens1",
+        "tokens2",
+        "labels",
+    }
 
 
 def test_the_score_of_an_ending_is_that_of_its_sequence_alone() -> None:
-    corruption, objective = build(R.MultipleChoice(), bert(head=ONE), meta(ROW), dtype=torch.float64)
+    corruption, objective = build_pair(
+        R.MultipleChoice(), bert(head=ONE), meta(ROW), dtype=torch.float64
+    )
     given = rows(corruption, choices(5))
-    together = objective.eval().answer(batch(corruption, given))
+    together = objective.eval().forward_outputs(batch(corruption, given))
     assert together.shape == (5, 3)
     for i, row in enumerate(given):
         for j in range(3):
-            alone = objective.model(torch.tensor(row[f"tokens{j}"])[None], segments=torch.tensor(row[f"segments{j}"])[None])
+            alone = objective.model(
+                torch.tensor(row[f"tokens{j}"])[None],
+                token_type_ids=torch.tensor(row[f"segments{j}"])[None],
+            )
             torch.testing.assert_close(alone[0, 0], together[i, j], rtol=0, atol=1e-12)
 
 
 def test_the_loss_is_transformers(tmp_path: Path) -> None:
     other, model = twins("BertForMultipleChoice", tmp_path, **TEXT)
     corruption, objective, given = ready(R.MultipleChoice(), model, meta(ROW), choices(9))
-    beside = objective.beside(given)                           # type: ignore[operator]
-    told = {name: beside[ours].long().unflatten(0, (9, 3)) for name, ours in
-            (("input_ids", "tokens"), ("attention_mask", "tokens_keep"), ("token_type_ids", "segments"))}
+    beside = objective.flatten_endings(given)  # type: ignore[operator]
+    told = {
+        name: beside[ours].long().unflatten(0, (9, 3))
+        for name, ours in (
+            ("input_ids", "tokens"),
+            ("attention_mask", "tokens_attention_mask"),
+            ("token_type_ids", "segments"),
+        )
+    }
     theirs = other(**told, labels=given["labels"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert theirs > 0.3
 
 
 def test_a_sure_and_right_answer_costs_nothing_and_a_guess_the_logarithm_of_the_endings() -> None:
-    corruption, objective = build(R.MultipleChoice(), bert(head=ONE), meta(ROW))
+    corruption, objective = build_pair(R.MultipleChoice(), bert(head=ONE), meta(ROW))
     given = batch(corruption, rows(corruption, choices(14)))
-    assert corruption.counts(given) == {"choice": 14}
-    assert objective.score(sure(given["labels"], 3), given)["choice"] == 0
-    guess = objective.score(torch.zeros(14, 3, dtype=torch.float64), given)["choice"]
+    assert corruption.loss_counts(given) == {"choice": 14}
+    assert objective.loss_sums(sure(given["labels"], 3), given)["choice"] == 0
+    guess = objective.loss_sums(torch.zeros(14, 3, dtype=torch.float64), given)["choice"]
     assert abs(float(guess) / 14 - np.log(3)) < 1e-12
 
 
 REFUSED = {
-    "MultipleChoice needs a Classes head, not Vocabulary": (bert(), ROW),
-    "MultipleChoice reads 1 output, the head 2 outputs": (bert(head=S.Classes(outputs=2)), ROW),
-    "MultipleChoice reads rows of Choices, not of Pairs": (bert(head=ONE), R.Pairs()),
+    "MultipleChoice needs a ClassifierHead head, not LMHead": (bert(), ROW),
+    "MultipleChoice reads 1 output, the head 2 outputs": (
+        bert(head=S.ClassifierHead(num_labels=2)),
+        ROW,
+    ),
+    "MultipleChoice reads rows of ChoiceQuestions, not of SourceTargetPairs": (
+        bert(head=ONE),
+        R.SourceTargetPairs(),
+    ),
 }
 
 
@@ -74,4 +106,4 @@ REFUSED = {
 def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     spec, row = REFUSED[said]
     with pytest.raises(ValueError, match=said):
-        build(R.MultipleChoice(), spec, meta(row))
+        build_pair(R.MultipleChoice(), spec, meta(row))

@@ -1,4 +1,5 @@
 """Classes and numbers for texts, pairs and images."""
+
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,35 +12,62 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.image import centre, decode, normalise
-from weft.data.order import draw
-from weft.objectives import build
-from weft.objectives.classify import cut
+from weft.data.images import centre_crop, decode, normalise
+from weft.data.order import sample_generator
+from weft.tasks.pair_encoding import truncate_longest_first
 
 from .cases import bert, gpt
 from .holds import HOLDS, Built
-from .made import SPECIAL, Given, Reader, batch, rows, sure
-from .tuning import IMAGE, LABELS, TEXT, album, examples, images, labelled, mean, ready, told, twins, vit
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows, sure
+from .tuning import (
+    IMAGE,
+    LABELS,
+    TEXT,
+    album,
+    examples,
+    images,
+    labelled,
+    mean,
+    ready,
+    told,
+    twins,
+    vit,
+)
 
-PAIR, SINGLE = R.Examples(first="a", second="b"), R.Examples()
-BEGIN, END = SPECIAL["begin"], SPECIAL["end"]
+PAIR, SINGLE = R.LabelledTexts(text="a", second_text="b"), R.LabelledTexts()
+BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
 
 
-def classes(outputs: int = 3, **more: Any) -> S.Classes:
-    return S.Classes(outputs=outputs, **more)
+def classes(outputs: int = 3, **more: Any) -> S.ClassifierHead:
+    return S.ClassifierHead(num_labels=outputs, **more)
 
 
-def decoder() -> S.Model:
-    return S.replace(gpt(), head=classes(pool="last"))
+def decoder() -> S.Spec:
+    return S.replace(gpt(), head=classes(pooling="last"))
 
 
-def one(value: R.Objective, spec: S.Model, row: R.Row, length: int = 32, special: Any = SPECIAL, **sample: Any) -> dict[str, np.ndarray]:
-    corruption, _ = build(value, spec, labelled(row, special=special))
-    return corruption(Reader(Given([{"label": 2} | sample]), length), 0, draw(0, 0, 0))
+def one(
+    value: R.Task,
+    spec: S.Spec,
+    row: R.RowSchema,
+    length: int = 32,
+    special: Any = SPECIAL,
+    **sample: Any,
+) -> dict[str, np.ndarray]:
+    corruption, _ = build_pair(value, spec, labelled(row, special_tokens=special))
+    return corruption(
+        LengthLimitedSamples(Given([{"label": 2} | sample]), length), 0, sample_generator(0, 0, 0)
+    )
 
 
 def test_bert_reads_begin_a_end_b_end_with_segments() -> None:
-    row = one(R.Classification(), bert(head=classes()), PAIR, first=np.array([7, 8, 9]), second=np.array([11, 12]))
+    row = one(
+        R.Classification(),
+        bert(head=classes()),
+        PAIR,
+        first=np.array([7, 8, 9]),
+        second=np.array([11, 12]),
+    )
     assert row["tokens"].tolist() == [BEGIN, 7, 8, 9, END, 11, 12, END]
     assert row["segments"].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert row["labels"] == 2
@@ -50,20 +78,37 @@ def test_bert_reads_begin_a_end_b_end_with_segments() -> None:
 
 def test_gpt_reads_start_a_delimiter_b_extract_without_segments() -> None:
     for spec in (decoder(), bert(head=classes())):
-        row = one(R.Classification(input="gpt"), spec, PAIR, first=np.array([7]), second=np.array([11, 12]))
+        row = one(
+            R.Classification(input_format="gpt"),
+            spec,
+            PAIR,
+            first=np.array([7]),
+            second=np.array([11, 12]),
+        )
         assert row["tokens"].tolist() == [BEGIN, 7, END, 11, 12, END]
         assert "segments" not in row
 
 
 def test_where_no_mark_begins_the_end_does_for_a_decoder_and_nothing_for_an_encoder() -> None:
-    texts, only = {"first": np.array([7, 8]), "second": np.array([11, 12])}, {"end": END}
+    texts, only = {"first": np.array([7, 8]), "second": np.array([11, 12])}, {"eos": END}
     for spec, begin in ((decoder(), [END]), (bert(head=classes()), [])):
-        value = R.Classification(input="gpt" if begin else "bert", symmetric=True)
+        value = R.Classification(input_format="gpt" if begin else "bert", both_orders=True)
         row = one(value, spec, PAIR, special=only, **texts)
         assert row["tokens"].tolist() == [*begin, 7, 8, END, 11, 12, END]
         assert row.get("segments", np.array([0, 0, 0, 1, 1, 1])).tolist() == [0, 0, 0, 1, 1, 1]
-        assert one(value, spec, PAIR, 5, only, **texts)["swapped"].tolist() == [*begin, 11, END, *([7] if begin else [7, 8]), END]
-        assert one(R.Classification(), spec, SINGLE, 3, only, **texts)["tokens"].tolist() == [*begin, 7, *([] if begin else [8]), END]
+        assert one(value, spec, PAIR, 5, only, **texts)["swapped"].tolist() == [
+            *begin,
+            11,
+            END,
+            *([7] if begin else [7, 8]),
+            END,
+        ]
+        assert one(R.Classification(), spec, SINGLE, 3, only, **texts)["tokens"].tolist() == [
+            *begin,
+            7,
+            *([] if begin else [8]),
+            END,
+        ]
 
 
 def test_the_longer_side_loses_its_last_tokens_first() -> None:
@@ -73,14 +118,16 @@ def test_the_longer_side_loses_its_last_tokens_first() -> None:
                 a, b = list(range(n)), list(range(m))
                 while len(a) + len(b) > room:
                     (a if len(a) > len(b) else b).pop()
-                mine = cut(np.arange(n), np.arange(m), room)
+                mine = truncate_longest_first(np.arange(n), np.arange(m), room)
                 assert [x.tolist() for x in mine] == [a, b], (n, m, room)
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 64])
 def test_no_row_is_longer_than_asked_and_a_cut_one_is_full(length: int) -> None:
     for pair in (True, False):
-        corruption, _ = build(R.Classification(), bert(head=classes()), labelled(PAIR if pair else SINGLE))
+        corruption, _ = build_pair(
+            R.Classification(), bert(head=classes()), labelled(PAIR if pair else SINGLE)
+        )
         samples = examples(30, length, pair)
         for i, row in enumerate(rows(corruption, samples)):
             whole = len(samples[i]["first"]) + (len(samples[i]["second"]) + 3 if pair else 2)
@@ -88,49 +135,81 @@ def test_no_row_is_longer_than_asked_and_a_cut_one_is_full(length: int) -> None:
             assert row["tokens"][-1] == END
 
 
-@pytest.mark.parametrize(("value", "spec"), [
-    (R.Classification(input="gpt", symmetric=True), decoder()),
-    (R.Classification(symmetric=True), bert(head=classes(transform=S.Transform(activation="tanh"))))])
-def test_a_symmetric_answer_adds_the_vectors_of_both_orders_before_the_linear_map(value: R.Classification, spec: S.Model) -> None:
+@pytest.mark.parametrize(
+    ("value", "spec"),
+    [
+        (R.Classification(input_format="gpt", both_orders=True), decoder()),
+        (
+            R.Classification(both_orders=True),
+            bert(head=classes(transform=S.HeadTransform(activation="tanh"))),
+        ),
+    ],
+)
+def test_a_symmetric_answer_adds_the_vectors_of_both_orders_before_the_linear_map(
+    value: R.Classification, spec: S.Spec
+) -> None:
     samples = examples(9, length=12)
-    mirrored = Reader(Given([{"first": s["second"], "second": s["first"], "label": s["label"]} for s in samples.samples.samples]), 64)  # type: ignore[attr-defined]
-    straight = Reader(samples.samples, 64)
-    corruption, objective = build(value, spec, labelled(PAIR), dtype=torch.float64)
-    answers = [objective.eval().answer(batch(corruption, rows(corruption, each))) for each in (straight, mirrored)]
+    mirrored = LengthLimitedSamples(
+        Given(
+            [
+                {"first": s["second"], "second": s["first"], "label": s["label"]}
+                for s in samples.samples.samples
+            ]
+        ),
+        64,
+    )  # type: ignore[attr-defined]
+    straight = LengthLimitedSamples(samples.samples, 64)
+    corruption, objective = build_pair(value, spec, labelled(PAIR), dtype=torch.float64)
+    answers = [
+        objective.eval().forward_outputs(batch(corruption, rows(corruption, each)))
+        for each in (straight, mirrored)
+    ]
     torch.testing.assert_close(*answers, rtol=0, atol=1e-12)
     head, model, row = objective.model.head, objective.model, rows(corruption, straight)[4]
     vectors = []
     for tokens, segments in (("tokens", "segments"), ("swapped", "swapped_segments")):
         sides = torch.tensor(row[segments])[None] if segments in row else None
-        embedded = model.embed(torch.tensor(row[tokens])[None], segments=sides)
+        embedded = model.embed(torch.tensor(row[tokens])[None], token_type_ids=sides)
         run = model.decode(embedded) if model.decoder is not None else model.encode(embedded)
         vectors.append(head.transform(run.x_BLD[:, -1 if model.decoder is not None else 0]))
-    torch.testing.assert_close(head.out(vectors[0] + vectors[1])[0], answers[0][4], rtol=0, atol=1e-12)
-    for i, short in enumerate(rows(corruption, samples)):      # cut alike in both orders
-        one_way, other = ([t for t in short[name].tolist() if t != END][1:] for name in ("tokens", "swapped"))
+    torch.testing.assert_close(
+        head.out(vectors[0] + vectors[1])[0], answers[0][4], rtol=0, atol=1e-12
+    )
+    for i, short in enumerate(rows(corruption, samples)):  # cut alike in both orders
+        one_way, other = (
+            [t for t in short[name].tolist() if t != END][1:] for name in ("tokens", "swapped")
+        )
         assert sorted(one_way) == sorted(other), i
 
 
 def test_a_sure_and_right_answer_costs_nothing() -> None:
-    corruption, objective = build(R.Classification(), bert(head=classes()), labelled(PAIR))
+    corruption, objective = build_pair(R.Classification(), bert(head=classes()), labelled(PAIR))
     given = batch(corruption, rows(corruption, examples(14)))
-    assert objective.score(sure(given["labels"], 3), given)["class"] == 0
-    assert objective.score(sure((given["labels"] + 1) % 3, 3), given)["class"] > 1
-    corruption, objective = build(R.Regression(), bert(head=classes(1)), labelled(R.Examples(second="b", number=True), labels=None))
+    assert objective.loss_sums(sure(given["labels"], 3), given)["class"] == 0
+    assert objective.loss_sums(sure((given["labels"] + 1) % 3, 3), given)["class"] > 1
+    corruption, objective = build_pair(
+        R.Regression(),
+        bert(head=classes(1)),
+        labelled(R.LabelledTexts(second_text="b", numeric_label=True), labels=None),
+    )
     given = batch(corruption, rows(corruption, examples(14, number=True)))
     assert given["number"].is_floating_point()
-    assert objective.score(given["number"][:, None], given)["number"] == 0
-    off = objective.score(given["number"][:, None] + 2, given)["number"]
-    torch.testing.assert_close(off.double(), torch.tensor(4.0 * 14, dtype=torch.float64), rtol=1e-6, atol=0)
+    assert objective.loss_sums(given["number"][:, None], given)["number"] == 0
+    off = objective.loss_sums(given["number"][:, None] + 2, given)["number"]
+    torch.testing.assert_close(
+        off.double(), torch.tensor(4.0 * 14, dtype=torch.float64), rtol=1e-6, atol=0
+    )
 
 
 def test_with_smoothed_labels_the_least_loss_is_their_entropy() -> None:
-    corruption, objective = build(R.Classification(smoothing=0.3), vit(), labelled(R.Images()))
+    corruption, objective = build_pair(
+        R.Classification(label_smoothing=0.3), vit(), labelled(R.LabelledImages())
+    )
     given = batch(corruption, rows(corruption, images(6, vit())))
     target = torch.full((6, 3), 0.1, dtype=torch.float64).scatter_(1, given["labels"][:, None], 0.8)
     least = -(0.8 * math.log(0.8) + 0.2 * math.log(0.1))
-    assert abs(float(objective.score(target.log(), given)["class"]) / 6 - least) < 1e-12
-    assert float(objective.score(target.log() * 1.01, given)["class"]) / 6 > least
+    assert abs(float(objective.loss_sums(target.log(), given)["class"]) / 6 - least) < 1e-12
+    assert float(objective.loss_sums(target.log() * 1.01, given)["class"]) / 6 > least
 
 
 @pytest.mark.parametrize("pair", [True, False])
@@ -138,7 +217,7 @@ def test_the_loss_of_a_class_is_transformers(pair: bool, tmp_path: Path) -> None
     other, model = twins("BertForSequenceClassification", tmp_path, **TEXT, num_labels=3)
     known = labelled(PAIR if pair else SINGLE)
     corruption, objective, given = ready(R.Classification(), model, known, examples(14, pair=pair))
-    assert "tokens_keep" in given
+    assert "tokens_attention_mask" in given
     theirs = other(**told(given), labels=given["labels"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert 0.5 < theirs < 5
@@ -147,8 +226,12 @@ def test_the_loss_of_a_class_is_transformers(pair: bool, tmp_path: Path) -> None
 def test_the_loss_of_a_number_is_transformers(tmp_path: Path) -> None:
     other, _ = twins("BertForSequenceClassification", tmp_path, **TEXT, num_labels=1)
     model = weft.load(tmp_path, head="BertForMultipleChoice")  # one output, as published
-    corruption, objective, given = ready(R.Regression(), model, labelled(R.Examples(second="b", number=True), labels=None),
-                                         examples(14, number=True))
+    corruption, objective, given = ready(
+        R.Regression(),
+        model,
+        labelled(R.LabelledTexts(second_text="b", numeric_label=True), labels=None),
+        examples(14, number=True),
+    )
     theirs = other(**told(given), labels=given["number"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert theirs > 0.2
@@ -156,7 +239,7 @@ def test_the_loss_of_a_number_is_transformers(tmp_path: Path) -> None:
 
 def test_the_loss_of_an_image_is_transformers(tmp_path: Path) -> None:
     other, model = twins("ViTForImageClassification", tmp_path, **IMAGE, num_labels=3)
-    known = labelled(R.Images())
+    known = labelled(R.LabelledImages())
     corruption, objective, given = ready(R.Classification(), model, known, images(8, model.spec))
     theirs = other(**told(given), labels=given["labels"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
@@ -164,43 +247,110 @@ def test_the_loss_of_an_image_is_transformers(tmp_path: Path) -> None:
 
 
 def test_training_sees_random_parts_and_validation_the_middle() -> None:
-    corruption, _ = build(R.Classification(), vit(), labelled(R.Images()))
+    corruption, _ = build_pair(R.Classification(), vit(), labelled(R.LabelledImages()))
     store: Any = album(3)
-    train, valid = corruption.samples(store, 17), corruption.samples(store, 17, tail=True)
+    train, valid = (
+        corruption.open_samples(store, 17),
+        corruption.open_samples(store, 17, include_partial=True),
+    )
     for i in range(3):
-        seen = [corruption(train, i, draw(0, epoch, i))["image"] for epoch in (0, 0, 1)]
+        seen = [corruption(train, i, sample_generator(0, epoch, i))["image"] for epoch in (0, 0, 1)]
         assert np.array_equal(seen[0], seen[1])
         assert not np.array_equal(seen[0], seen[2])
-        still = corruption(valid, i, draw(0, 7, i))
-        assert np.array_equal(still["image"], normalise(centre(decode(store.row(i)["image"]), 16)))
+        still = corruption(valid, i, sample_generator(0, 7, i))
+        assert np.array_equal(
+            still["image"], normalise(centre_crop(decode(store.row(i)["image"]), 16))
+        )
         assert still["labels"] == store.row(i)["label"]
 
 
 @pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__)
 @pytest.mark.parametrize("kind", ["number", "image"])
-def test_numbers_and_images_hold_what_every_objective_holds(kind: str, hold: Callable[[Built], None]) -> None:
+def test_numbers_and_images_hold_what_every_objective_holds(
+    kind: str, hold: Callable[[Built], None]
+) -> None:
     if kind == "number":
-        numbers = R.Examples(second="b", number=True)
-        value, spec, known, samples = R.Regression(), bert(head=classes(1)), labelled(numbers, labels=None), examples(14, number=True)
+        numbers = R.LabelledTexts(second_text="b", numeric_label=True)
+        value, spec, known, samples = (
+            R.Regression(),
+            bert(head=classes(1)),
+            labelled(numbers, labels=None),
+            examples(14, number=True),
+        )
     else:
-        value, spec, known, samples = R.Classification(), vit(), labelled(R.Images()), images(14, vit())
-    corruption, objective = build(value, spec, known, seed=1, dtype=torch.float64)
+        value, spec, known, samples = (
+            R.Classification(),
+            vit(),
+            labelled(R.LabelledImages()),
+            images(14, vit()),
+        )
+    corruption, objective = build_pair(value, spec, known, seed=1, dtype=torch.float64)
     hold((corruption, objective.eval(), samples))
 
 
-REFUSED: dict[str, tuple[R.Objective, S.Model, R.Row, tuple[str, ...] | None]] = {
-    "needs a Classes head, not Vocabulary; use replace": (R.Classification(), bert(), PAIR, LABELS),
-    "the data have 3 labels, the head 4 outputs": (R.Classification(), bert(head=classes(4)), PAIR, LABELS),
+REFUSED: dict[str, tuple[R.Task, S.Spec, R.RowSchema, tuple[str, ...] | None]] = {
+    "needs a ClassifierHead head, not LMHead; use replace": (
+        R.Classification(),
+        bert(),
+        PAIR,
+        LABELS,
+    ),
+    "the data have 3 labels, the head 4 outputs": (
+        R.Classification(),
+        bert(head=classes(4)),
+        PAIR,
+        LABELS,
+    ),
     "needs labels, and the data have none": (R.Classification(), bert(head=classes()), PAIR, None),
-    "are not the data's": (R.Classification(), bert(head=classes(labels=("z", "y", "x"))), PAIR, LABELS),
-    "Regression reads 1 output, the head 3 outputs": (R.Regression(), bert(head=classes()), PAIR, None),
+    "are not the data's": (
+        R.Classification(),
+        bert(head=classes(labels=("z", "y", "x"))),
+        PAIR,
+        LABELS,
+    ),
+    "Regression reads 1 output, the head 3 outputs": (
+        R.Regression(),
+        bert(head=classes()),
+        PAIR,
+        None,
+    ),
     "needs numbers as labels": (R.Regression(), bert(head=classes(1)), PAIR, None),
-    "labels are numbers": (R.Classification(), bert(head=classes()), R.Examples(number=True), LABELS),
-    "the data have no second text": (R.Classification(symmetric=True), bert(head=classes()), SINGLE, LABELS),
-    "reads rows of Examples or Images, not of Pairs": (R.Classification(), bert(head=classes()), R.Pairs(), LABELS),
-    "the data are Images, but the model reads Tokens": (R.Classification(), bert(head=classes()), R.Images(), LABELS),
-    "the data are Examples, but the model reads Patches": (R.Classification(), vit(), SINGLE, LABELS),
-    "the tokenizer has 60 tokens, the model 50": (R.Classification(), bert(head=classes(), vocabulary=50), PAIR, LABELS),
+    "labels are numbers": (
+        R.Classification(),
+        bert(head=classes()),
+        R.LabelledTexts(numeric_label=True),
+        LABELS,
+    ),
+    "the data have no second text": (
+        R.Classification(both_orders=True),
+        bert(head=classes()),
+        SINGLE,
+        LABELS,
+    ),
+    "reads rows of LabelledTexts or LabelledImages, not of SourceTargetPairs": (
+        R.Classification(),
+        bert(head=classes()),
+        R.SourceTargetPairs(),
+        LABELS,
+    ),
+    "the data are LabelledImages, but the model reads Tokens": (
+        R.Classification(),
+        bert(head=classes()),
+        R.LabelledImages(),
+        LABELS,
+    ),
+    "the data are LabelledTexts, but the model reads Patches": (
+        R.Classification(),
+        vit(),
+        SINGLE,
+        LABELS,
+    ),
+    "the tokenizer has 60 tokens, the model 50": (
+        R.Classification(),
+        bert(head=classes(), vocab_size=50),
+        PAIR,
+        LABELS,
+    ),
 }
 
 
@@ -208,18 +358,26 @@ REFUSED: dict[str, tuple[R.Objective, S.Model, R.Row, tuple[str, ...] | None]] =
 def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     value, spec, row, labels = REFUSED[said]
     with pytest.raises(ValueError, match=said) as refusal:
-        build(value, spec, labelled(row, labels=labels))
+        build_pair(value, spec, labelled(row, labels=labels))
     assert "\n" not in str(refusal.value)
 
 
-def test_a_length_beyond_the_positions_or_without_room_and_a_tokenizer_without_marks_are_refused() -> None:
-    corruption, _ = build(R.Classification(), bert(head=classes()), labelled(PAIR))
+def test_a_length_beyond_the_positions_or_without_room_and_a_tokenizer_without_marks_are_refused() -> (
+    None
+):
+    corruption, _ = build_pair(R.Classification(), bert(head=classes()), labelled(PAIR))
     store: Any = album(1)
     with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        corruption.samples(store, 65)
+        corruption.open_samples(store, 65)
     with pytest.raises(ValueError, match="length = 4 leaves no room"):
-        corruption.samples(store, 4)
-    with pytest.raises(ValueError, match="Classification needs the end token, which the tokenizer lacks"):
-        build(R.Classification(), bert(head=classes()), labelled(PAIR, special={}))
-    with pytest.raises(ValueError, match="Tagging needs the begin token"):
-        build(R.Tagging(), bert(head=S.Tags(outputs=3)), labelled(R.Tagged(), special={"end": END}))
+        corruption.open_samples(store, 4)
+    with pytest.raises(
+        ValueError, match="Classification needs the eos token, which the tokenizer lacks"
+    ):
+        build_pair(R.Classification(), bert(head=classes()), labelled(PAIR, special_tokens={}))
+    with pytest.raises(ValueError, match="TokenClassification needs the bos token"):
+        build_pair(
+            R.TokenClassification(),
+            bert(head=S.TokenClassifierHead(num_labels=3)),
+            labelled(R.TaggedWords(), special_tokens={"eos": END}),
+        )

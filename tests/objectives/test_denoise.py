@@ -1,4 +1,5 @@
 """Rebuild a text from an infilled, shuffled one."""
+
 from itertools import permutations
 from math import exp, factorial
 from typing import Any
@@ -7,19 +8,19 @@ import numpy as np
 import pytest
 
 from weft import recipe as R
-from weft.objectives import Reader, build
-from weft.objectives.denoise import Corrupt, shuffled
-from weft.spec import Special, replace
+from weft.spec import SpecialTokens, replace
+from weft.tasks.base import LengthLimitedSamples
+from weft.tasks.denoising import DenoisingPreprocess, shuffle_sentences
 
 from .cases import SENTENCES, TEXT, bart, gpt
-from .made import SPECIAL, VOCABULARY, Given, batch, even, meta, near, rows, sure, texts
+from .made import SPECIAL, VOCABULARY, Given, batch, build_pair, even, meta, near, rows, sure, texts
 
-BEGIN, END, MASK = SPECIAL["begin"], SPECIAL["end"], SPECIAL["mask"]
+BEGIN, END, MASK = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["mask"]
 
 
-def denoise(**more: Any) -> Corrupt:
-    corruption, _ = build(R.Denoising(**more), bart(), meta(SENTENCES))
-    assert isinstance(corruption, Corrupt)
+def denoise(**more: Any) -> DenoisingPreprocess:
+    corruption, _ = build_pair(R.Denoising(**more), bart(), meta(SENTENCES))
+    assert isinstance(corruption, DenoisingPreprocess)
     return corruption
 
 
@@ -35,34 +36,38 @@ def test_labels_are_the_text_between_its_marks_and_the_decoder_starts_at_end() -
 
 
 def test_a_model_that_names_its_start_token_reads_that_first() -> None:
-    corruption, _ = build(R.Denoising(), replace(bart(), special=Special(start=7)), meta(SENTENCES))
+    corruption, _ = build_pair(
+        R.Denoising(),
+        replace(bart(), special_tokens=SpecialTokens(decoder_start=7)),
+        meta(SENTENCES),
+    )
     assert corruption(texts(1, 20, 22), 0, np.random.default_rng(0))["target"][0] == 7
 
 
 def test_of_a_million_tokens_the_share_is_hidden_one_mask_a_span() -> None:
-    corruption, off, masks, empty = denoise(shuffle=False), [], 0, 0
+    corruption, off, masks, empty = denoise(shuffle_sentences=False), [], 0, 0
     text = np.arange(10, 1010)
     first = np.zeros(1000)
     for i in range(1000):
         row = corruption.infill(text, np.random.default_rng(i))
         kept = row[row != MASK]
-        assert (np.diff(kept) > 0).all()                       # the rest stays in order
+        assert (np.diff(kept) > 0).all()  # the rest stays in order
         off.append(1000 - len(kept) - 300)
         masks += len(row) - len(kept)
         first[kept - 10] += 1
         at = np.flatnonzero(row == MASK)
         inner = at[(at > 0) & (at < len(row) - 1)]
         empty += int(((row[inner - 1] != MASK) & (row[inner + 1] - row[inner - 1] == 1)).sum())
-    assert abs(np.mean(off)) < 5 * np.std(off) / 1000 ** 0.5
-    assert np.std(off) < 3                                     # the last span alone is uncertain
-    assert masks / 100_000 == pytest.approx(1.0, abs=0.01)     # 300 tokens in spans of 3
-    assert 0.03 < empty / masks < exp(-3)                      # some lie beside another mask
+    assert abs(np.mean(off)) < 5 * np.std(off) / 1000**0.5
+    assert np.std(off) < 3  # the last span alone is uncertain
+    assert masks / 100_000 == pytest.approx(1.0, abs=0.01)  # 300 tokens in spans of 3
+    assert 0.03 < empty / masks < exp(-3)  # some lie beside another mask
     assert all(near(c, 1000, 0.7) for c in first[50:950])
 
 
 def test_span_lengths_are_poisson() -> None:
     """In a text of a million tokens whose spans seldom touch, gaps tell their lengths."""
-    corruption = denoise(share=0.01, shuffle=False)
+    corruption = denoise(mask_rate=0.01, shuffle_sentences=False)
     text = np.arange(10, 1_000_010)
     row = corruption.infill(text, np.random.default_rng(0))
     at = np.flatnonzero(row == MASK)
@@ -70,7 +75,7 @@ def test_span_lengths_are_poisson() -> None:
     alone = alone[(row[alone - 1] != MASK) & (row[alone + 1] != MASK)]
     lengths, n = row[alone + 1] - row[alone - 1] - 1, len(alone)
     assert n > 3000
-    assert all(near((lengths == k).sum(), n, 3 ** k * exp(-3) / factorial(k)) for k in range(9))
+    assert all(near((lengths == k).sum(), n, 3**k * exp(-3) / factorial(k)) for k in range(9))
 
 
 def test_sentences_are_shuffled_whole_and_all_orders_are_alike_likely() -> None:
@@ -78,13 +83,13 @@ def test_sentences_are_shuffled_whole_and_all_orders_are_alike_likely() -> None:
     orders = {tuple(np.concatenate(p)): 0 for p in permutations(np.split(text, starts[1:]))}
     generator = np.random.default_rng(0)
     for _ in range(30_000):
-        orders[tuple(shuffled(text, starts, generator))] += 1
+        orders[tuple(shuffle_sentences(text, starts, generator))] += 1
     assert len(orders) == 6
     assert even(np.array(list(orders.values())))
 
 
 def test_nothing_is_done_where_nothing_is_asked() -> None:
-    corruption = denoise(share=0.0, shuffle=False)
+    corruption = denoise(mask_rate=0.0, shuffle_sentences=False)
     for seed in range(200):
         row = corruption(texts(1, 30, 32), 0, np.random.default_rng(seed))
         assert row["tokens"].tolist() == row["labels"].tolist()
@@ -92,7 +97,7 @@ def test_nothing_is_done_where_nothing_is_asked() -> None:
 
 def test_texts_of_any_length_can_be_infilled() -> None:
     for share in (0.3, 0.95):
-        corruption = denoise(share=share)
+        corruption = denoise(mask_rate=share)
         for size in range(1, 40):
             text = np.arange(10, 10 + size)
             for seed in range(20):
@@ -101,23 +106,35 @@ def test_texts_of_any_length_can_be_infilled() -> None:
 
 
 def test_a_document_s_end_is_not_the_text_s() -> None:
-    sample = {"tokens": np.array([10, 11, 12, END]), "sentences": np.array([0, 2]), "documents": np.array([0])}
-    row = denoise()(Reader(Given([sample]), 8), 0, np.random.default_rng(0))
+    sample = {
+        "tokens": np.array([10, 11, 12, END]),
+        "sentences": np.array([0, 2]),
+        "documents": np.array([0]),
+    }
+    row = denoise()(LengthLimitedSamples(Given([sample]), 8), 0, np.random.default_rng(0))
     assert row["labels"].tolist() == [BEGIN, 10, 11, 12, END]
 
 
 def test_a_perfect_answer_scores_zero() -> None:
-    corruption, objective = build(R.Denoising(), bart(), meta(SENTENCES))
+    corruption, objective = build_pair(R.Denoising(), bart(), meta(SENTENCES))
     made = batch(corruption, rows(corruption, texts(4, 38, 40)))
     labels = made["labels"].flatten()[made["labels_at"]]
-    assert objective.score(sure(labels, VOCABULARY), made) == {"token": 0}
+    assert objective.loss_sums(sure(labels, VOCABULARY), made) == {"token": 0}
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match="Denoising needs a model with an encoder and a decoder; this one has a decoder alone"):
-        build(R.Denoising(), gpt(), meta(SENTENCES))
-    with pytest.raises(ValueError, match=r"shuffle reads sentences; prepare the data with Documents\(sentences=True\)"):
-        build(R.Denoising(), bart(), meta(TEXT))
-    with pytest.raises(ValueError, match="needs the begin and mask token, which the tokenizer lacks"):
-        build(R.Denoising(shuffle=False), bart(), meta(TEXT, special={"end": 3}))
-    build(R.Denoising(shuffle=False), bart(), meta(TEXT))
+    with pytest.raises(
+        ValueError,
+        match="Denoising needs a model with an encoder and a decoder; this one has a decoder alone",
+    ):
+        build_pair(R.Denoising(), gpt(), meta(SENTENCES))
+    with pytest.raises(
+        ValueError,
+        match=r"shuffle_sentences reads sentences; prepare the data with Documents\(sentence_boundaries=True\)",
+    ):
+        build_pair(R.Denoising(), bart(), meta(TEXT))
+    with pytest.raises(ValueError, match="needs the bos and mask token, which the tokenizer lacks"):
+        build_pair(
+            R.Denoising(shuffle_sentences=False), bart(), meta(TEXT, special_tokens={"eos": 3})
+        )
+    build_pair(R.Denoising(shuffle_sentences=False), bart(), meta(TEXT))

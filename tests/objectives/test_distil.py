@@ -1,4 +1,5 @@
 """Learning from a teacher."""
+
 from collections.abc import Callable
 from typing import Any
 
@@ -8,38 +9,79 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.model.head import Classes
-from weft.objectives import Reader, build
-from weft.objectives.classify import run
-from weft.objectives.distil import soften
+from weft.model.heads import ClassifierHeadLayer
+from weft.tasks.base import LengthLimitedSamples, encode_batch
+from weft.tasks.distillation import soft_cross_entropy
 
 from .cases import bert, gpt
 from .holds import HOLDS, Built
-from .made import batch, meta, rows, sure, texts
+from .made import batch, build_pair, meta, rows, sure, texts
 from .tuning import LABELS, album, deit, examples, images, labelled, vit
 
-CLASSES = S.Classes(outputs=3)
-PAIR = R.Examples(second="b")
+CLASSES = S.ClassifierHead(num_labels=3)
+PAIR = R.LabelledTexts(second_text="b")
 
 
 def value(**more: Any) -> R.Distillation:
     return R.Distillation(teacher="teacher", **more)
 
 
-CASES: dict[str, tuple[R.Distillation, S.Model, S.Model, Any, Reader]] = {
-    "text, soft": (value(), bert(head=CLASSES), bert(head=CLASSES, depth=3), labelled(PAIR), examples(14)),
-    "text, hard": (value(hard=True), bert(head=CLASSES, segments=None), bert(head=CLASSES), labelled(PAIR), examples(14)),
-    "text, decoder": (value(), S.replace(gpt(), head=S.Classes(outputs=3, pool="last")), bert(head=CLASSES), labelled(PAIR), examples(14)),
-    "images, soft": (value(weight=0.9), vit(), vit(depth=3), labelled(R.Images()), images(14, vit())),
-    "images, hard": (value(hard=True), deit(), vit(depth=3, dropout=0.5), labelled(R.Images()), images(14, deit())),
-    "tokens": (value(), gpt(), S.replace(gpt(), head=S.Vocabulary(tied=False)), meta(R.Documents()), texts(14, 33, 32)),
+CASES: dict[str, tuple[R.Distillation, S.Spec, S.Spec, Any, LengthLimitedSamples]] = {
+    "text, soft": (
+        value(),
+        bert(head=CLASSES),
+        bert(head=CLASSES, depth=3),
+        labelled(PAIR),
+        examples(14),
+    ),
+    "text, hard": (
+        value(hard_labels=True),
+        bert(head=CLASSES, token_types=None),
+        bert(head=CLASSES),
+        labelled(PAIR),
+        examples(14),
+    ),
+    "text, decoder": (
+        value(),
+        S.replace(gpt(), head=S.ClassifierHead(num_labels=3, pooling="last")),
+        bert(head=CLASSES),
+        labelled(PAIR),
+        examples(14),
+    ),
+    "images, soft": (
+        value(teacher_weight=0.9),
+        vit(),
+        vit(depth=3),
+        labelled(R.LabelledImages()),
+        images(14, vit()),
+    ),
+    "images, hard": (
+        value(hard_labels=True),
+        deit(),
+        vit(depth=3, dropout=0.5),
+        labelled(R.LabelledImages()),
+        images(14, deit()),
+    ),
+    "tokens": (
+        value(),
+        gpt(),
+        S.replace(gpt(), head=S.LMHead(tied=False)),
+        meta(R.Documents()),
+        texts(14, 33, 32),
+    ),
 }
 
 
 def built(name: str) -> Built:
     value, student, teacher, known, samples = CASES[name]
-    corruption, objective = build(value, student, known, seed=1, dtype=torch.float64,
-                                  teacher=weft.build(teacher, seed=2, dtype=torch.float64).train())
+    corruption, objective = build_pair(
+        value,
+        student,
+        known,
+        seed=1,
+        dtype=torch.float64,
+        teacher=weft.build(teacher, seed=2, dtype=torch.float64).train(),
+    )
     return corruption, objective.eval(), samples
 
 
@@ -55,7 +97,7 @@ def test_it_holds_what_every_objective_holds(made: Built, hold: Callable[[Built]
 
 def test_the_teacher_is_neither_trained_nor_saved_and_stays_calm(made: Built) -> None:
     corruption, objective, samples = made
-    teacher = objective.teacher[0]                             # type: ignore[index]
+    teacher = objective.teacher[0]  # type: ignore[index]
     own, state = {id(p) for p in objective.parameters()}, objective.state_dict()
     assert not any(id(p) in own for p in teacher.parameters())
     assert all(name.startswith("model.") for name in state)
@@ -63,42 +105,54 @@ def test_the_teacher_is_neither_trained_nor_saved_and_stays_calm(made: Built) ->
     given = batch(corruption, rows(corruption, samples))
     before = {name: p.clone() for name, p in teacher.named_parameters()}
     objective.train()
-    first, second = (objective.answer(given)[2] for _ in range(2))
+    first, second = (objective.forward_outputs(given)[2] for _ in range(2))
     objective.eval()
-    assert torch.equal(first, second)                          # no dropout, whatever the student does
+    assert torch.equal(first, second)  # no dropout, whatever the student does
     assert not first.requires_grad
-    assert all(p.grad is None and torch.equal(p, before[name]) for name, p in teacher.named_parameters())
+    assert all(
+        p.grad is None and torch.equal(p, before[name]) for name, p in teacher.named_parameters()
+    )
 
 
 def test_what_the_teacher_says_is_what_it_says_alone() -> None:
     for name in ("text, hard", "images, soft"):
         corruption, objective, samples = built(name)
-        teacher = objective.teacher[0]                         # type: ignore[index]
+        teacher = objective.teacher[0]  # type: ignore[index]
         for row in rows(corruption, samples)[:3]:
             given = batch(corruption, [row])
             if "image" in given:
                 alone = teacher(given["image"].double())
-            else:                                              # the student has no segments, the teacher has
-                alone = teacher(given["tokens"], segments=given["segments"])
-            torch.testing.assert_close(objective.answer(given)[2], alone)
+            else:  # the student has no segments, the teacher has
+                alone = teacher(given["tokens"], token_type_ids=given["segments"])
+            torch.testing.assert_close(objective.forward_outputs(given)[2], alone)
 
 
 def test_soft_labels_are_the_teachers_at_a_temperature_scaled_by_its_square() -> None:
     torch.manual_seed(0)
     student, teacher = torch.randn(2, 9, 5, dtype=torch.float64) * 3
     for temperature in (1.0, 3.0, 7.5):
-        expected = sum(float(p * (p / q).log()) for s, t in zip(student, teacher, strict=True)
-                       for p, q in zip((t / temperature).softmax(0), (s / temperature).softmax(0), strict=True))
-        assert abs(float(soften(student, teacher, temperature)) - expected * temperature ** 2) < 1e-9
-    assert soften(teacher, teacher, 3.0) == 0
+        expected = sum(
+            float(p * (p / q).log())
+            for s, t in zip(student, teacher, strict=True)
+            for p, q in zip((t / temperature).softmax(0), (s / temperature).softmax(0), strict=True)
+        )
+        assert (
+            abs(
+                float(soft_cross_entropy(student, teacher, temperature)) - expected * temperature**2
+            )
+            < 1e-9
+        )
+    assert soft_cross_entropy(teacher, teacher, 3.0) == 0
 
 
 def test_at_a_high_temperature_the_gradient_is_the_difference_of_the_scores() -> None:
     """Hinton et al. 2015, section 2.1."""
     torch.manual_seed(0)
-    student, teacher = (x - x.mean(-1, keepdim=True) for x in torch.randn(2, 4, 6, dtype=torch.float64))
+    student, teacher = (
+        x - x.mean(-1, keepdim=True) for x in torch.randn(2, 4, 6, dtype=torch.float64)
+    )
     student.requires_grad_()
-    (grad,) = torch.autograd.grad(soften(student, teacher, 1e5), student)
+    (grad,) = torch.autograd.grad(soft_cross_entropy(student, teacher, 1e5), student)
     torch.testing.assert_close(grad, (student - teacher).detach() / 6, rtol=1e-3, atol=1e-5)
 
 
@@ -106,28 +160,45 @@ def test_at_a_high_temperature_the_gradient_is_the_difference_of_the_scores() ->
 def test_a_student_that_is_right_and_agrees_pays_nothing(name: str) -> None:
     corruption, objective, samples = built(name)
     given = batch(corruption, rows(corruption, samples))
-    right = sure(given["labels"].flatten()[given["labels_at"]], objective.answer(given)[2].shape[-1])
-    assert objective.score((right, right, right), given) == {"label": 0, "teacher": 0}
+    right = sure(
+        given["labels"].flatten()[given["labels_at"]], objective.forward_outputs(given)[2].shape[-1]
+    )
+    assert objective.loss_sums((right, right, right), given) == {"label": 0, "teacher": 0}
     wrong = right.roll(1, -1)
-    against_label, against_teacher = objective.score((wrong, right, right), given), objective.score((right, wrong, right), given)
+    against_label, against_teacher = (
+        objective.loss_sums((wrong, right, right), given),
+        objective.loss_sums((right, wrong, right), given),
+    )
     assert against_label["label"] > 1
     assert against_label["teacher"] == against_teacher["label"] == 0
     assert against_teacher["teacher"] > 1
 
 
-def test_hard_distillation_is_half_label_on_the_class_token_and_half_choice_on_the_distillation_token() -> None:
+def test_hard_distillation_is_half_label_on_the_class_token_and_half_choice_on_the_distillation_token() -> (
+    None
+):
     """DeiT, equation 3."""
     corruption, objective, samples = built("images, hard")
     given = batch(corruption, rows(corruption, samples))
-    model, teacher = objective.model, objective.teacher[0]     # type: ignore[index]
-    assert isinstance(model.head, Classes)
-    of_class, of_token = model.head.apart(run(model, given))
+    model, teacher = objective.model, objective.teacher[0]  # type: ignore[index]
+    assert isinstance(model.head, ClassifierHeadLayer)
+    of_class, of_token = model.head.per_token_logits(encode_batch(model, given))
     choice = teacher(given["image"].double()).argmax(-1)
-    expected = (torch.nn.functional.cross_entropy(of_class, given["labels"]) + torch.nn.functional.cross_entropy(of_token, choice)) / 2
-    found = sum(objective.weights[term] * total / corruption.counts(given)[term] for term, total in objective(given).items())
+    expected = (
+        torch.nn.functional.cross_entropy(of_class, given["labels"])
+        + torch.nn.functional.cross_entropy(of_token, choice)
+    ) / 2
+    found = sum(
+        objective.weights[term] * total / corruption.loss_counts(given)[term]
+        for term, total in objective(given).items()
+    )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    grads = [torch.autograd.grad(objective(given)[term], [out.weight for out in model.head.out], allow_unused=True)  # type: ignore[union-attr]
-             for term in ("label", "teacher")]
+    grads = [
+        torch.autograd.grad(
+            objective(given)[term], [out.weight for out in model.head.out], allow_unused=True
+        )  # type: ignore[union-attr]
+        for term in ("label", "teacher")
+    ]
     assert [[grad is not None for grad in pair] for pair in grads] == [[True, False], [False, True]]
 
 
@@ -136,11 +207,23 @@ def test_the_weight_is_the_teachers_and_the_rest_the_labels() -> None:
     assert objective.weights == pytest.approx({"label": 0.1, "teacher": 0.9})
 
 
-REFUSED: dict[str, tuple[S.Model, S.Model | None, Any]] = {
-    "Distillation needs a teacher": (vit(), None, labelled(R.Images())),
-    "the teacher has 5 outputs, the student 3": (vit(), vit(classes=5), labelled(R.Images())),
-    "the teacher turns Tokens into Vocabulary, the student Patches into Classes": (vit(), bert(), labelled(R.Images())),
-    "the data have 2 labels, the head 3 outputs": (vit(), vit(), labelled(R.Images(), labels=LABELS[:2])),
+REFUSED: dict[str, tuple[S.Spec, S.Spec | None, Any]] = {
+    "Distillation needs a teacher": (vit(), None, labelled(R.LabelledImages())),
+    "the teacher has 5 outputs, the student 3": (
+        vit(),
+        vit(classes=5),
+        labelled(R.LabelledImages()),
+    ),
+    "the teacher turns Tokens into LMHead, the student Patches into ClassifierHead": (
+        vit(),
+        bert(),
+        labelled(R.LabelledImages()),
+    ),
+    "the data have 2 labels, the head 3 outputs": (
+        vit(),
+        vit(),
+        labelled(R.LabelledImages(), labels=LABELS[:2]),
+    ),
     "needs a model with a decoder alone": (bert(), bert(), meta(R.Documents())),
 }
 
@@ -149,11 +232,16 @@ REFUSED: dict[str, tuple[S.Model, S.Model | None, Any]] = {
 def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     student, teacher, known = REFUSED[said]
     with pytest.raises(ValueError, match=said):
-        build(value(), student, known, teacher=teacher and weft.build(teacher))
+        build_pair(value(), student, known, teacher=teacher and weft.build(teacher))
 
 
 def test_a_length_beyond_the_teachers_positions_is_refused() -> None:
-    corruption, _ = build(value(), bert(head=CLASSES), labelled(PAIR), teacher=weft.build(bert(head=CLASSES, positions=48)))
+    corruption, _ = build_pair(
+        value(),
+        bert(head=CLASSES),
+        labelled(PAIR),
+        teacher=weft.build(bert(head=CLASSES, positions=48)),
+    )
     store: Any = album(1)
     with pytest.raises(ValueError, match="length = 49: the model has 48 learned positions"):
-        corruption.samples(store, 49)
+        corruption.open_samples(store, 49)

@@ -1,4 +1,5 @@
 """What every objective holds, whatever its paper."""
+
 import pickle
 from typing import Any
 
@@ -6,21 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from weft.data.batch import pack
-from weft.data.order import draw
-from weft.layers.experts import Experts
-from weft.objectives import IGNORE, Corruption, Objective, Reader, Row, build
-from weft.objectives.base import ROUTER
+from weft.data.collate import pack
+from weft.data.order import sample_generator
+from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.layers.mixture_of_experts import MixtureOfExpertsLayer
+from weft.tasks.base import ROUTER_TERMS, ArrayRow, LengthLimitedSamples, Loss, Preprocess
 
 from .cases import CASES
-from .made import batch, collate, gradients, loss, rows, to_torch
+from .made import batch, build_pair, collate, gradients, loss, rows, to_torch
 
-Built = tuple[Corruption, Objective, Reader]
+Built = tuple[Preprocess, Loss, LengthLimitedSamples]
 
 
 def built(name: str) -> Built:
     value, spec, meta, samples = CASES[name]()
-    corruption, objective = build(value, spec, meta, seed=1, dtype=torch.float64)
+    corruption, objective = build_pair(value, spec, meta, seed=1, dtype=torch.float64)
     return corruption, objective.eval(), samples
 
 
@@ -29,7 +30,7 @@ def made(request: pytest.FixtureRequest) -> Built:
     return built(request.param)
 
 
-def same(a: Row, b: Row) -> bool:
+def same(a: ArrayRow, b: ArrayRow) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
 
 
@@ -40,9 +41,9 @@ def close(a: Any, b: Any) -> None:
 def test_a_row_is_decided_by_its_number_and_its_draw_alone(made: Built) -> None:
     corruption, _, samples = made
     forward = rows(corruption, samples)
-    away = pickle.loads(pickle.dumps(corruption))              # noqa: S301 as in a worker
+    away = pickle.loads(pickle.dumps(corruption))  # noqa: S301 as in a worker
     for i in reversed(range(len(samples))):
-        assert same(away(samples, i, draw(0, 0, i)), forward[i])
+        assert same(away(samples, i, sample_generator(0, 0, i)), forward[i])
 
 
 def test_samples_are_never_written_to(made: Built) -> None:
@@ -67,17 +68,30 @@ def test_terms_counts_sums_and_weights_have_the_same_names(made: Built) -> None:
     corruption, objective, samples = made
     whole = batch(corruption, rows(corruption, samples))
     sums = objective(whole)
-    routers = set(ROUTER) if any(isinstance(m, Experts) for m in objective.modules()) else set()
-    assert {*corruption.terms, *routers} == corruption.counts(whole).keys() == sums.keys() == objective.weights.keys()
-    assert all(value.dim() == 0 and value.dtype == torch.float64 and value > 0 for value in sums.values())
-    assert all(count > 0 for count in corruption.counts(whole).values())
+    routers = (
+        set(ROUTER_TERMS)
+        if any(isinstance(m, MixtureOfExpertsLayer) for m in objective.modules())
+        else set()
+    )
+    assert (
+        {*corruption.terms, *routers}
+        == corruption.loss_counts(whole).keys()
+        == sums.keys()
+        == objective.weights.keys()
+    )
+    assert all(
+        value.dim() == 0 and value.dtype == torch.float64 and value > 0 for value in sums.values()
+    )
+    assert all(count > 0 for count in corruption.loss_counts(whole).values())
 
 
 def test_every_parameter_gets_a_gradient(made: Built) -> None:
     corruption, objective, samples = made
     loss(objective, corruption, [batch(corruption, rows(corruption, samples))])
     for name, grad in gradients(objective).items():
-        if not name.endswith("key.bias"):                      # adds the same to every score of a query: softmax does not see it
+        if not name.endswith(
+            "key.bias"
+        ):  # adds the same to every score of a query: softmax does not see it
             assert grad.any(), name
         assert grad.isfinite().all(), name
 
@@ -87,7 +101,7 @@ def test_micro_batches_give_the_loss_and_gradient_of_the_whole(made: Built, part
     corruption, objective, samples = made
     given = rows(corruption, samples)
     whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
-    pieces = [given[i * len(given) // parts:(i + 1) * len(given) // parts] for i in range(parts)]
+    pieces = [given[i * len(given) // parts : (i + 1) * len(given) // parts] for i in range(parts)]
     close(loss(objective, corruption, [batch(corruption, piece) for piece in pieces]), whole)
     close(gradients(objective), expected)
 
@@ -95,30 +109,56 @@ def test_micro_batches_give_the_loss_and_gradient_of_the_whole(made: Built, part
 def test_a_micro_batch_of_few_labels_weighs_no_more_than_they_do(made: Built) -> None:
     corruption, objective, samples = made
     given = rows(corruption, samples)
-    if "labels" in corruption.fields:                          # three labels in the first, all others in the second
+    if "labels" in corruption.fields:  # three labels in the first, all others in the second
         labels = given[0]["labels"].copy()
-        labels[np.flatnonzero(labels != IGNORE)[3:]] = IGNORE
+        labels[np.flatnonzero(labels != IGNORE_INDEX)[3:]] = IGNORE_INDEX
         given[0] = {**given[0], "labels": labels}
     whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
-    close(loss(objective, corruption, [batch(corruption, given[:1]), batch(corruption, given[1:])]), whole)
+    close(
+        loss(objective, corruption, [batch(corruption, given[:1]), batch(corruption, given[1:])]),
+        whole,
+    )
     close(gradients(objective), expected)
 
 
 def padded(array: np.ndarray, widths: tuple[int, ...], value: Any) -> np.ndarray:
-    return np.pad(array, [(0, w) for w in widths] + [(0, 0)] * (array.ndim - len(widths)), constant_values=value)
+    return np.pad(
+        array,
+        [(0, w) for w in widths] + [(0, 0)] * (array.ndim - len(widths)),
+        constant_values=value,
+    )
 
 
-def widen(corruption: Corruption, given: list[Row], down: int, right: int) -> dict[str, torch.Tensor]:
+def widen(
+    corruption: Preprocess, given: list[ArrayRow], down: int, right: int
+) -> dict[str, torch.Tensor]:
     """The batch with more padding: rows below, columns at the right."""
-    plain = {name: value for name, value in collate(given, corruption.fields).items() if not name.endswith("_at")}
-    for stream, first in {stream: field for field, (stream, _) in reversed(corruption.fields.items())}.items():
-        plain.setdefault(f"{stream}_keep", np.ones(plain[first].shape, bool))
+    plain = {
+        name: value
+        for name, value in collate(given, corruption.fields).items()
+        if not name.endswith("_at")
+    }
+    for stream, first in {
+        stream: field for field, (stream, _) in reversed(corruption.fields.items())
+    }.items():
+        if f"{stream}_document_ids" not in plain:
+            plain.setdefault(f"{stream}_attention_mask", np.ones(plain[first].shape, bool))
     wide = {}
     for name, value in plain.items():
-        ragged = name in corruption.fields or name.endswith("_keep")
-        fill = corruption.fields[name][1] if name in corruption.fields else IGNORE if name.startswith("labels") else 0
+        ragged = name in corruption.fields or name.endswith("_attention_mask")
+        fill = (
+            corruption.fields[name][1]
+            if name in corruption.fields
+            else IGNORE_INDEX
+            if name.startswith("labels")
+            else 0
+        )
         wide[name] = padded(value, (down, right) if ragged else (down,), fill)
-    at = {f"{name}_at": np.flatnonzero(value.ravel() != IGNORE) for name, value in wide.items() if name.startswith("labels")}
+    at = {
+        f"{name}_at": np.flatnonzero(value.ravel() != IGNORE_INDEX)
+        for name, value in wide.items()
+        if name.startswith("labels")
+    }
     return to_torch({**wide, **at})
 
 
@@ -127,7 +167,7 @@ def test_padding_changes_nothing(made: Built, down: int, right: int) -> None:
     corruption, objective, samples = made
     given = rows(corruption, samples)
     tight, wide = batch(corruption, given), widen(corruption, given, down, right)
-    assert corruption.counts(wide) == corruption.counts(tight)
+    assert corruption.loss_counts(wide) == corruption.loss_counts(tight)
     whole, expected = loss(objective, corruption, [tight]), gradients(objective)
     close(loss(objective, corruption, [wide]), whole)
     close(gradients(objective), expected)
@@ -139,13 +179,17 @@ def test_several_samples_in_one_row_score_as_they_do_alone(made: Built) -> None:
     if given[0].keys() != corruption.fields.keys():
         pytest.skip("it has fields that are not in a stream")
     whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
-    packed = to_torch(pack([given[i:i + 2] for i in range(0, len(given), 2)], corruption.fields, 64))
-    assert corruption.counts(packed) == corruption.counts(batch(corruption, given))
+    packed = to_torch(
+        pack([given[i : i + 2] for i in range(0, len(given), 2)], corruption.fields, 64)
+    )
+    assert corruption.loss_counts(packed) == corruption.loss_counts(batch(corruption, given))
     close(loss(objective, corruption, [packed]), whole)
     close(gradients(objective), expected)
 
 
-def test_a_seed_decides_every_number_that_is_trained(made: Built, request: pytest.FixtureRequest) -> None:
+def test_a_seed_decides_every_number_that_is_trained(
+    made: Built, request: pytest.FixtureRequest
+) -> None:
     _, objective, _ = made
     again = built(request.node.callspec.params["made"])[1]
     close(dict(again.named_parameters()), dict(objective.named_parameters()))
@@ -155,14 +199,17 @@ def test_even_routing_has_balance_one_whatever_the_objective_reads(made: Built) 
     corruption, objective, samples = made
     if "balance" not in objective.weights:
         pytest.skip("it has no experts")
-    assert (objective.weights["balance"], objective.weights["router_z"]) == (0.5, 0.1)       # as its spec says
+    assert (objective.weights["balance"], objective.weights["router_z"]) == (
+        0.5,
+        0.1,
+    )  # as its spec says
     whole = batch(corruption, rows(corruption, samples))
-    routers = [m.router for m in objective.modules() if isinstance(m, Experts)]
+    routers = [m.router for m in objective.modules() if isinstance(m, MixtureOfExpertsLayer)]
     before = [router.weight.detach().clone() for router in routers]
     with torch.no_grad():
         for router in routers:
-            router.weight.zero_()                              # all probabilities alike: their product with any shares is 1
-    sums, count = objective(whole), corruption.counts(whole)
+            router.weight.zero_()  # all probabilities alike: their product with any shares is 1
+    sums, count = objective(whole), corruption.loss_counts(whole)
     with torch.no_grad():
         for router, weight in zip(routers, before, strict=True):
             router.weight.copy_(weight)

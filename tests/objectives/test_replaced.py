@@ -1,4 +1,5 @@
 """Tell original from replaced tokens."""
+
 from typing import Any
 
 import numpy as np
@@ -7,31 +8,41 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.objectives import IGNORE, Corruption, build
-from weft.objectives.replaced import Answer, Score, draw
-from weft.spec import Tags, replace
+from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.spec import TokenClassifierHead, replace
+from weft.tasks.base import Preprocess, masks
+from weft.tasks.replaced_token_detection import (
+    ReplacedTokenLoss,
+    ReplacedTokenOutputs,
+    sample_tokens,
+)
 
 from .cases import SENTENCES, TEXT, bert, electra
-from .made import SPECIAL, VOCABULARY, batch, meta, near, rows, sure, texts
+from .made import SPECIAL, VOCABULARY, batch, build_pair, meta, near, rows, sure, texts
 
 
-def replaced(**more: Any) -> tuple[Corruption, Score]:
+def replaced(**more: Any) -> tuple[Preprocess, ReplacedTokenLoss]:
     model, generator = electra()
-    corruption, objective = build(R.ReplacedTokens(generator=generator, **more), model, meta(SENTENCES), dtype=torch.float64)
-    assert isinstance(objective, Score)
+    corruption, objective = build_pair(
+        R.ReplacedTokenDetection(generator=generator, **more),
+        model,
+        meta(SENTENCES),
+        dtype=torch.float64,
+    )
+    assert isinstance(objective, ReplacedTokenLoss)
     return corruption, objective.eval()
 
 
 def test_every_chosen_token_is_masked_and_the_share_is_as_asked() -> None:
-    corruption, _ = replaced(share=0.25)
+    corruption, _ = replaced(mask_rate=0.25)
     given = rows(corruption, texts(1000, 1000, 1002))
     off = []
     for row in given:
-        chosen = row["labels"] != IGNORE
+        chosen = row["labels"] != IGNORE_INDEX
         assert ((row["tokens"] == SPECIAL["mask"]) == chosen).all()
         off.append(chosen.sum() - 0.25 * (np.where(chosen, row["labels"], row["tokens"]) > 4).sum())
     assert np.abs(off).max() < 1
-    assert abs(np.mean(off)) < 5 * 0.5 / 1000 ** 0.5
+    assert abs(np.mean(off)) < 5 * 0.5 / 1000**0.5
     uniform = np.concatenate([row["uniform"] for row in given])
     assert all(near(c, len(uniform), 0.1) for c in np.histogram(uniform, 10, (0, 1))[0])
 
@@ -39,21 +50,30 @@ def test_every_chosen_token_is_masked_and_the_share_is_as_asked() -> None:
 def test_the_generator_s_words_follow_its_softmax() -> None:
     logits = torch.randn(9, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
     uniform = torch.rand(1_000_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    drawn = draw(logits.expand(1_000_000, 9), uniform)
-    assert all(near((drawn == i).sum().item(), 1_000_000, p) for i, p in enumerate(logits.softmax(0).tolist()))
+    drawn = sample_tokens(logits.expand(1_000_000, 9), uniform)
+    assert all(
+        near((drawn == i).sum().item(), 1_000_000, p)
+        for i, p in enumerate(logits.softmax(0).tolist())
+    )
 
 
 def test_a_word_without_a_chance_is_never_drawn() -> None:
     logits = torch.tensor([[float("-inf"), 0.0, float("-inf"), 0.0, float("-inf")]])
-    assert [draw(logits, torch.tensor([u])).item() for u in (0.0, 0.25, 0.49, 0.51, 0.75, 1 - 2 ** -24)] == [3, 3, 3, 1, 1, 1]
+    assert [
+        sample_tokens(logits, torch.tensor([u])).item()
+        for u in (0.0, 0.25, 0.49, 0.51, 0.75, 1 - 2**-24)
+    ] == [3, 3, 3, 1, 1, 1]
 
 
 def test_both_models_share_one_table_of_tokens_positions_and_segments() -> None:
     _, objective = replaced()
     for name in ("tokens", "positions", "segments"):
-        ours, theirs = getattr(objective.model.source, name), getattr(objective.generator.source, name)
+        ours, theirs = (
+            getattr(objective.model.source, name),
+            getattr(objective.generator.source, name),
+        )
         assert ours.weight is theirs.weight
-    assert objective.generator.table_VD is objective.model.table_VD
+    assert objective.generator.token_embedding_VD is objective.model.token_embedding_VD
 
 
 def test_no_gradient_passes_through_what_was_drawn() -> None:
@@ -68,24 +88,36 @@ def test_no_gradient_passes_through_what_was_drawn() -> None:
 def test_a_drawn_token_that_is_the_text_s_own_counts_as_original() -> None:
     corruption, objective = replaced()
     made = batch(corruption, rows(corruption, texts(5, 38, 40)))
-    labels = made["labels"][made["labels"] != IGNORE]
+    labels = made["labels"][made["labels"] != IGNORE_INDEX]
     drawn = labels.clone()
-    drawn[::2] = (drawn[::2] + 1) % VOCABULARY                 # every other one is wrong
+    drawn[::2] = (drawn[::2] + 1) % VOCABULARY  # every other one is wrong
     truth = torch.full(made["tokens"].shape, -1e4, dtype=torch.float64)
-    truth[made["labels"] != IGNORE] = torch.where(drawn == labels, -1e4, 1e4).double()
-    assert objective.score(Answer(sure(labels, VOCABULARY), drawn, truth), made) == {"token": 0, "replaced": 0}
-    assert objective.score(Answer(sure(labels, VOCABULARY), labels, truth), made)["replaced"] == 1e4 * len(labels[::2])
+    truth[made["labels"] != IGNORE_INDEX] = torch.where(drawn == labels, -1e4, 1e4).double()
+    assert objective.loss_sums(
+        ReplacedTokenOutputs(sure(labels, VOCABULARY), drawn, truth), made
+    ) == {
+        "token": 0,
+        "replaced": 0,
+    }
+    assert objective.loss_sums(ReplacedTokenOutputs(sure(labels, VOCABULARY), labels, truth), made)[
+        "replaced"
+    ] == 1e4 * len(labels[::2])
 
 
 def test_the_model_reads_the_text_with_the_drawn_tokens_in_place_of_masks() -> None:
     corruption, objective = replaced()
     made = batch(corruption, rows(corruption, texts(5, 38, 40)))
-    answer = objective.answer(made)
+    answer = objective.forward_outputs(made)
     filled = made["tokens"].clone()
-    filled[made["labels"] != IGNORE] = answer.drawn_T
-    expected = objective.model(filled, keep=made.get("tokens_keep"))[..., 0]
+    filled[made["labels"] != IGNORE_INDEX] = answer.drawn_T
+    expected = objective.model(filled, **masks(made))[..., 0]
     torch.testing.assert_close(answer.replaced_BL, expected, rtol=1e-12, atol=1e-12)
-    assert answer.drawn_T.tolist() == draw(answer.logits_TV.detach(), made["uniform"].flatten()[made["labels_at"]]).tolist()
+    assert (
+        answer.drawn_T.tolist()
+        == sample_tokens(
+            answer.logits_TV.detach(), made["uniform"].flatten()[made["labels_at"]]
+        ).tolist()
+    )
     assert len(set(answer.drawn_T.tolist())) > 5
 
 
@@ -95,14 +127,18 @@ def test_a_generator_that_is_sure_says_what_it_is_sure_of() -> None:
     assert isinstance(bias, torch.Tensor)
     with torch.no_grad():
         bias[33] = 1e4
-    assert set(objective.answer(batch(corruption, rows(corruption, texts(5, 38, 40)))).drawn_T.tolist()) == {33}
+    assert set(
+        objective.forward_outputs(
+            batch(corruption, rows(corruption, texts(5, 38, 40)))
+        ).drawn_T.tolist()
+    ) == {33}
 
 
 def test_both_models_start_with_numbers_of_their_own() -> None:
     model, generator = electra()
     same = replace(model, head=generator.head)
-    _, objective = build(R.ReplacedTokens(generator=same), model, meta(SENTENCES))
-    assert isinstance(objective, Score)
+    _, objective = build_pair(R.ReplacedTokenDetection(generator=same), model, meta(SENTENCES))
+    assert isinstance(objective, ReplacedTokenLoss)
     ours, theirs = objective.model.encoder, objective.generator.encoder
     assert ours is not None
     assert theirs is not None
@@ -116,9 +152,15 @@ def test_every_token_that_is_not_padding_is_judged() -> None:
     given = rows(corruption, texts(5, 38, 40))
     given[2] = {name: value[:20] for name, value in given[2].items()}
     made = batch(corruption, given)
-    assert corruption.counts(made)["replaced"] == sum(len(row["tokens"]) for row in given)
-    even = Answer(objective.answer(made).logits_TV, made["labels"][made["labels"] != IGNORE], torch.zeros(made["tokens"].shape).double())
-    assert objective.score(even, made)["replaced"].item() == pytest.approx(np.log(2) * sum(len(row["tokens"]) for row in given))
+    assert corruption.loss_counts(made)["replaced"] == sum(len(row["tokens"]) for row in given)
+    even = ReplacedTokenOutputs(
+        objective.forward_outputs(made).logits_TV,
+        made["labels"][made["labels"] != IGNORE_INDEX],
+        torch.zeros(made["tokens"].shape).double(),
+    )
+    assert objective.loss_sums(even, made)["replaced"].item() == pytest.approx(
+        np.log(2) * sum(len(row["tokens"]) for row in given)
+    )
 
 
 def test_the_discriminator_weighs_fifty() -> None:
@@ -127,14 +169,29 @@ def test_the_discriminator_weighs_fifty() -> None:
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
     model, generator = electra()
-    with pytest.raises(ValueError, match="ReplacedTokens needs a Tags head, not Vocabulary"):
-        build(R.ReplacedTokens(generator=generator), bert(), meta(SENTENCES))
-    with pytest.raises(ValueError, match="ReplacedTokens needs a Vocabulary head, not Tags"):
-        build(R.ReplacedTokens(generator=model), model, meta(SENTENCES))
-    with pytest.raises(ValueError, match=r"one score a token: Tags\(outputs=1\), not 3"):
-        build(R.ReplacedTokens(generator=generator), replace(model, head=Tags(outputs=3)), meta(SENTENCES))
-    with pytest.raises(ValueError, match=r"share one token table; the generator's is \(60, 16\), the model's \(60, 8\)"):
-        build(R.ReplacedTokens(generator=bert()), model, meta(SENTENCES))
-    with pytest.raises(ValueError, match="sentences=True"):
-        build(R.ReplacedTokens(generator=generator), model, meta(TEXT))
-    assert weft.electra("small").head == Tags(outputs=1, transform=model.head.transform)   # type: ignore[union-attr]
+    with pytest.raises(
+        ValueError, match="ReplacedTokenDetection needs a TokenClassifierHead head, not LMHead"
+    ):
+        build_pair(R.ReplacedTokenDetection(generator=generator), bert(), meta(SENTENCES))
+    with pytest.raises(
+        ValueError, match="ReplacedTokenDetection needs a LMHead head, not TokenClassifierHead"
+    ):
+        build_pair(R.ReplacedTokenDetection(generator=model), model, meta(SENTENCES))
+    with pytest.raises(
+        ValueError, match=r"one score a token: TokenClassifierHead\(num_labels=1\), not 3"
+    ):
+        build_pair(
+            R.ReplacedTokenDetection(generator=generator),
+            replace(model, head=TokenClassifierHead(num_labels=3)),
+            meta(SENTENCES),
+        )
+    with pytest.raises(
+        ValueError,
+        match=r"share one token table; the generator's is \(60, 16\), the model's \(60, 8\)",
+    ):
+        build_pair(R.ReplacedTokenDetection(generator=bert()), model, meta(SENTENCES))
+    with pytest.raises(ValueError, match="sentence_boundaries=True"):
+        build_pair(R.ReplacedTokenDetection(generator=generator), model, meta(TEXT))
+    assert weft.electra("small").head == TokenClassifierHead(
+        num_labels=1, transform=model.head.transform
+    )  # type: ignore[union-attr]

@@ -1,45 +1,77 @@
 """Decode the spans that sentinels replaced."""
+
 import numpy as np
 import pytest
 
 from weft import recipe as R
-from weft.objectives import Reader, build
-from weft.objectives.draws import parts
-from weft.objectives.spans import Corrupt
-from weft.spec import Special, replace
+from weft.spec import SpecialTokens, replace
+from weft.tasks.base import LengthLimitedSamples
+from weft.tasks.sampling import random_partition
+from weft.tasks.span_corruption import SpanCorruptionPreprocess
 
 from .cases import TEXT, bert, t5
-from .made import SENTINELS, SPECIAL, VOCABULARY, Given, batch, even, meta, near, rows, sure, texts
+from .made import (
+    SENTINELS,
+    SPECIAL,
+    VOCABULARY,
+    Given,
+    batch,
+    build_pair,
+    even,
+    meta,
+    near,
+    rows,
+    sure,
+    texts,
+)
 
 MANY = tuple(range(1000, 900, -1))
 
 
-def spans(share: float = 0.15, mean: float = 3.0, sentinels: tuple[int, ...] = MANY) -> Corrupt:
-    model = replace(t5(), source=replace(t5().source, vocabulary=1001))
-    corruption, _ = build(R.CorruptedSpans(share=share, mean=mean), model, meta(TEXT, vocabulary=1001, sentinels=sentinels))
-    assert isinstance(corruption, Corrupt)
+def spans(
+    share: float = 0.15, mean: float = 3.0, sentinels: tuple[int, ...] = MANY
+) -> SpanCorruptionPreprocess:
+    model = replace(t5(), source=replace(t5().source, vocab_size=1001))
+    corruption, _ = build_pair(
+        R.SpanCorruption(mask_rate=share, mean_span_length=mean),
+        model,
+        meta(TEXT, vocab_size=1001, sentinels=sentinels),
+    )
+    assert isinstance(corruption, SpanCorruptionPreprocess)
     return corruption
 
 
 def merged(tokens: np.ndarray, labels: np.ndarray) -> list[int]:
     """The text back: each sentinel of the input gives way to what follows it in the target."""
     said: dict[int, list[int]] = {}
-    assert tokens[-1] == labels[-1] == SPECIAL["end"]
+    assert tokens[-1] == labels[-1] == SPECIAL["eos"]
     for token in labels[:-1].tolist():
         if token > 900:
             said[token] = []
         else:
             said[list(said)[-1]].append(token)
-    assert list(said) == list(MANY[:len(said)]) == [t for t in tokens.tolist() if t > 900]
+    assert list(said) == list(MANY[: len(said)]) == [t for t in tokens.tolist() if t > 900]
     assert all(said.values())
     return [piece for token in tokens[:-1].tolist() for piece in said.get(token, [token])]
 
 
-@pytest.mark.parametrize(("share", "mean", "length"), [
-    (0.15, 3.0, 512), (0.15, 3.0, 128), (0.15, 3.0, 33), (0.5, 3.0, 64), (0.15, 10.0, 100), (0.25, 1.0, 77), (0.15, 3.0, 4)])
-def test_input_and_target_give_the_text_back_and_their_lengths_never_change(share: float, mean: float, length: int) -> None:
+@pytest.mark.parametrize(
+    ("share", "mean", "length"),
+    [
+        (0.15, 3.0, 512),
+        (0.15, 3.0, 128),
+        (0.15, 3.0, 33),
+        (0.5, 3.0, 64),
+        (0.15, 10.0, 100),
+        (0.25, 1.0, 77),
+        (0.15, 3.0, 4),
+    ],
+)
+def test_input_and_target_give_the_text_back_and_their_lengths_never_change(
+    share: float, mean: float, length: int
+) -> None:
     corruption = spans(share, mean)
-    raw = corruption.window(length)
+    raw = corruption.raw_length(length)
     assert corruption.lengths(raw)[0] == length < corruption.lengths(raw + 1)[0]
     samples = texts(40, raw, length)
     for i, row in enumerate(rows(corruption, samples)):
@@ -53,7 +85,7 @@ def test_input_and_target_give_the_text_back_and_their_lengths_never_change(shar
 def test_t5_s_own_numbers() -> None:
     """Rows of 512 read 568 tokens and decode 114 (section 3.1.2 and 3.3.4: 15 % in spans of 3)."""
     corruption = spans()
-    assert (corruption.window(512), *corruption.lengths(568)) == (568, 512, 114)
+    assert (corruption.raw_length(512), *corruption.lengths(568)) == (568, 512, 114)
 
 
 def test_a_short_tail_is_corrupted_too() -> None:
@@ -65,14 +97,16 @@ def test_a_short_tail_is_corrupted_too() -> None:
 
 
 def test_a_model_that_names_its_start_token_reads_that_first() -> None:
-    corruption, _ = build(R.CorruptedSpans(), replace(t5(), special=Special(start=7)), meta(TEXT))
+    corruption, _ = build_pair(
+        R.SpanCorruption(), replace(t5(), special_tokens=SpecialTokens(decoder_start=7)), meta(TEXT)
+    )
     assert corruption(texts(1, 20, 20), 0, np.random.default_rng(0))["target"][0] == 7
 
 
 def test_every_cut_into_parts_is_alike_likely() -> None:
     generator, seen = np.random.default_rng(0), np.zeros((7, 7), int)
     for _ in range(30_000):
-        a, b, c = parts(generator, 6, 3)
+        a, b, c = random_partition(generator, 6, 3)
         assert a + b + c == 6
         seen[a, b] += 1
     assert (seen > 0).sum() == 10
@@ -81,35 +115,49 @@ def test_every_cut_into_parts_is_alike_likely() -> None:
 
 def test_of_a_million_tokens_the_share_is_hidden_in_spans_of_the_mean() -> None:
     corruption = spans()
-    raw = corruption.window(512)
+    raw = corruption.raw_length(512)
     hidden = spread = 0
     first = np.zeros(raw)
-    for row in rows(corruption, Reader(Given([{"tokens": np.arange(5, 5 + raw)}] * (1 + 1_000_000 // raw)), 512)):
+    for row in rows(
+        corruption,
+        LengthLimitedSamples(
+            Given([{"tokens": np.arange(5, 5 + raw)}] * (1 + 1_000_000 // raw)), 512
+        ),
+    ):
         inside = row["labels"][(row["labels"] <= 900) & (row["labels"] > 4)]
         hidden, spread = hidden + len(inside), spread + int((row["labels"] > 900).sum())
         first[inside - 5] += 1
     n = 1 + 1_000_000 // raw
     assert hidden == n * round(0.15 * raw)
-    assert hidden / spread == pytest.approx(3.0, abs=0.06)     # 85 tokens in 28 spans, always
-    assert first[0] == 0                                       # a kept piece comes first, a hidden one last
+    assert hidden / spread == pytest.approx(3.0, abs=0.06)  # 85 tokens in 28 spans, always
+    assert first[0] == 0  # a kept piece comes first, a hidden one last
     assert first[-1] == n
-    assert all(near(c, n, 0.15) for c in first[150:400])       # far from both ends every place is hidden alike
+    assert all(
+        near(c, n, 0.15) for c in first[150:400]
+    )  # far from both ends every place is hidden alike
 
 
 def test_a_perfect_answer_scores_zero() -> None:
-    corruption, objective = build(R.CorruptedSpans(), t5(), meta(TEXT))
+    corruption, objective = build_pair(R.SpanCorruption(), t5(), meta(TEXT))
     made = batch(corruption, rows(corruption, texts(3, 36, 34)))
-    assert objective.score(sure(made["labels"].flatten(), VOCABULARY), made) == {"token": 0}
-    assert "tokens_keep" not in made
-    assert "target_keep" not in made
+    assert objective.loss_sums(sure(made["labels"].flatten(), VOCABULARY), made) == {"token": 0}
+    assert not [name for name in made if name.endswith(("_attention_mask", "_document_ids"))]
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match="CorruptedSpans needs a model with an encoder and a decoder; this one has an encoder alone"):
-        build(R.CorruptedSpans(), bert(), meta(TEXT))
-    with pytest.raises(ValueError, match=r"rows of 512 tokens hide 28 spans, the tokenizer has 8 sentinels; .* sentinels=28 or more"):
-        spans(sentinels=SENTINELS).samples(None, 512)          # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"share = 1\.0: no text fills rows of 64 tokens; hide less"):
-        spans(share=1.0).window(64)
+    with pytest.raises(
+        ValueError,
+        match="SpanCorruption needs a model with an encoder and a decoder; this one has an encoder alone",
+    ):
+        build_pair(R.SpanCorruption(), bert(), meta(TEXT))
+    with pytest.raises(
+        ValueError,
+        match=r"rows of 512 tokens hide 28 spans, the tokenizer has 8 sentinels; .* sentinels=28 or more",
+    ):
+        spans(sentinels=SENTINELS).open_samples(None, 512)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"mask_rate = 1\.0: no text fills rows of 64 tokens; hide less"
+    ):
+        spans(share=1.0).raw_length(64)
     with pytest.raises(ValueError, match="needs the pad token"):
-        build(R.CorruptedSpans(), t5(), meta(TEXT, special={"end": 3}))
+        build_pair(R.SpanCorruption(), t5(), meta(TEXT, special_tokens={"eos": 3}))

@@ -1,4 +1,5 @@
 """Text in, text out: what encoder and decoder read, and the loss of transformers' T5 and BART on the same batch."""
+
 from pathlib import Path
 from typing import Any
 
@@ -7,40 +8,90 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft.objectives import Reader, build
-from weft.spec import Special, replace
+from weft.spec import SpecialTokens, replace
+from weft.tasks.base import LengthLimitedSamples
 
 from .cases import bart, gpt, t5, transformer
-from .made import SPECIAL, VOCABULARY, Given, batch, meta, pairs, rows
+from .made import SPECIAL, VOCABULARY, Given, batch, build_pair, meta, pairs, rows
 from .tuning import mean, ready, twins
 
-PAIR = Reader(Given([{"source": np.array([10, 11, 12, 13], np.uint16), "target": np.array([20, 21, 22, 23], np.uint16)}]), 4)
-BEGIN, END, PAD = SPECIAL["begin"], SPECIAL["end"], SPECIAL["pad"]
+PAIR = LengthLimitedSamples(
+    Given(
+        [
+            {
+                "source": np.array([10, 11, 12, 13], np.uint16),
+                "target": np.array([20, 21, 22, 23], np.uint16),
+            }
+        ]
+    ),
+    4,
+)
+BEGIN, END, PAD = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["pad"]
 TWINS: dict[str, tuple[str, dict[str, Any]]] = {
-    "t5": ("T5ForConditionalGeneration", {"vocab_size": VOCABULARY, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2,
-                                          "decoder_start_token_id": PAD, "pad_token_id": PAD, "eos_token_id": END}),
-    "bart": ("BartForConditionalGeneration", {
-        "vocab_size": VOCABULARY, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 64,
-        "decoder_start_token_id": END, "pad_token_id": PAD, "bos_token_id": BEGIN, "eos_token_id": END, "forced_eos_token_id": None})}
+    "t5": (
+        "T5ForConditionalGeneration",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 16,
+            "d_kv": 8,
+            "d_ff": 32,
+            "num_layers": 2,
+            "num_heads": 2,
+            "decoder_start_token_id": PAD,
+            "pad_token_id": PAD,
+            "eos_token_id": END,
+        },
+    ),
+    "bart": (
+        "BartForConditionalGeneration",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 16,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
+            "encoder_ffn_dim": 32,
+            "decoder_ffn_dim": 32,
+            "max_position_embeddings": 64,
+            "decoder_start_token_id": END,
+            "pad_token_id": PAD,
+            "bos_token_id": BEGIN,
+            "eos_token_id": END,
+            "forced_eos_token_id": None,
+        },
+    ),
+}
 
 
 def test_t5_puts_an_end_behind_both_texts_and_its_decoder_starts_from_the_padding_token() -> None:
-    corruption, _ = build(R.TextToText(), t5(), meta(R.Pairs()))
+    corruption, _ = build_pair(R.TextToText(), t5(), meta(R.SourceTargetPairs()))
     row = corruption(PAIR, 0, np.random.default_rng(0))
-    assert {name: value.tolist() for name, value in row.items()} == {       # cut at 4
-        "tokens": [10, 11, 12, END], "target": [PAD, 20, 21, 22], "labels": [20, 21, 22, END]}
+    assert {name: value.tolist() for name, value in row.items()} == {  # cut at 4
+        "tokens": [10, 11, 12, END],
+        "target": [PAD, 20, 21, 22],
+        "labels": [20, 21, 22, END],
+    }
 
 
 def test_bart_puts_both_texts_between_marks_and_its_decoder_starts_from_the_end_token() -> None:
-    corruption, _ = build(R.TextToText(input="bart"), bart(), meta(R.Pairs()))
+    corruption, _ = build_pair(
+        R.TextToText(input_format="bart"), bart(), meta(R.SourceTargetPairs())
+    )
     row = corruption(PAIR, 0, np.random.default_rng(0))
     assert {name: value.tolist() for name, value in row.items()} == {
-        "tokens": [BEGIN, 10, 11, END], "target": [END, BEGIN, 20, 21], "labels": [BEGIN, 20, 21, END]}
+        "tokens": [BEGIN, 10, 11, END],
+        "target": [END, BEGIN, 20, 21],
+        "labels": [BEGIN, 20, 21, END],
+    }
 
 
 def test_a_model_that_names_its_start_token_reads_that_first() -> None:
-    corruption, _ = build(R.TextToText(), replace(t5(), special=Special(start=7)), meta(R.Pairs()))
+    corruption, _ = build_pair(
+        R.TextToText(),
+        replace(t5(), special_tokens=SpecialTokens(decoder_start=7)),
+        meta(R.SourceTargetPairs()),
+    )
     assert corruption(PAIR, 0, np.random.default_rng(0))["target"].tolist() == [7, 20, 21, 22]
 
 
@@ -48,41 +99,74 @@ def test_a_model_that_names_its_start_token_reads_that_first() -> None:
 def test_the_loss_is_transformers_which_shifts_the_labels_itself(name: Any, tmp_path: Path) -> None:
     kind, config = TWINS[name]
     other, model = twins(kind, tmp_path, **config)
-    corruption, objective, given = ready(R.TextToText(input=name), model, meta(R.Pairs()), pairs(9, 16, 14))
-    assert "tokens_keep" in given
-    theirs = other(input_ids=given["tokens"], attention_mask=given["tokens_keep"].long(), labels=given["labels"]).loss.item()
+    corruption, objective, given = ready(
+        R.TextToText(input_format=name), model, meta(R.SourceTargetPairs()), pairs(9, 16, 14)
+    )
+    assert "tokens_attention_mask" in given
+    theirs = other(
+        input_ids=given["tokens"],
+        attention_mask=given["tokens_attention_mask"].long(),
+        labels=given["labels"],
+    ).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert theirs > 1
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match="TextToText needs a model with an encoder and a decoder; this one has a decoder alone"):
-        build(R.TextToText(), gpt(), meta(R.Pairs()))
-    with pytest.raises(ValueError, match="TextToText reads Templated or Pairs; the data holds Documents"):
-        build(R.TextToText(), t5(), meta(R.Documents()))
-    with pytest.raises(ValueError, match="needs the begin token"):
-        build(R.TextToText(input="bart"), bart(), meta(R.Pairs(), special={"end": END}))
+    with pytest.raises(
+        ValueError,
+        match="TextToText needs a model with an encoder and a decoder; this one has a decoder alone",
+    ):
+        build_pair(R.TextToText(), gpt(), meta(R.SourceTargetPairs()))
+    with pytest.raises(
+        ValueError,
+        match="TextToText reads rows of SourceTargetPairs or TemplatedPairs, not of Documents",
+    ):
+        build_pair(R.TextToText(), t5(), meta(R.Documents()))
+    with pytest.raises(ValueError, match="needs the bos token"):
+        build_pair(
+            R.TextToText(input_format="bart"),
+            bart(),
+            meta(R.SourceTargetPairs(), special_tokens={"eos": END}),
+        )
 
 
-def test_a_template_writes_a_source_from_columns_whatever_their_names_and_a_class_as_its_word() -> None:
-    row = R.Templated(template="mrpc #1: {#1 String} b.c: {b.c}", target="label", labels=("0", "1"), words=("no", "yes"))
+def test_a_template_writes_a_source_from_columns_whatever_their_names_and_a_class_as_its_word() -> (
+    None
+):
+    row = R.TemplatedPairs(
+        template="mrpc #1: {#1 String} b.c: {b.c}",
+        target="label",
+        labels=("0", "1"),
+        label_texts=("no", "yes"),
+    )
     fields = {"#1 String": "a {x}", "b.c": "two", "label": 1}
-    assert row.columns == ("#1 String", "b.c")
+    assert row.template_columns == ("#1 String", "b.c")
     assert row.source_text(fields) == "mrpc #1: a {x} b.c: two"
     assert row.target_text(fields) == "yes"
-    assert R.Templated(target="t").target_text({"t": "any text"}) == "any text"
+    assert R.TemplatedPairs(target="t").target_text({"t": "any text"}) == "any text"
 
 
-@pytest.mark.parametrize(("said", "given"), [
-    ("names no column; put one in braces", {"template": "translate: "}), ("give one per class, 2", {"labels": ("a", "b"), "words": ("c",)}),
-    ("two classes with the same text", {"labels": ("a", "b"), "words": ("c", "c")})])
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ("names no column; put one in braces", {"template": "translate: "}),
+        ("give one per class, 2", {"labels": ("a", "b"), "label_texts": ("c",)}),
+        ("two classes with the same text", {"labels": ("a", "b"), "label_texts": ("c", "c")}),
+    ],
+)
 def test_a_template_that_cannot_be_read_is_refused(said: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=said):
-        R.Templated(**given)
+        R.TemplatedPairs(**given)
 
 
 def test_a_translator_can_go_on_with_its_own_start_token() -> None:
-    spec = replace(transformer(), special=Special(start=BEGIN))
-    straight, text = (build(value, spec, meta(R.Pairs()), dtype=torch.float64)[0] for value in (R.Translation(), R.TextToText()))
-    same = [batch(corruption, rows(corruption, pairs(5, 12, 10))) for corruption in (straight, text)]
+    spec = replace(transformer(), special_tokens=SpecialTokens(decoder_start=BEGIN))
+    straight, text = (
+        build_pair(value, spec, meta(R.SourceTargetPairs()), dtype=torch.float64)[0]
+        for value in (R.Translation(), R.TextToText())
+    )
+    same = [
+        batch(corruption, rows(corruption, pairs(5, 12, 10))) for corruption in (straight, text)
+    ]
     assert all(torch.equal(same[0][name], same[1][name]) for name in same[0])

@@ -1,4 +1,5 @@
 """Small labelled rows, and models of transformers with the same weights as ours."""
+
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,38 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.image import Pictures
-from weft.data.store import Meta
-from weft.objectives import Batch, Corruption, Objective, Reader, build
+from weft.data.images import ImageSamples
+from weft.data.store import DataInfo
+from weft.tasks.base import Batch, LengthLimitedSamples, Loss, Preprocess
 
-from .made import ORDINARY, VOCABULARY, Given, batch, meta, rows
+from .made import ORDINARY, VOCABULARY, Given, batch, build_pair, meta, rows
 
 ENDINGS = ("a", "b", "c")
 LABELS = ("x", "y", "z")
-TEXT: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-                        "intermediate_size": 32, "max_position_embeddings": 64}
-IMAGE: dict[str, Any] = {"image_size": 16, "patch_size": 4, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-                         "intermediate_size": 32}
-PATCHES: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 32, "image": 16, "patch": 4}
+TEXT: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+IMAGE: dict[str, Any] = {
+    "image_size": 16,
+    "patch_size": 4,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
+PATCHES: dict[str, Any] = {
+    "depth": 2,
+    "width": 16,
+    "heads": 2,
+    "hidden": 32,
+    "image_size": 16,
+    "patch_size": 4,
+}
 
 
 class Kept(Given):
@@ -36,36 +56,68 @@ def some(generator: np.random.Generator, most: int) -> np.ndarray:
     return generator.choice(ORDINARY, generator.integers(1, most)).astype(np.uint16)
 
 
-def examples(count: int, length: int = 32, pair: bool = True, number: bool = False, most: int = 20) -> Reader:
+def examples(
+    count: int, length: int = 32, pair: bool = True, number: bool = False, most: int = 20
+) -> LengthLimitedSamples:
     g = np.random.default_rng(1)
     label = (lambda: float(g.normal())) if number else (lambda: int(g.integers(3)))
-    return Reader(Given([{"first": some(g, most), **({"second": some(g, most)} if pair else {}), "label": label()} for _ in range(count)]),
-                  length)
+    return LengthLimitedSamples(
+        Given(
+            [
+                {
+                    "first": some(g, most),
+                    **({"second": some(g, most)} if pair else {}),
+                    "label": label(),
+                }
+                for _ in range(count)
+            ]
+        ),
+        length,
+    )
 
 
-def choices(count: int, length: int = 32, most: int = 16) -> Reader:
+def choices(count: int, length: int = 32, most: int = 16) -> LengthLimitedSamples:
     g = np.random.default_rng(2)
-    return Reader(Given([{"context": some(g, most), "endings": [some(g, most) for _ in ENDINGS], "label": int(g.integers(3))}
-                         for _ in range(count)]), length)
+    return LengthLimitedSamples(
+        Given(
+            [
+                {
+                    "context": some(g, most),
+                    "endings": [some(g, most) for _ in ENDINGS],
+                    "label": int(g.integers(3)),
+                }
+                for _ in range(count)
+            ]
+        ),
+        length,
+    )
 
 
-def tagged(count: int, length: int = 32, most: int = 24) -> Reader:
+def tagged(count: int, length: int = 32, most: int = 24) -> LengthLimitedSamples:
     g, samples = np.random.default_rng(3), []
     for _ in range(count):
         tokens = some(g, most)
-        tags = np.where(g.random(len(tokens)) < 0.3, -100, g.integers(0, 3, len(tokens))).astype(np.int32)
+        tags = np.where(g.random(len(tokens)) < 0.3, -100, g.integers(0, 3, len(tokens))).astype(
+            np.int32
+        )
         tags[0] = g.integers(3)
         samples.append({"tokens": tokens, "tags": tags})
-    return Reader(Given(samples), length)
+    return LengthLimitedSamples(Given(samples), length)
 
 
-def questions(count: int, length: int = 32) -> Reader:
+def questions(count: int, length: int = 32) -> LengthLimitedSamples:
     g, samples = np.random.default_rng(4), []
     for i in range(count):
         question, context = some(g, 8), some(g, 20)
         start, end = sorted(g.integers(0, len(context), 2).tolist())
-        samples.append({"question": question, "context": context, **({"start": start, "end": end} if i % 3 else {"start": -1, "end": -1})})
-    return Reader(Given(samples), length)
+        samples.append(
+            {
+                "question": question,
+                "context": context,
+                **({"start": start, "end": end} if i % 3 else {"start": -1, "end": -1}),
+            }
+        )
+    return LengthLimitedSamples(Given(samples), length)
 
 
 def photograph(generator: np.random.Generator) -> bytes:
@@ -79,26 +131,27 @@ def album(count: int) -> Kept:
     return Kept([{"image": photograph(g), "label": int(g.integers(3))} for _ in range(count)])
 
 
-def images(count: int, spec: S.Model, still: bool = False) -> Reader:
+def images(count: int, spec: S.Spec, still: bool = False) -> LengthLimitedSamples:
     assert isinstance(spec.source, S.Patches)
-    return Reader(Pictures(album(count), spec.source, still=still), 17)    # type: ignore[arg-type]
+    return LengthLimitedSamples(ImageSamples(album(count), spec.source, deterministic=still), 17)  # type: ignore[arg-type]
 
 
-def vit(**more: Any) -> S.Model:
+def vit(**more: Any) -> S.Spec:
     return weft.vit(**{**PATCHES, "classes": 3, **more})
 
 
-def deit(**more: Any) -> S.Model:
+def deit(**more: Any) -> S.Spec:
     return weft.deit(**{**PATCHES, "classes": 3, **more})
 
 
-def mae() -> S.Model:
+def mae() -> S.Spec:
     return weft.mae(**PATCHES, guess_depth=2, guess_width=8, guess_heads=2, guess_hidden=16)
 
 
 def twins(kind: str, folder: Path, **config: Any) -> tuple[Any, weft.Model]:
     """A model of transformers and ours, with the same weights."""
     import transformers as hf
+
     hf.utils.logging.set_verbosity_error()
     hf.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
@@ -112,27 +165,38 @@ def twins(kind: str, folder: Path, **config: Any) -> tuple[Any, weft.Model]:
     return other, weft.load(folder)
 
 
-def ready(value: R.Objective, model: weft.Model, known: Meta, samples: Reader) -> tuple[Corruption, Objective, Batch]:
+def ready(
+    value: R.Task, model: weft.Model, known: DataInfo, samples: LengthLimitedSamples
+) -> tuple[Preprocess, Loss, Batch]:
     """An objective with a model's weights, and all samples as one batch."""
-    corruption, objective = build(value, model.spec, known)
+    corruption, objective = build_pair(value, model.spec, known)
     objective.model.load_state_dict(model.state_dict())
     return corruption, objective.eval(), batch(corruption, rows(corruption, samples))
 
 
-def mean(corruption: Corruption, objective: Objective, given: Batch) -> float:
+def mean(corruption: Preprocess, objective: Loss, given: Batch) -> float:
     """The loss of one batch."""
     with torch.no_grad():
         found = objective(given)
-    counts = corruption.counts(given)
+    counts = corruption.loss_counts(given)
     assert set(found) == set(counts) == set(corruption.terms)
     return sum(objective.weights[term] * float(found[term]) / counts[term] for term in found)
 
 
 def told(given: Batch) -> dict[str, torch.Tensor]:
     """A batch in the other side's words."""
-    names = {"tokens": "input_ids", "tokens_keep": "attention_mask", "segments": "token_type_ids", "image": "pixel_values"}
-    return {name: given[ours].long() if ours == "tokens_keep" else given[ours] for ours, name in names.items() if ours in given}
+    names = {
+        "tokens": "input_ids",
+        "tokens_attention_mask": "attention_mask",
+        "segments": "token_type_ids",
+        "image": "pixel_values",
+    }
+    return {
+        name: given[ours].long() if ours == "tokens_attention_mask" else given[ours]
+        for ours, name in names.items()
+        if ours in given
+    }
 
 
-def labelled(row: R.Row, **more: Any) -> Meta:
+def labelled(row: R.RowSchema, **more: Any) -> DataInfo:
     return meta(row, **{"labels": LABELS, **more})

@@ -1,4 +1,5 @@
 """The log: whole lines whatever happened, cut where a run goes on, drawn as a picture."""
+
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,53 +10,79 @@ import pytest
 
 import weft
 from weft import recipe as R
-from weft.status import status
-from weft.train.curve import curve, ticks
-from weft.train.log import Log, read
-from weft.train.loop import Event
+from weft.runs.curve import curve, ticks
+from weft.runs.log import RunLog, read_log
+from weft.runs.status import run_status
+from weft.training.loop import TrainStep
 
 
 def lines(*steps: int) -> str:
     return "".join(json.dumps({"step": s, "loss": 1 / s}) + "\n" for s in steps)
 
 
-@pytest.mark.parametrize(("before", "step", "kept"), [("", 0, []), (lines(1, 2, 3), 2, [1, 2]), (lines(1, 2, 3) + '{"ste', 3, [1, 2, 3]),
-                                                    (lines(1, 2, 3), 0, []), (lines(1, 2) + '{"ste', 1, [1]), ('{"x', 4, [])])
-def test_a_log_is_cut_at_the_step_that_a_run_goes_on_from(before: str, step: int, kept: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "step", "kept"),
+    [
+        ("", 0, []),
+        (lines(1, 2, 3), 2, [1, 2]),
+        (lines(1, 2, 3) + '{"ste', 3, [1, 2, 3]),
+        (lines(1, 2, 3), 0, []),
+        (lines(1, 2) + '{"ste', 1, [1]),
+        ('{"x', 4, []),
+    ],
+)
+def test_a_log_is_cut_at_the_step_that_a_run_goes_on_from(
+    before: str, step: int, kept: list[int], tmp_path: Path
+) -> None:
     (tmp_path / "log.jsonl").write_text(before)
-    with Log(tmp_path, step) as log:
+    with RunLog(tmp_path, step) as log:
         log.write(step=step + 1, loss=0.5)
-    assert [line["step"] for line in read(tmp_path / "log.jsonl")] == [*kept, step + 1]
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [*kept, step + 1]
 
 
 @pytest.mark.parametrize(("validated", "kept"), [(0, [2, 3]), (2, [2, 3]), (3, [2, 3, 3])])
-def test_what_was_measured_at_the_very_step_stays_only_where_the_checkpoint_knows_of_it(validated: int, kept: list[int],
-                                                                                        tmp_path: Path) -> None:
+def test_what_was_measured_at_the_very_step_stays_only_where_the_checkpoint_knows_of_it(
+    validated: int, kept: list[int], tmp_path: Path
+) -> None:
     ends = [{"step": 3, "valid": {"loss": 1.0}}, {"step": 3, "averaged": {"loss": 1.0}}]
-    (tmp_path / "log.jsonl").write_text(lines(2, 3) + "".join(json.dumps(line) + "\n" for line in ends))
-    with Log(tmp_path, 3, validated):
-        assert [line["step"] for line in read(tmp_path / "log.jsonl")] == kept
+    (tmp_path / "log.jsonl").write_text(
+        lines(2, 3) + "".join(json.dumps(line) + "\n" for line in ends)
+    )
+    with RunLog(tmp_path, 3, validated):
+        assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == kept
 
 
 def test_images_are_counted_as_images(tmp_path: Path) -> None:
-    event = Event(1, 0.5, {"class": 0.5}, 1.0, 1e-3, 16, 0.1, 16)
-    for recipe, unit in ((VIT, "images"), (replace(VIT, model=weft.bert("tiny"), objective=R.MaskedTokens(), average=None), "tokens")):
+    event = TrainStep(1, 0.5, {"class": 0.5}, 1.0, 1e-3, 16, 0.1, 16)
+    for recipe, unit in (
+        (VIT, "images"),
+        (replace(VIT, model=weft.bert("tiny"), task=R.MaskedLM(), average=None), "tokens"),
+    ):
         (tmp_path / unit).mkdir()
-        with Log(tmp_path / unit, 0, 0, recipe) as log:
+        with RunLog(tmp_path / unit, 0, 0, recipe) as log:
             log.step(event)
-        (line,) = read(tmp_path / unit / "log.jsonl")
+        (line,) = read_log(tmp_path / unit / "log.jsonl")
         assert line[unit] == 16
         assert ("tokens" in line) == (unit == "tokens")
-        (tmp_path / unit / "recipe.json").write_text(replace(recipe, data=DATA).json())
-        found = status(tmp_path / unit)
-        assert (found["units"], found[unit], found["speed"]) == (unit, 16, 160.0)
+        (tmp_path / unit / "recipe.json").write_text(replace(recipe, data=DATA).to_json())
+        found = run_status(tmp_path / unit)
+        assert (found["unit"], found[unit], found["speed"]) == (unit, 16, 160.0)
 
 
-VIT = R.Recipe(name="x", model=weft.vit(depth=1, width=16, heads=2, hidden=32, image=16, patch=4, classes=3), objective=R.Classification(),
-               data=R.Data(row=R.Images(), train=R.Source(paths=("a",)), valid=R.Source(paths=("b",))), batch=R.Rows(count=16, length=17),
-               steps=40,
-               optimiser=R.AdamW(rate=1e-3), average=R.Best(metric="accuracy"), evaluate=10)
-DATA = R.Data(row=R.Documents(), train=R.Source(paths=("a",)), valid=R.Source(paths=("b",)))
+VIT = R.Recipe(
+    name="x",
+    model=weft.vit(depth=1, width=16, heads=2, hidden=32, image_size=16, patch_size=4, classes=3),
+    task=R.Classification(),
+    data=R.Data(
+        rows=R.LabelledImages(), train=R.Source(paths=("a",)), valid=R.Source(paths=("b",))
+    ),
+    batch=R.FixedBatch(size=16, length=17),
+    steps=40,
+    optimiser=R.AdamW(lr=1e-3),
+    average=R.BestCheckpoint(metric="accuracy"),
+    eval_every=10,
+)
+DATA = R.Data(rows=R.Documents(), train=R.Source(paths=("a",)), valid=R.Source(paths=("b",)))
 
 
 def drawn(text: str) -> tuple[list[ElementTree.Element], str]:
@@ -64,7 +91,11 @@ def drawn(text: str) -> tuple[list[ElementTree.Element], str]:
 
 
 def test_the_curve_is_a_picture_with_every_series() -> None:
-    found = curve([{"step": s, "loss": 5 / s} for s in range(1, 3000)] + [{"step": 2999, "valid": {"loss": 0.1}}], "a <run>")
+    found = curve(
+        [{"step": s, "loss": 5 / s} for s in range(1, 3000)]
+        + [{"step": 2999, "valid": {"loss": 0.1}}],
+        "a <run>",
+    )
     parts, text = drawn(found)
     assert len([e for e in parts if e.tag.endswith("polyline")]) == 3
     assert "loss (nats)" in text
@@ -73,16 +104,33 @@ def test_the_curve_is_a_picture_with_every_series() -> None:
 
 
 def test_the_curve_shows_metric_rate_and_the_best_at_its_own_step_and_value() -> None:
-    log: list[dict[str, Any]] = [{"step": s, "loss": 1.0 - s / 100, "rate": s / 1000} for s in range(1, 41)]
-    log += [{"step": s, "valid": {"loss": 0.9 - s / 100, "accuracy": a}} for s, a in ((10, 0.5), (20, 0.9), (30, 0.7), (40, 0.6))]
+    log: list[dict[str, Any]] = [
+        {"step": s, "loss": 1.0 - s / 100, "lr": s / 1000} for s in range(1, 41)
+    ]
+    log += [
+        {"step": s, "valid": {"loss": 0.9 - s / 100, "accuracy": a}}
+        for s, a in ((10, 0.5), (20, 0.9), (30, 0.7), (40, 0.6))
+    ]
     log += [{"step": 40, "best": {"loss": 0.7, "accuracy": 0.9, "step": 20}}]
     parts, text = drawn(curve(log, "x", VIT))
-    for word in ("loss (nats)", "accuracy", "learning rate", "best 0.7000 at step 20", "best 0.9000 at step 20", "step"):
+    for word in (
+        "loss (nats)",
+        "accuracy",
+        "learning rate",
+        "best 0.7000 at step 20",
+        "best 0.9000 at step 20",
+        "step",
+    ):
         assert word in text
-    dots = {name: [(e.get("cx"), e.get("cy")) for e in parts if e.get("class") == name] for name in ("best", "validation")}
-    assert len(dots["best"]) == 2                              # of the loss and of the metric
+    dots = {
+        name: [(e.get("cx"), e.get("cy")) for e in parts if e.get("class") == name]
+        for name in ("best", "validation")
+    }
+    assert len(dots["best"]) == 2  # of the loss and of the metric
     assert dots["best"] == [dots["validation"][1], dots["validation"][5]]
-    assert "squared error" in curve(log, "x", replace(VIT, objective=R.Autoencoding(), average=None))
+    assert "squared error" in curve(
+        log, "x", replace(VIT, task=R.MaskedAutoencoding(), average=None)
+    )
 
 
 def test_ticks_are_round_and_inside() -> None:

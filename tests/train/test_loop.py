@@ -1,4 +1,5 @@
 """The loop itself: one division by the counts of the whole step, whatever its parts; time moves by steps of the optimiser alone."""
+
 import copy
 import json
 from dataclasses import replace
@@ -12,51 +13,74 @@ import torch
 from torch import Tensor
 
 import weft
+from tests.objectives.made import build_pair
 from weft import recipe as R
-from weft import run
 from weft import spec as S
-from weft.data.batch import make_batch, to_torch
-from weft.data.loader import Loader, Work
-from weft.data.order import Draws
-from weft.data.plan import Step, planner
-from weft.objectives import Corruption, Objective, Reader, build
-from weft.train.average import mean_of
-from weft.train.checkpoint import checkpoints
-from weft.train.distribute import World, world
-from weft.train.loop import Event, Trainer
-from weft.train.meter import expert_load
-from weft.train.schedule import scale
+from weft.data.batching import StepPlan, build_planner
+from weft.data.collate import build_batch, to_torch
+from weft.data.loader import Loader, RankBatch
+from weft.data.order import SampleGenerators
+from weft.runs import run
+from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
+from weft.training.averages import average_states
+from weft.training.checkpoint import all_checkpoints
+from weft.training.loop import Trainer, TrainStep
+from weft.training.parallel import DistributedRanks, init_ranks
+from weft.training.throughput import expert_load
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole
 from ..objectives.cases import CASES, routed
 from ..objectives.made import Given, meta
 
 __all__ = ["whole"]
-Built = tuple[Corruption, Objective, Reader]
-FEW = pytest.mark.parametrize("name", ["causal", "causal, experts", "masked, segment pairs", "replaced", "spans", "translate", "tag"])
+Built = tuple[Preprocess, Loss, LengthLimitedSamples]
+FEW = pytest.mark.parametrize(
+    "name",
+    ["causal", "causal, experts", "masked, segment pairs", "replaced", "spans", "translate", "tag"],
+)
 
 
-def recipe(model: S.Model, **more: Any) -> R.Recipe:
+def recipe(model: S.Spec, **more: Any) -> R.Recipe:
     """Fourteen rows a step, by the plainest update: its difference is the gradient's."""
-    return partial_recipe(model, R.NextToken(), **{"batch": R.Rows(count=14, length=32), "optimiser": R.SGD(rate=0.1, momentum=0.0),
-                                                   "schedule": R.Constant(), "clip": None, **more})
+    return partial_recipe(
+        model,
+        R.CausalLM(),
+        **{
+            "batch": R.FixedBatch(size=14, length=32),
+            "optimiser": R.SGD(lr=0.1, momentum=0.0),
+            "schedule": R.ConstantSchedule(),
+            "grad_clip": None,
+            **more,
+        },
+    )
 
 
-def built(name: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> tuple[S.Model, Built]:
+def built(
+    name: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0
+) -> tuple[S.Spec, Built]:
     value, spec, known, samples = CASES[name]()
     spec = S.with_dropout(spec, dropout)
-    if isinstance(value, R.ReplacedTokens):
+    if isinstance(value, R.ReplacedTokenDetection):
         value = replace(value, generator=S.with_dropout(value.generator, dropout))
-    corruption, objective = build(value, spec, known, seed=1, dtype=dtype)
+    corruption, objective = build_pair(value, spec, known, seed=1, dtype=dtype)
     return spec, (corruption, objective, samples)
 
 
-def trainer(s: R.Recipe, made: Built, ranks: World | None = None) -> Trainer:
+def trainer(s: R.Recipe, made: Built, ranks: DistributedRanks | None = None) -> Trainer:
     corruption, objective, samples = made
 
     def loader(length: int) -> Loader:
-        return Loader(planner(s.batch, samples, s.seed), samples, corruption, s.seed,
-                      ranks.rank if ranks else 0, ranks.size if ranks else 1, s.micro, s.workers)
+        return Loader(
+            build_planner(s.batch, samples, s.seed),
+            samples,
+            corruption,
+            s.seed,
+            ranks.rank if ranks else 0,
+            ranks.size if ranks else 1,
+            s.micro_batch_size,
+            s.workers,
+        )
+
     return Trainer(s, objective, loader, ranks)
 
 
@@ -64,7 +88,7 @@ def weights(made: Trainer) -> dict[str, Tensor]:
     return {name: p.detach().clone() for name, p in made.objective.named_parameters()}
 
 
-def steps(made: Trainer, count: int) -> list[Event]:
+def steps(made: Trainer, count: int) -> list[TrainStep]:
     found = []
     for event in made:
         found.append(event)
@@ -83,103 +107,152 @@ def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name
     spec, made = built(name, dropout=0.1)
     single = trainer(recipe(spec), (made[0], copy.deepcopy(made[1]), made[2]))
     start, expected = weights(single), steps(single, 2)
-    assert all(not torch.equal(start[n], w) for n, w in weights(single).items() if not n.endswith("key.bias"))
+    assert all(
+        not torch.equal(start[n], w)
+        for n, w in weights(single).items()
+        if not n.endswith("key.bias")
+    )
     for parts in (2, 4, 7):
-        split = trainer(recipe(spec, micro=-(-14 // parts)), (made[0], copy.deepcopy(made[1]), made[2]))
-        assert len(next(split.loader(32).start(0)).batches) == parts
+        split = trainer(
+            recipe(spec, micro_batch_size=-(-14 // parts)),
+            (made[0], copy.deepcopy(made[1]), made[2]),
+        )
+        assert len(next(split.loader(32).from_position(0)).batches) == parts
         found = steps(split, 2)
         close(weights(split), weights(single))
-        close([[e.loss, e.norm, e.tokens] for e in found], [[e.loss, e.norm, e.tokens] for e in expected])
-        close([e.experts for e in found], [e.experts for e in expected])
-        assert [e.samples for e in found] == [e.samples for e in expected]
+        close(
+            [[e.loss, e.grad_norm, e.tokens] for e in found],
+            [[e.loss, e.grad_norm, e.tokens] for e in expected],
+        )
+        close([e.expert_load for e in found], [e.expert_load for e in expected])
+        assert [e.sample_ids for e in found] == [e.sample_ids for e in expected]
 
 
 # Two ranks
+
 
 class Few:
     """Rows of `size` tokens, all of them labels; sample 0 has three."""
 
     def __init__(self, size: int) -> None:
         generator = np.random.default_rng(0)
-        self.rows = [{"tokens": generator.integers(5, 52, 4 if i == 0 else size + 1), "documents": np.empty(0, np.int64)} for i in range(2)]
+        self.rows = [
+            {
+                "tokens": generator.integers(5, 52, 4 if i == 0 else size + 1),
+                "documents": np.empty(0, np.int64),
+            }
+            for i in range(2)
+        ]
 
-    def reader(self) -> Reader:
-        return Reader(Given(self.rows), 300)
+    def reader(self) -> LengthLimitedSamples:
+        return LengthLimitedSamples(Given(self.rows), 300)
 
 
-def lopsided(ranks: World | None = None, micro: int | None = None) -> tuple[Trainer, list[Event]]:
+def lopsided(
+    ranks: DistributedRanks | None = None, micro: int | None = None
+) -> tuple[Trainer, list[TrainStep]]:
     """A step of two rows with 3 and 300 labels, of a model with experts."""
-    spec = routed(S.with_dropout(weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocabulary=60, positions=300), 0.0))
-    corruption, objective = build(R.NextToken(), spec, meta(R.Documents()), seed=1, dtype=torch.float64)
-    made = trainer(recipe(spec, batch=R.Rows(count=2, length=300), micro=micro), (corruption, objective, Few(300).reader()), ranks)
-    work = next(made.loader(300).start(0))
+    spec = routed(
+        S.with_dropout(
+            weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocab_size=60, positions=300), 0.0
+        )
+    )
+    corruption, objective = build_pair(
+        R.CausalLM(), spec, meta(R.Documents()), seed=1, dtype=torch.float64
+    )
+    made = trainer(
+        recipe(spec, batch=R.FixedBatch(size=2, length=300), micro_batch_size=micro),
+        (corruption, objective, Few(300).reader()),
+        ranks,
+    )
+    work = next(made.loader(300).from_position(0))
     if ranks is not None:
         assert work.counts["token"] in (3, 300)
     return made, steps(made, 2)
 
 
-def told(made: Trainer, found: list[Event]) -> Any:
-    return [{n: w.tolist() for n, w in weights(made).items()}, [[e.loss, e.norm, e.tokens, e.terms, e.experts, e.samples] for e in found]]
+def told(made: Trainer, found: list[TrainStep]) -> Any:
+    return [
+        {n: w.tolist() for n, w in weights(made).items()},
+        [[e.loss, e.grad_norm, e.tokens, e.terms, e.expert_load, e.sample_ids] for e in found],
+    ]
 
 
 def test_two_ranks_with_3_and_300_labels_are_one(whole: Whole, tmp_path: Path) -> None:
     single = json.loads(json.dumps(told(*lopsided())))
 
     def work() -> Any:
-        with world() as ranks_:
+        with init_ranks() as ranks_:
             made, found = lopsided(ranks_)
             answer = told(made, found)
-            made.let_go()
+            made.drop_ddp()
         return answer
-    for answer in ranks(partial_recipe(gpt(), R.NextToken()), tmp_path / "run", 2, work):
+
+    for answer in ranks(partial_recipe(gpt(), R.CausalLM()), tmp_path / "run", 2, work):
         for name, value in single[0].items():
-            close(torch.tensor(answer[0][name], dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
+            close(
+                torch.tensor(answer[0][name], dtype=torch.float64),
+                torch.tensor(value, dtype=torch.float64),
+            )
         close([a[:5] for a in answer[1]], [b[:5] for b in single[1]])
         assert [a[5] for a in answer[1]] == [b[5] for b in single[1]]
     halves = json.loads(json.dumps(told(*lopsided(micro=1))))
     for name, value in single[0].items():
-        close(torch.tensor(halves[0][name], dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
+        close(
+            torch.tensor(halves[0][name], dtype=torch.float64),
+            torch.tensor(value, dtype=torch.float64),
+        )
 
 
 @pytest.mark.parametrize("name", ["masked", "causal", "translate", "replaced", "tag"])
 def test_samples_that_share_a_row_drop_what_they_drop_alone(name: str) -> None:
     """Packed into rows of 96 tokens, or padded a row each: the same loss and the same update, with dropout."""
     spec, made = built(name, dropout=0.1)
-    full = recipe(spec, batch=R.Packed(count=4, length=96))
+    full = recipe(spec, batch=R.PackedBatch(size=4, length=96))
     packed, padded = (trainer(full, (made[0], copy.deepcopy(made[1]), made[2])) for _ in range(2))
-    groups = next(packed.loader(96).start(0)).step.rows
+    groups = next(packed.loader(96).from_position(0)).step.rows
     assert any(len(group) > 1 for group in groups)
     one_a_row = alone(padded, [[pick] for group in groups for pick in group], made)
     padded.loader = lambda _: one_a_row
-    found = [(event.loss, event.norm, weights(one)) for one in (packed, padded) for event in steps(one, 1)]
+    found = [
+        (event.loss, event.grad_norm, weights(one))
+        for one in (packed, padded)
+        for event in steps(one, 1)
+    ]
     close(*found)
 
 
 def alone(one: Trainer, rows: Any, made: Built) -> Any:
     """A loader whose one step has these samples, a row each."""
-    batch = make_batch(made[2], made[0], rows, Draws(one.recipe.seed))
-    counts = made[0].counts(batch)
-    work = Work(Step(0, len(rows), rows), [to_torch(batch)], counts, 0)
-    return SimpleNamespace(start=lambda _: iter([work]))
+    batch = build_batch(made[2], made[0], rows, SampleGenerators(one.recipe.seed))
+    counts = made[0].loss_counts(batch)
+    work = RankBatch(StepPlan(0, len(rows), rows), [to_torch(batch)], counts, 0)
+    return SimpleNamespace(from_position=lambda _: iter([work]))
 
 
 def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:
     assert expert_load([], []) is None
     assert expert_load([5.0] * 4, [4]) == pytest.approx({"entropy": 1.0, "max_share": 0.25})
-    assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx({"entropy": 0.5, "max_share": 1.0})
+    assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx(
+        {"entropy": 0.5, "max_share": 1.0}
+    )
 
 
 # Recompute
+
 
 @FEW
 def test_recomputing_gives_every_bit_of_the_gradient_and_of_the_numbers_after_it(name: str) -> None:
     found = []
     for again in (False, True):
         value, spec, known, samples = CASES[name]()
-        if isinstance(value, R.ReplacedTokens):
+        if isinstance(value, R.ReplacedTokenDetection):
             value = replace(value, generator=S.with_dropout(value.generator, 0.1))
         spec = S.with_dropout(spec, 0.1)
-        made = trainer(recipe(spec, recompute=again, micro=5), (*build(value, spec, known), samples))
+        made = trainer(
+            recipe(spec, activation_checkpointing=again, micro_batch_size=5),
+            (*build_pair(value, spec, known), samples),
+        )
         steps(made, 3)
         found.append(made.digest())
     assert found[0] == found[1]
@@ -187,105 +260,182 @@ def test_recomputing_gives_every_bit_of_the_gradient_and_of_the_numbers_after_it
 
 # Time
 
-@pytest.mark.parametrize("schedule", [R.Linear(warmup=4), R.Cosine(warmup=2), R.InverseRoot(warmup=3), R.WarmupStableDecay(warmup=1)])
-def test_the_rate_follows_steps_of_the_optimiser_not_micro_batches_or_ranks(schedule: R.Schedule, tmp_path: Path) -> None:
-    s = partial_recipe(weft.gpt2(depth=1, width=16, heads=2, vocabulary=60, positions=64), R.NextToken(), schedule=schedule, steps=6)
-    expected = [3e-3 * scale(schedule, step, 6) for step in range(6)]
 
-    def rates(micro: int | None, ranks: World | None = None) -> list[float]:
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        R.LinearSchedule(warmup_steps=4),
+        R.CosineSchedule(warmup_steps=2),
+        R.InverseSqrt(warmup_steps=3),
+        R.WarmupStableDecay(warmup_steps=1),
+    ],
+)
+def test_the_rate_follows_steps_of_the_optimiser_not_micro_batches_or_ranks(
+    schedule: R.Schedule, tmp_path: Path
+) -> None:
+    s = partial_recipe(
+        weft.gpt2(depth=1, width=16, heads=2, vocab_size=60, positions=64),
+        R.CausalLM(),
+        schedule=schedule,
+        steps=6,
+    )
+    expected = [3e-3 * schedule.scale(step, 6) for step in range(6)]
+
+    def rates(micro: int | None, ranks: DistributedRanks | None = None) -> list[float]:
         _, made = built("causal", torch.float32)
-        one = trainer(replace(s, micro=micro, batch=R.Rows(count=6, length=32)), made, ranks)
+        one = trainer(
+            replace(s, micro_batch_size=micro, batch=R.FixedBatch(size=6, length=32)), made, ranks
+        )
         seen = []
         for event in one:
-            seen.append(event.rate)
-            assert all(group["lr"] == event.rate for part in one.optimiser.parts for group in part.param_groups)
-            assert {int(state["step"]) for part in one.optimiser.parts for state in part.state.values()} == {event.step}
-        one.let_go()
+            seen.append(event.lr)
+            assert all(
+                group["lr"] == event.lr
+                for part in one.optimiser.optimisers
+                for group in part.param_groups
+            )
+            assert {
+                int(state["step"])
+                for part in one.optimiser.optimisers
+                for state in part.state.values()
+            } == {event.step}
+        one.drop_ddp()
         return seen
 
     def work() -> Any:
-        with world() as ranks_:
+        with init_ranks() as ranks_:
             return rates(2, ranks_)
+
     assert rates(None) == rates(1) == rates(4) == expected
-    if isinstance(schedule, R.Linear):
+    if isinstance(schedule, R.LinearSchedule):
         assert ranks(s, tmp_path / "run", 2, work) == [expected, expected]
 
 
 # Clip, average, precision
 
+
 def test_the_gradient_is_clipped_by_the_norm_of_the_whole_step() -> None:
     spec, made = built("causal")
-    free, held = (trainer(recipe(spec, clip=clip, micro=3), (made[0], copy.deepcopy(made[1]), made[2])) for clip in (None, 0.25))
+    free, held = (
+        trainer(
+            recipe(spec, grad_clip=clip, micro_batch_size=3),
+            (made[0], copy.deepcopy(made[1]), made[2]),
+        )
+        for clip in (None, 0.25)
+    )
     start = weights(free)
     (plain,), (clipped,) = steps(free, 1), steps(held, 1)
-    assert clipped.norm == plain.norm > 0.25                   # said before clipping
+    assert clipped.grad_norm == plain.grad_norm > 0.25  # said before clipping
     for name, w in weights(held).items():
-        close(w - start[name], (weights(free)[name] - start[name]) * 0.25 / (plain.norm + 1e-6))
+        close(
+            w - start[name], (weights(free)[name] - start[name]) * 0.25 / (plain.grad_norm + 1e-6)
+        )
 
 
 def test_a_gradient_below_the_limit_is_left_alone() -> None:
     spec, made = built("causal")
-    free, held = (trainer(recipe(spec, clip=clip), (made[0], copy.deepcopy(made[1]), made[2])) for clip in (None, 1e3))
+    free, held = (
+        trainer(recipe(spec, grad_clip=clip), (made[0], copy.deepcopy(made[1]), made[2]))
+        for clip in (None, 1e3)
+    )
     steps(free, 2), steps(held, 2)
     assert free.digest() == held.digest()
 
 
 def test_the_moving_average_takes_each_step_once() -> None:
     spec, made = built("causal")
-    one = trainer(recipe(spec, average=R.Moving(decay=0.7), micro=3), made)
+    one = trainer(recipe(spec, average=R.EMA(decay=0.7), micro_batch_size=3), made)
     mean = weights(one)
     for event in one:
         mean = {name: 0.7 * mean[name] + 0.3 * w for name, w in weights(one).items()}
         assert one.average
-        close(one.average.held, mean)
+        close(one.average.copies, mean)
         if event.step == 4:
             break
 
 
-def test_the_averaged_weights_are_what_is_kept_and_they_are_not_trained_on(whole: Whole, tmp_path: Path) -> None:
-    s = replace(whole.recipes["causal"], steps=6, save=R.Saves(every=2, keep=2))
-    for average, out in ((R.Moving(decay=0.5), tmp_path / "moving"), (R.Last(count=3), tmp_path / "last")):
+def test_the_averaged_weights_are_what_is_kept_and_they_are_not_trained_on(
+    whole: Whole, tmp_path: Path
+) -> None:
+    s = replace(whole.recipes["causal"], steps=6, checkpoints=R.Checkpoints(every_steps=2, keep=2))
+    for average, out in (
+        (R.EMA(decay=0.5), tmp_path / "moving"),
+        (R.AverageLast(checkpoints=3), tmp_path / "last"),
+    ):
         assert isinstance(child(replace(s, average=average), out), str)
-        kept, saved = weft.load(out / "model").state_dict(), checkpoints(out / "checkpoints")
-        if isinstance(average, R.Last):
+        kept, saved = weft.load(out / "model").state_dict(), all_checkpoints(out / "checkpoints")
+        if isinstance(average, R.AverageLast):
             assert [c.step for c in saved] == [2, 4, 6]
-            expected = mean_of(c.groups()["model"] for c in saved)
+            expected = average_states(c.all_tensors()["model"] for c in saved)
         else:
-            expected = saved[-1].groups()["average"]
-        assert all(torch.equal(kept[name.removeprefix("model.")], value) for name, value in expected.items() if name.startswith("model."))
-        live = saved[-1].groups()["model"]
+            expected = saved[-1].all_tensors()["average"]
+        assert all(
+            torch.equal(kept[name.removeprefix("model.")], value)
+            for name, value in expected.items()
+            if name.startswith("model.")
+        )
+        live = saved[-1].all_tensors()["model"]
         assert not torch.equal(live["model.source.tokens.weight"], kept["source.tokens.weight"])
         lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
         assert [next(iter(set(line) - {"step"})) for line in lines[-2:]] == ["valid", "averaged"]
         assert lines[-1]["averaged"]["loss"] != lines[-2]["valid"]["loss"]
 
 
-def test_bf16_computes_in_16_bits_and_keeps_weights_and_sums_in_32(whole: Whole, tmp_path: Path) -> None:
-    made = run.make(replace(whole.recipes["causal, bf16"], steps=4, recompute=False))
+def test_bf16_computes_in_16_bits_and_keeps_weights_and_sums_in_32(
+    whole: Whole, tmp_path: Path
+) -> None:
+    made = run.build_run(
+        replace(whole.recipes["causal, bf16"], steps=4, activation_checkpointing=False)
+    )
     seen = set()
-    for block in made.objective.model.modules():
+    for block in made.loss.model.modules():
         if isinstance(block, torch.nn.Linear):
             block.register_forward_hook(lambda module, given, out: seen.add(out.dtype))
     found = steps(made.trainer, 4)
-    plain = steps(run.make(replace(whole.recipes["causal, bf16"], steps=4, recompute=False, precision="fp32")).trainer, 4)
+    plain = steps(
+        run.build_run(
+            replace(
+                whole.recipes["causal, bf16"],
+                steps=4,
+                activation_checkpointing=False,
+                precision="fp32",
+            )
+        ).trainer,
+        4,
+    )
     assert torch.bfloat16 in seen
-    assert {p.dtype for p in made.objective.parameters()} == {torch.float32}
-    assert all(a.loss != b.loss and abs(a.loss - b.loss) < 0.05 for a, b in zip(found, plain, strict=True))
+    assert {p.dtype for p in made.loss.parameters()} == {torch.float32}
+    assert all(
+        a.loss != b.loss and abs(a.loss - b.loss) < 0.05 for a, b in zip(found, plain, strict=True)
+    )
 
 
 @pytest.mark.slow
 def test_a_compiled_run_learns_as_a_plain_one(whole: Whole) -> None:
-    s = replace(whole.recipes["causal"], model=S.with_dropout(whole.recipes["causal"].model, 0.0), steps=4, micro=None)
-    plain, fast = (steps(run.make(replace(s, compile=compiled)).trainer, 4) for compiled in (False, True))
+    s = replace(
+        whole.recipes["causal"],
+        model=S.with_dropout(whole.recipes["causal"].model, 0.0),
+        steps=4,
+        micro_batch_size=None,
+    )
+    plain, fast = (
+        steps(run.build_run(replace(s, compile=compiled)).trainer, 4) for compiled in (False, True)
+    )
     assert all(abs(a.loss - b.loss) < 1e-4 for a, b in zip(plain, fast, strict=True))
 
 
 # Lengths
 
+
 def test_a_new_length_begins_its_own_order_and_keeps_the_tokens_of_a_step(whole: Whole) -> None:
-    s = replace(whole.recipes["causal, lengths"], objective=R.NextToken(), batch=R.Rows(count=6, length=32), steps=8,
-                lengths=((0.5, 16), (1.0, 32)))
-    found = steps(run.make(s).trainer, 8)
+    s = replace(
+        whole.recipes["causal, lengths"],
+        task=R.CausalLM(),
+        batch=R.FixedBatch(size=6, length=32),
+        steps=8,
+        length_schedule=((0.5, 16), (1.0, 32)),
+    )
+    found = steps(run.build_run(s).trainer, 8)
     assert [e.tokens for e in found] == [192] * 8
-    assert [len(e.samples) for e in found] == [12] * 4 + [6] * 4
-    assert [e.position for e in found] == [12, 24, 36, 48, 6, 12, 18, 24]
+    assert [len(e.sample_ids) for e in found] == [12] * 4 + [6] * 4
+    assert [e.samples_read for e in found] == [12, 24, 36, 48, 6, 12, 18, 24]

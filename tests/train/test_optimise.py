@@ -1,4 +1,5 @@
 """Optimisers: the papers' updates, every parameter in one group, state by name and back."""
+
 from copy import deepcopy
 
 import pytest
@@ -9,20 +10,34 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.layers.linformer import LinformerAttention
-from weft.layers.lowrank import merged
-from weft.layers.roles import Role, roles_of
-from weft.model.block import Block
-from weft.train.adapt import adapt
-from weft.train.average import MovingAverage, mean_of
-from weft.train.optimise import Optimiser
+from weft.layers.lora import merge_lora
+from weft.layers.roles import Role, parameter_facts
+from weft.model.block import BlockLayer
+from weft.training.averages import ExponentialMovingAverage, average_states
+from weft.training.optimisers import Optimiser
+from weft.training.trainable import freeze_untrained
 
 from ..twins.test_start import SPECS
 
-KINDS = [R.AdamW(rate=1e-2), R.Adam(rate=1e-2), R.Adafactor(rate=1e-2), R.SGD(rate=1e-2), R.Muon(rate=1e-2, other=R.AdamW(rate=1e-2))]
+KINDS = [
+    R.AdamW(lr=1e-2),
+    R.Adam(lr=1e-2),
+    R.Adafactor(lr=1e-2),
+    R.SGD(lr=1e-2),
+    R.Muon(lr=1e-2, other=R.AdamW(lr=1e-2)),
+]
 
 
 def small() -> weft.Model:
-    return weft.build(weft.with_dropout(weft.gpt2(depth=2, width=16, heads=2, hidden=32, vocabulary=20, positions=8), 0.0))
+    return weft.build(
+        weft.with_dropout(
+            weft.gpt2(depth=2, width=16, heads=2, hidden=32, vocab_size=20, positions=8), 0.0
+        )
+    )
+
+
+def parameter_roles(model: nn.Module) -> dict[str, Role]:
+    return {name: facts.role for name, facts in parameter_facts(model).items()}
 
 
 def train(model: nn.Module, optimiser: Optimiser, steps: range) -> None:
@@ -30,42 +45,60 @@ def train(model: nn.Module, optimiser: Optimiser, steps: range) -> None:
         ids = torch.randint(20, (2, 8), generator=torch.Generator().manual_seed(step))
         model(ids).square().mean().backward()
         optimiser.step(1.0)
-        optimiser.zero()
+        optimiser.zero_grad()
 
 
 @pytest.mark.parametrize("s", KINDS, ids=lambda s: type(s).__name__)
 def test_every_parameter_stands_in_exactly_one_group_and_only_matrices_decay(s: object) -> None:
     model = small()
     made = Optimiser(s, model)
-    held = [p for part in made.parts for group in part.param_groups for p in group["params"]]
+    held = [p for part in made.optimisers for group in part.param_groups for p in group["params"]]
     assert len(held) == len({id(p) for p in held}) == len(list(model.parameters()))
-    for part in made.parts:
+    for part in made.optimisers:
         for group in part.param_groups:
             assert group["weight_decay"] == 0 or all(p.dim() >= 2 for p in group["params"])
     if isinstance(s, R.AdamW):
-        found = {p.dim() >= 2: g["weight_decay"] for part in made.parts for g in part.param_groups for p in g["params"]}
+        found = {
+            p.dim() >= 2: g["weight_decay"]
+            for part in made.optimisers
+            for g in part.param_groups
+            for p in g["params"]
+        }
         assert found == {True: 0.01, False: 0}
 
 
-ATTENTION = ("attention.inner.query", "attention.inner.key", "attention.inner.value", "attention.inner.out")
-CROSS = tuple(name.replace("attention", "cross") for name in ATTENTION)
+ATTENTION = (
+    "attention.inner.query",
+    "attention.inner.key",
+    "attention.inner.value",
+    "attention.inner.out",
+)
+CROSS = tuple(name.replace("attention", "cross_attention") for name in ATTENTION)
 DENSE = ("feedforward.inner.up", "feedforward.inner.down")
-MATRICES = {                               # family: its blocks, and what of each block Muon updates
-    "swin": (("encoder.stages.0.0", "encoder.stages.1.0", "encoder.stages.1.1"), (*ATTENTION, *DENSE)),
+MATRICES = {  # family: its blocks, and what of each block Muon updates
+    "swin": (
+        ("encoder.stages.0.0", "encoder.stages.1.0", "encoder.stages.1.1"),
+        (*ATTENTION, *DENSE),
+    ),
     "bert": (("encoder.blocks.0", "encoder.blocks.1"), (*ATTENTION, *DENSE)),
     "gpt2": (("decoder.blocks.0", "decoder.blocks.1"), (*ATTENTION, *DENSE)),
     "t5": (("encoder.blocks.0", "encoder.blocks.1"), (*ATTENTION, *DENSE)),
     "mixtral": (("decoder.blocks.0", "decoder.blocks.1"), (*ATTENTION, "feedforward.inner.router")),
     "vit": (("encoder.blocks.0", "encoder.blocks.1"), (*ATTENTION, *DENSE)),
 }
-MUON = R.Muon(rate=1e-2, other=R.AdamW(rate=1e-2))
+MUON = R.Muon(lr=1e-2, other=R.AdamW(lr=1e-2))
 
 
 def orthogonalised(model: nn.Module) -> set[str]:
     """The names of the parameters that Muon updates; all others must be the other optimiser's."""
     made = Optimiser(MUON, model)
-    muon, other = ([made.names[p] for group in part.param_groups for p in group["params"]] for part in made.parts)
-    assert sorted(muon + other) == sorted(name for name, p in model.named_parameters() if p.requires_grad)
+    muon, other = (
+        [made.names[p] for group in part.param_groups for p in group["params"]]
+        for part in made.optimisers
+    )
+    assert sorted(muon + other) == sorted(
+        name for name, p in model.named_parameters() if p.requires_grad
+    )
     return set(muon)
 
 
@@ -74,28 +107,48 @@ def test_muon_updates_these_matrices_and_nothing_else(name: str) -> None:
     blocks, parts = MATRICES[name]
     expected = {f"{block}.{part}.weight" for block in blocks for part in parts}
     if name == "t5":
-        expected |= {f"decoder.blocks.{i}.{part}.weight" for i in (0, 1) for part in (*ATTENTION, *CROSS, *DENSE)}
+        expected |= {
+            f"decoder.blocks.{i}.{part}.weight"
+            for i in (0, 1)
+            for part in (*ATTENTION, *CROSS, *DENSE)
+        }
     assert orthogonalised(weft.build(SPECS[name])) == expected
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_in_every_family_muon_updates_all_linear_maps_inside_blocks_and_nothing_outside_them(name: str) -> None:
+def test_in_every_family_muon_updates_all_linear_maps_inside_blocks_and_nothing_outside_them(
+    name: str,
+) -> None:
     """Before, blocks were found by a name that Swin's do not have, and the test asked for the same name."""
     model = weft.build(SPECS[name])
-    inside = {f"{path}.{own}": part for path, block in model.named_modules() if isinstance(block, Block)
-              for own, part in block.named_modules()}
+    inside = {
+        f"{path}.{own}": part
+        for path, block in model.named_modules()
+        if isinstance(block, BlockLayer)
+        for own, part in block.named_modules()
+    }
     maps = {path for path, part in inside.items() if isinstance(part, nn.Linear)}
-    maps |= {f"{path}.{own}" for path, part in inside.items() if isinstance(part, LinformerAttention) for own in ("keys", "values")}
+    maps |= {
+        f"{path}.{own}"
+        for path, part in inside.items()
+        if isinstance(part, LinformerAttention)
+        for own in ("keys", "values")
+    }
     assert maps
     assert orthogonalised(model) == {f"{path}.weight" for path in maps}
 
 
 def test_a_bias_per_expert_is_a_bias() -> None:
-    experts = S.Experts(count=3, chosen=2, expert=S.Dense(hidden=8))
-    model = weft.build(S.put(SPECS["gpt2"], "decoder.blocks.0.feedforward.inner", experts))
+    experts = S.MixtureOfExperts(experts=3, top_k=2, expert=S.MLP(hidden=8))
+    model = weft.build(S.replace_path(SPECS["gpt2"], "decoder.blocks.0.feedforward.inner", experts))
     biases = {f"decoder.blocks.0.feedforward.inner.{name}.bias" for name in ("up", "down")}
-    made = Optimiser(R.AdamW(rate=1e-2), model)
-    still = {made.names[p] for group in made.parts[0].param_groups if group["weight_decay"] == 0 for p in group["params"]}
+    made = Optimiser(R.AdamW(lr=1e-2), model)
+    still = {
+        made.names[p]
+        for group in made.optimisers[0].param_groups
+        if group["weight_decay"] == 0
+        for p in group["params"]
+    }
     assert biases <= still
     assert not biases & orthogonalised(model)
 
@@ -103,16 +156,27 @@ def test_a_bias_per_expert_is_a_bias() -> None:
 @pytest.mark.parametrize("name", ["swin", "bert", "mixtral", "mae", "linformer", "detr"])
 def test_roles_survive_the_meta_device_copies_and_low_rank_updates(name: str) -> None:
     model = weft.build(SPECS[name])
-    roles = roles_of(model)
-    with torch.device("meta"):
-        meta = weft.Model(SPECS[name])
-    assert roles_of(meta) == roles_of(meta.to_empty(device="cpu")) == roles_of(deepcopy(model)) == roles
+    roles = parameter_roles(model)
+    meta = weft.build(SPECS[name], device="meta")
+    assert (
+        parameter_roles(meta)
+        == parameter_roles(meta.to_empty(device="cpu"))
+        == parameter_roles(deepcopy(model))
+        == roles
+    )
     maps = [path for path, part in model.named_modules() if path.endswith(".inner.query")]
-    adapt(model, R.LoRA(rank=2, alpha=4.0, maps=("query",)))
-    low = {f"{path}.{own}" for path in maps for own in ("narrow", "widen") if not path.startswith("head.")}
-    assert {name: role for name, role in roles_of(model).items() if name not in roles} == dict.fromkeys(low, Role.MATRIX)
+    freeze_untrained(model, R.LoRA(rank=2, alpha=4.0, target_modules=("query",)))
+    low = {
+        f"{path}.{own}"
+        for path in maps
+        for own in ("narrow", "widen")
+        if not path.startswith("head.")
+    }
+    assert {
+        name: role for name, role in parameter_roles(model).items() if name not in roles
+    } == dict.fromkeys(low, Role.MATRIX)
     assert low <= orthogonalised(deepcopy(model))
-    assert roles_of(merged(model)) == roles
+    assert parameter_roles(merge_lora(model)) == roles
 
 
 @pytest.mark.parametrize("s", KINDS, ids=lambda s: type(s).__name__)
@@ -120,7 +184,10 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(s: object) -> None:
     whole = small()
     optimiser = Optimiser(s, whole)
     train(whole, optimiser, range(3))
-    weights, state = {n: t.clone() for n, t in whole.state_dict().items()}, {n: t.clone() for n, t in optimiser.state().items()}
+    weights, state = (
+        {n: t.clone() for n, t in whole.state_dict().items()},
+        {n: t.clone() for n, t in optimiser.state().items()},
+    )
     train(whole, optimiser, range(3, 6))
     other = small()
     other.load_state_dict(weights)
@@ -134,7 +201,7 @@ def test_a_restored_optimiser_goes_on_bit_for_bit(s: object) -> None:
 def test_adamw_is_the_papers_update() -> None:
     weight = nn.Linear(3, 3, bias=False)
     w = weight.weight.detach().double().clone()
-    optimiser = Optimiser(R.AdamW(rate=0.1, betas=(0.9, 0.99), eps=1e-8, decay=0.2), weight)
+    optimiser = Optimiser(R.AdamW(lr=0.1, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.2), weight)
     m, v = torch.zeros(3, 3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
     for t in range(1, 4):
         g = torch.randn(3, 3, generator=torch.Generator().manual_seed(t))
@@ -142,13 +209,13 @@ def test_adamw_is_the_papers_update() -> None:
         optimiser.step(0.5)
         g = g.double()
         m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
-        w -= 0.05 * 0.2 * w + 0.05 * (m / (1 - 0.9 ** t)) / ((v / (1 - 0.99 ** t)).sqrt() + 1e-8)
+        w -= 0.05 * 0.2 * w + 0.05 * (m / (1 - 0.9**t)) / ((v / (1 - 0.99**t)).sqrt() + 1e-8)
     assert torch.allclose(weight.weight.double(), w, atol=1e-6)
 
 
 def test_the_moving_average_follows_its_equation() -> None:
     model = nn.Linear(2, 2)
-    average = MovingAverage(model, 0.9)
+    average = ExponentialMovingAverage(R.EMA(decay=0.9), model)
     mean = {n: p.detach().clone() for n, p in model.named_parameters()}
     for _ in range(3):
         with torch.no_grad():
@@ -156,11 +223,11 @@ def test_the_moving_average_follows_its_equation() -> None:
                 p.add_(1.0)
         average.update()
         mean = {n: 0.9 * mean[n] + 0.1 * p.detach() for n, p in model.named_parameters()}
-    assert all(torch.allclose(average.held[n], mean[n], atol=1e-6) for n in mean)
+    assert all(torch.allclose(average.copies[n], mean[n], atol=1e-6) for n in mean)
 
 
 def test_the_mean_of_checkpoints_is_their_mean_and_whole_numbers_stay() -> None:
     states = [{"w": torch.tensor([float(i), 1.0]), "n": torch.tensor(i)} for i in range(4)]
-    found = mean_of(states)
+    found = average_states(states)
     assert found["w"].tolist() == [1.5, 1.0]
     assert found["n"] == 3

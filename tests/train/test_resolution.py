@@ -1,4 +1,5 @@
 """Fine-tuning at another resolution: what is loaded computes what the smaller model's forward pass did with the larger images."""
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,23 @@ from PIL import Image
 
 import weft
 from weft import recipe as R
-from weft import run
 from weft import spec as S
-from weft.train.adapt import begin_from
+from weft.runs import run
+from weft.training.trainable import initialise_from
 
-SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "patch": 8}
-HEADS = {"vit": S.Classes(outputs=5), "deit": S.Classes(outputs=5, pool="tokens"), "mae": S.Classes(outputs=5)}
+SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "patch_size": 8}
+HEADS = {
+    "vit": S.ClassifierHead(num_labels=5),
+    "deit": S.ClassifierHead(num_labels=5, pooling="tokens"),
+    "mae": S.ClassifierHead(num_labels=5),
+}
 
 
-def spec(name: str, image: int) -> S.Model:
-    return weft.family(name)(**SMALL, image=image, head=HEADS[name])
+def spec(name: str, image: int) -> S.Spec:
+    return weft.family(name)(**SMALL, image_size=image, head=HEADS[name])
 
 
-def model(s: S.Model, seed: int) -> weft.Model:
+def model(s: S.Spec, seed: int) -> weft.Model:
     """Weights that all matter, a bias and a class token among them."""
     made = weft.build(s, seed=seed).eval()
     with torch.no_grad():
@@ -32,64 +37,107 @@ def model(s: S.Model, seed: int) -> weft.Model:
 
 @pytest.mark.parametrize("side", [48, 24, 32])
 @pytest.mark.parametrize("name", HEADS)
-def test_weights_of_another_image_size_give_what_the_forward_pass_gave_by_itself(name: str, side: int, tmp_path: Path) -> None:
+def test_weights_of_another_image_size_give_what_the_forward_pass_gave_by_itself(
+    name: str, side: int, tmp_path: Path
+) -> None:
     """Before, the position table was refused: no test loaded one of another size."""
     small, other = model(spec(name, 32), 1), model(spec(name, side), 2)
     weft.save(small, tmp_path, to="weft")
-    begin_from(other, str(tmp_path))
+    initialise_from(other, str(tmp_path))
     images = torch.randn(2, 3, side, side)
     with torch.no_grad():
         truth, found = small(images), other(images)
     assert truth.std() > 0.02
     assert torch.equal(found, truth)
     table, mine = small.source.positions.weight, other.source.positions.weight
-    extra = len(small.spec.source.tokens)
+    extra = len(small.spec.source.extra_tokens)
     assert torch.equal(mine[:extra], table[:extra])
     assert torch.equal(mine, table) == (side == 32)
 
 
 def test_a_larger_window_takes_the_smaller_ones_bias_interpolated(tmp_path: Path) -> None:
-    def swin(window: int) -> S.Model:
-        return weft.swin(width=8, depths=(1, 2), heads=(1, 2), window=window, image=32, patch=2, classes=5)
+    def swin(window: int) -> S.Spec:
+        return weft.swin(
+            width=8,
+            depths=(1, 2),
+            heads=(1, 2),
+            window=window,
+            image_size=32,
+            patch_size=2,
+            classes=5,
+        )
+
     old, new = model(swin(4), 1), model(swin(6), 2)
     weft.save(old, tmp_path, to="weft")
-    begin_from(new, str(tmp_path))
+    initialise_from(new, str(tmp_path))
     name = "encoder.stages.1.1.attention.inner.offsets.weight"
     table = old.get_parameter(name).detach()
     square = table.T.reshape(1, 2, 7, 7)
-    expected = torch.nn.functional.interpolate(square, size=(11, 11), mode="bicubic", align_corners=False).reshape(2, 121).T
+    expected = (
+        torch.nn.functional.interpolate(square, size=(11, 11), mode="bicubic", align_corners=False)
+        .reshape(2, 121)
+        .T
+    )
     assert torch.equal(new.get_parameter(name), expected)
     assert torch.isfinite(new(torch.randn(1, 3, 32, 32))).all()
 
 
 def test_what_is_no_resolution_is_refused_as_before(tmp_path: Path) -> None:
     weft.save(model(spec("vit", 32), 1), tmp_path, to="weft")
-    for other in (spec("deit", 48), weft.vit(**SMALL | {"patch": 4}, image=48), weft.vit(**SMALL | {"width": 32}, image=48)):
+    for other in (
+        spec("deit", 48),
+        weft.vit(**SMALL | {"patch_size": 4}, image_size=48),
+        weft.vit(**SMALL | {"width": 32}, image_size=48),
+    ):
         with pytest.raises(ValueError, match="give the recipe the model that was trained"):
-            begin_from(weft.build(other), str(tmp_path))
+            initialise_from(weft.build(other), str(tmp_path))
 
 
 def test_no_positions_means_none() -> None:
-    assert weft.vit(**SMALL, image=32, positions=None).source.positions is None
-    assert weft.vit(**SMALL, image=32).source.positions == weft.vit(**SMALL, image=32, positions="learned").source.positions \
-        == S.Learned(count=17)
-    assert "source.positions.weight" not in dict(weft.build(weft.vit(**SMALL, image=32, positions=None)).named_parameters())
+    assert weft.vit(**SMALL, image_size=32, positions=None).source.positions is None
+    assert (
+        weft.vit(**SMALL, image_size=32).source.positions
+        == weft.vit(**SMALL, image_size=32, positions="learned").source.positions
+        == S.LearnedPositions(count=17)
+    )
+    assert "source.positions.weight" not in dict(
+        weft.build(weft.vit(**SMALL, image_size=32, positions=None)).named_parameters()
+    )
 
 
-def test_fine_tuning_starts_at_a_higher_resolution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fine_tuning_starts_at_a_higher_resolution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for label in range(2):
         (tmp_path / "images" / str(label)).mkdir(parents=True)
         for i in range(4):
-            Image.new("RGB", (40, 40), (200 * label, 20 * i, 50)).save(tmp_path / "images" / str(label) / f"{i}.png")
-    small = R.Recipe(name="small", model=weft.vit(**SMALL, image=32, classes=2), objective=R.Classification(),
-                     data=R.Data(row=R.Images(), train=R.Source(paths=(str(tmp_path / "images"),))), batch=R.Rows(count=4, length=17),
-                     steps=2, optimiser=R.AdamW(rate=1e-3))
+            Image.new("RGB", (40, 40), (200 * label, 20 * i, 50)).save(
+                tmp_path / "images" / str(label) / f"{i}.png"
+            )
+    small = R.Recipe(
+        name="small",
+        model=weft.vit(**SMALL, image_size=32, classes=2),
+        task=R.Classification(),
+        data=R.Data(rows=R.LabelledImages(), train=R.Source(paths=(str(tmp_path / "images"),))),
+        batch=R.FixedBatch(size=4, length=17),
+        steps=2,
+        optimiser=R.AdamW(lr=1e-3),
+    )
     list(run.train(small))
-    large = replace(small, name="large", model=weft.vit(**SMALL, image=48, classes=2), batch=R.Rows(count=4, length=37),
-                    start="runs/small/model")
-    begun = run.make(large).objective.model.state_dict()
+    large = replace(
+        small,
+        name="large",
+        model=weft.vit(**SMALL, image_size=48, classes=2),
+        batch=R.FixedBatch(size=4, length=37),
+        init_from="runs/small/model",
+    )
+    begun = run.build_run(large).loss.model.state_dict()
     trained = weft.load("runs/small/model").state_dict()
-    assert all(torch.equal(begun[name], t) for name, t in trained.items() if name != "source.positions.weight")
+    assert all(
+        torch.equal(begun[name], t)
+        for name, t in trained.items()
+        if name != "source.positions.weight"
+    )
     assert [event.step for event in run.train(large)] == [1, 2]
-    assert weft.load("runs/large/model").spec.source.image == 48
+    assert weft.load("runs/large/model").spec.source.image_size == 48

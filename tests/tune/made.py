@@ -1,4 +1,5 @@
 """Small tasks to tune on: whether a word is in a sentence, and what follows from it."""
+
 import json
 import random
 from pathlib import Path
@@ -11,9 +12,33 @@ from weft.data.prepare import prepare
 from weft.interop.folder import save
 from weft.model.model import build
 
-WORDS = ("the", "loom", "holds", "warp", "and", "weft", "while", "a", "shuttle", "carries", "one", "thread", "through", "all", "again")
-SHAPE: dict[str, Any] = {"depth": 3, "width": 16, "heads": 2, "hidden": 32, "vocabulary": 261, "positions": 64, "dropout": 0.1}
-POOLED = S.Classes(outputs=2, transform=S.Transform(activation="tanh"), dropout=0.1)
+WORDS = (
+    "the",
+    "loom",
+    "holds",
+    "warp",
+    "and",
+    "weft",
+    "while",
+    "a",
+    "shuttle",
+    "carries",
+    "one",
+    "thread",
+    "through",
+    "all",
+    "again",
+)
+SHAPE: dict[str, Any] = {
+    "depth": 3,
+    "width": 16,
+    "heads": 2,
+    "hidden": 32,
+    "vocab_size": 261,
+    "positions": 64,
+    "dropout": 0.1,
+}
+POOLED = S.ClassifierHead(num_labels=2, transform=S.HeadTransform(activation="tanh"), dropout=0.1)
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -22,31 +47,56 @@ def sentences(count: int, seed: int) -> list[str]:
 
 
 def write_examples(path: Path, count: int, seed: int = 0) -> Path:
-    path.write_text("".join(json.dumps({"text": s, "label": int("loom" in s)}) + "\n" for s in sentences(count, seed)))
+    path.write_text(
+        "".join(
+            json.dumps({"text": s, "label": int("loom" in s)}) + "\n"
+            for s in sentences(count, seed)
+        )
+    )
     return path
 
 
-def data(folder: Path, row: R.Row | None = None) -> R.Data:
+def data(folder: Path, row: R.RowSchema | None = None) -> R.Data:
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = write_examples(folder / "train.jsonl", 60), write_examples(folder / "valid.jsonl", 25, 1)
-    made = R.Data(row=row or R.Examples(), train=R.Source(paths=(str(train),)), valid=R.Source(paths=(str(valid),)), tokenizer=R.Bytes(),
-                  folder=str(folder / ("prepared" if row is None else type(row).__name__)))
+    train, valid = (
+        write_examples(folder / "train.jsonl", 60),
+        write_examples(folder / "valid.jsonl", 25, 1),
+    )
+    made = R.Data(
+        rows=row or R.LabelledTexts(),
+        train=R.Source(paths=(str(train),)),
+        valid=R.Source(paths=(str(valid),)),
+        tokenizer=R.ByteTokenizer(),
+        prepared_folder=str(folder / ("prepared" if row is None else type(row).__name__)),
+    )
     prepare(made)
     return made
 
 
-def bert(head: Any = POOLED) -> S.Model:
+def bert(head: Any = POOLED) -> S.Spec:
     return weft.bert(**SHAPE, head=head)
 
 
 def recipe(folder: Path, **more: Any) -> R.Recipe:
     given: dict[str, Any] = {
-        "name": "tuned", "model": bert(), "objective": R.Classification(), "data": data(folder),
-        "batch": R.Rows(count=8, length=48, pool=24), "steps": 20, "optimiser": R.AdamW(rate=3e-3), "schedule": R.Linear(warmup=3),
-        "save": R.Saves(every=5, keep=1), **more}
+        "name": "tuned",
+        "model": bert(),
+        "task": R.Classification(),
+        "data": data(folder),
+        "batch": R.FixedBatch(size=8, length=48, sort_pool=24),
+        "steps": 20,
+        "optimiser": R.AdamW(lr=3e-3),
+        "schedule": R.LinearSchedule(warmup_steps=3),
+        "checkpoints": R.Checkpoints(every_steps=5, keep=1),
+        **more,
+    }
     return R.Recipe(**given)
 
 
 def checkpoint(folder: Path, seed: int = 7) -> Path:
     """A model that was trained before: an encoder with a pooler."""
-    return save(build(bert(S.Features(transform=S.Transform(activation="tanh"))), seed=seed), folder, to="weft")
+    return save(
+        build(bert(S.NoHead(transform=S.HeadTransform(activation="tanh"))), seed=seed),
+        folder,
+        to="weft",
+    )

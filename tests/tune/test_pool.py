@@ -1,9 +1,10 @@
 """Samples of like length share a step, and nothing else changes."""
+
 import numpy as np
 
 from weft import recipe as R
-from weft.data.plan import Pick, planner
-from weft.objectives.base import Reader
+from weft.data.batching import SampleIndex, build_planner
+from weft.tasks.base import LengthLimitedSamples
 
 
 class Texts:
@@ -22,24 +23,28 @@ class Texts:
 
 
 def test_each_epoch_reads_every_sample_once_in_steps_of_count_and_little_is_padded() -> None:
-    samples = Reader(Texts(np.random.default_rng(0).integers(3, 60, 103).tolist()), 64)
+    samples = LengthLimitedSamples(
+        Texts(np.random.default_rng(0).integers(3, 60, 103).tolist()), 64
+    )
 
-    def walk(batch: R.Rows) -> tuple[list[list[Pick]], int]:
+    def walk(batch: R.FixedBatch) -> tuple[list[list[SampleIndex]], int]:
         """The steps of two epochs, and how many tokens are padding."""
-        plan, position, steps, padding = planner(batch, samples, seed=1), 0, [], 0
+        plan, position, steps, padding = build_planner(batch, samples, seed=1), 0, [], 0
         while position < 2 * len(samples):
             step = plan.at(position)
-            assert planner(batch, samples, seed=1).at(position) == step        # from any place, as a resume does
+            assert (
+                build_planner(batch, samples, seed=1).at(position) == step
+            )  # from any place, as a resume does
             steps.append([pick for (pick,) in step.rows])
             lengths = samples.lengths(np.array([pick.index for pick in steps[-1]]))
             padding += int((lengths.max() - lengths).sum())
-            position = step.after
+            position = step.next_position
         return steps, padding
 
-    steps, padding = walk(R.Rows(count=8, length=64, pool=32))
+    steps, padding = walk(R.FixedBatch(size=8, length=64, sort_pool=32))
     assert [len(own) for own in steps].count(8) == 2 * 12
     assert len(steps) == 2 * 13
     for epoch in range(2):
         assert sorted(p.index for own in steps for p in own if p.epoch == epoch) == list(range(103))
-    assert padding < 0.35 * walk(R.Rows(count=8, length=64))[1]
+    assert padding < 0.35 * walk(R.FixedBatch(size=8, length=64))[1]
     assert [p.index for p in steps[0]] != [p.index for p in steps[13]]

@@ -1,4 +1,5 @@
 """Experts: grouped, one by one, and all on everything give the same; the routers' losses are what their papers say."""
+
 import copy
 
 import pytest
@@ -6,38 +7,50 @@ import torch
 import torch.nn.functional as F
 
 from weft import spec as S
-from weft.layers import experts as E
+from weft.layers import mixture_of_experts
 
 
-def layer(expert: object, chosen: int = 2, gates: str = "chosen") -> E.Experts:
+def layer(
+    expert: object, chosen: int = 2, gates: str = "top_k"
+) -> mixture_of_experts.MixtureOfExpertsLayer:
     torch.manual_seed(0)
-    made = E.Experts(S.Experts(count=4, chosen=chosen, expert=expert, gates=gates), 8)
+    made = mixture_of_experts.MixtureOfExpertsLayer(
+        S.MixtureOfExperts(experts=4, top_k=chosen, expert=expert, softmax_over=gates), 8
+    )
     with torch.no_grad():
         for p in made.parameters():
             p.normal_(0, 0.5)
     return made
 
 
-def on_everything(m: E.Experts, x: torch.Tensor) -> torch.Tensor:
+def on_everything(m: mixture_of_experts.MixtureOfExpertsLayer, x: torch.Tensor) -> torch.Tensor:
     """Every expert on every token, then the gates."""
-    gates, chosen = m.choose(m.router(x))
-    def apply(bank: E.Bank, i: int, t: torch.Tensor) -> torch.Tensor:
+    gates, chosen = m.route(m.router(x))
+
+    def apply(bank: mixture_of_experts.ExpertLinear, i: int, t: torch.Tensor) -> torch.Tensor:
         return F.linear(t, bank.weight[i], None if bank.bias is None else bank.bias[i])
+
     outputs = []
-    for i in range(m.s.count):
+    for i in range(m.s.experts):
         h = m.activation(apply(m.up if m.gate is None else m.gate, i, x))
         outputs.append(apply(m.down, i, h if m.gate is None else h * apply(m.up, i, x)))
-    picked = torch.stack(outputs, -2).gather(-2, chosen[..., None].expand(*chosen.shape, x.shape[-1]))
+    picked = torch.stack(outputs, -2).gather(
+        -2, chosen[..., None].expand(*chosen.shape, x.shape[-1])
+    )
     return (picked * gates[..., None]).sum(-2)
 
 
-@pytest.mark.parametrize("gates", ["chosen", "all"])
-@pytest.mark.parametrize("expert", [S.Gated(hidden=16, bias=False), S.Gated(hidden=16), S.Dense(hidden=16)], ids=repr)
-def test_sorted_tokens_give_what_every_expert_on_every_token_gives(expert: object, gates: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gates", ["top_k", "all"])
+@pytest.mark.parametrize(
+    "expert", [S.GatedMLP(hidden=16, bias=False), S.GatedMLP(hidden=16), S.MLP(hidden=16)], ids=repr
+)
+def test_sorted_tokens_give_what_every_expert_on_every_token_gives(
+    expert: object, gates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     m, x = layer(expert, gates=gates), torch.randn(2, 5, 8)
     results = []
     for can in (True, False):
-        monkeypatch.setattr(E, "can_group", lambda *_, can=can: can)
+        monkeypatch.setattr(mixture_of_experts, "can_use_grouped_matmul", lambda *_, can=can: can)
         y = m(x)
         results.append((y, torch.autograd.grad(y.square().sum(), list(m.parameters()))))
     slow = on_everything(m, x)
@@ -50,48 +63,69 @@ def test_sorted_tokens_give_what_every_expert_on_every_token_gives(expert: objec
 
 @pytest.mark.parametrize("chosen", [1, 2])
 def test_balance_is_one_for_even_work_and_grows_with_the_share_of_one_expert(chosen: int) -> None:
-    m = layer(S.Dense(hidden=16), chosen=chosen, gates="all")
+    m = layer(S.MLP(hidden=16), chosen=chosen, gates="all")
     turns = torch.eye(4) + (chosen - 1) * torch.eye(4).roll(1, 1)
     m.score_BLE = turns.repeat(3, 1)[None] * 50
-    assert float(E.routing(m).balance) / 12 == pytest.approx(1.0, abs=1e-5)
-    assert E.routing(m).load_E.tolist() == [3.0 * chosen] * 4
+    assert float(mixture_of_experts.router_losses(m).load_balance) / 12 == pytest.approx(
+        1.0, abs=1e-5
+    )
+    assert mixture_of_experts.router_losses(m).load_E.tolist() == [3.0 * chosen] * 4
     m.score_BLE = torch.tensor([60.0, 1, 0, 0]).expand(1, 12, 4)
-    assert float(E.routing(m).balance) / 12 == pytest.approx(4 / chosen, abs=1e-5)
+    assert float(mixture_of_experts.router_losses(m).load_balance) / 12 == pytest.approx(
+        4 / chosen, abs=1e-5
+    )
 
 
-def by_hand(m: E.Experts, document_BL: torch.Tensor) -> tuple[float, float]:
+def by_hand(
+    m: mixture_of_experts.MixtureOfExpertsLayer, document_BL: torch.Tensor
+) -> tuple[float, float]:
     """Switch's equations 4 to 6 for each sequence alone, in loops, times its tokens; and ST-MoE's equation 5."""
     balance = z = 0.0
     for row, numbers in zip(m.score_BLE.detach(), document_BL.tolist(), strict=True):
         for number in set(numbers) - {0}:
             tokens = [row[i] for i, n in enumerate(numbers) if n == number]
-            share, probability = [0.0] * m.s.count, [0.0] * m.s.count
+            share, probability = [0.0] * m.s.experts, [0.0] * m.s.experts
             for score in tokens:
                 z += float(score.exp().sum().log()) ** 2
-                for e in score.argsort(descending=True)[:m.s.chosen].tolist():
-                    share[e] += 1 / m.s.chosen / len(tokens)
+                for e in score.argsort(descending=True)[: m.s.top_k].tolist():
+                    share[e] += 1 / m.s.top_k / len(tokens)
                 for e, p in enumerate(score.softmax(0).tolist()):
                     probability[e] += p / len(tokens)
-            balance += len(tokens) * m.s.count * sum(f * p for f, p in zip(share, probability, strict=True))
+            balance += (
+                len(tokens)
+                * m.s.experts
+                * sum(f * p for f, p in zip(share, probability, strict=True))
+            )
     return balance, z
 
 
-@pytest.mark.parametrize("keep", [None, [[True] * 6, [True] * 2 + [False] * 4], [[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 0, 0]]], ids=str)
-def test_the_routers_losses_are_those_of_each_sequence_added_up(keep: list[list[int]] | None) -> None:
-    m, x = layer(S.Dense(hidden=16)).double(), torch.randn(2, 6, 8, dtype=torch.float64)
+@pytest.mark.parametrize(
+    ("name", "sequences"),
+    [
+        (None, [[1] * 6] * 2),
+        ("attention_mask_BL", [[True] * 6, [True] * 2 + [False] * 4]),
+        ("document_ids_BL", [[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 0, 0]]),
+    ],
+    ids=str,
+)
+def test_the_routers_losses_are_those_of_each_sequence_added_up(
+    name: str | None, sequences: list[list[int]]
+) -> None:
+    m, x = layer(S.MLP(hidden=16)).double(), torch.randn(2, 6, 8, dtype=torch.float64)
     m(x)
-    found = E.routing(m, None if keep is None else torch.tensor(keep))
-    balance, z = by_hand(m, torch.ones(2, 6) if keep is None else torch.tensor(keep).long())
-    assert float(found.balance.detach()) == pytest.approx(balance, rel=1e-12)
+    sequence_BL = torch.tensor(sequences)
+    found = mixture_of_experts.router_losses(m, **({name: sequence_BL} if name else {}))
+    balance, z = by_hand(m, sequence_BL.long())
+    assert float(found.load_balance.detach()) == pytest.approx(balance, rel=1e-12)
     assert float(found.z.detach()) == pytest.approx(z, rel=1e-12)
-    assert float(found.load_E.sum()) == 2 * (12 if keep is None else torch.tensor(keep).count_nonzero())
-    for term in (found.balance, found.z):
+    assert float(found.load_E.sum()) == 2 * sequence_BL.count_nonzero()
+    for term in (found.load_balance, found.z):
         m.zero_grad()
         term.backward(retain_graph=True)
         assert m.router.weight.grad.abs().max() > 0
 
 
 def test_a_model_can_be_copied_after_a_training_forward() -> None:
-    m, x = layer(S.Dense(hidden=16)), torch.randn(1, 3, 8)
+    m, x = layer(S.MLP(hidden=16)), torch.randn(1, 3, 8)
     m(x)
     assert torch.equal(copy.deepcopy(m)(x), m(x))

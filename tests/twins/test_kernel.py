@@ -1,4 +1,5 @@
 """The fused kernel and the open one; the maps that the open one shows."""
+
 import itertools
 from functools import partial
 
@@ -6,27 +7,39 @@ import pytest
 import torch
 
 import weft
-from weft.layers.attention import backward_is_slow, fused, opened, products, using
-from weft.observe import attention_maps
+from weft.kernels.attention import eager_attention, sdpa_attention, sdpa_backward_is_slow
+from weft.kernels.matmul_attention import matmul_attention
+from weft.layers.attention import attention_backend
+from weft.observe.attention import attention_maps
 
 MASKS = {
-    "none": None, "bool": torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(0)) > 0.4,
+    "none": None,
+    "bool": torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(0)) > 0.4,
     "blind row": torch.ones(2, 1, 5, 7, dtype=torch.bool).index_fill(2, torch.tensor([2]), False),
     "added": torch.randn(1, 4, 5, 7, generator=torch.Generator().manual_seed(1)),
-    "added and barred": torch.zeros(2, 4, 5, 7).masked_fill(torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(2)) > 0.5,
-        float("-inf")),
+    "added and barred": torch.zeros(2, 4, 5, 7).masked_fill(
+        torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(2)) > 0.5, float("-inf")
+    ),
 }
 
 
-def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, softcap: float) -> torch.Tensor:
+def written_out(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, softcap: float
+) -> torch.Tensor:
     """One head at a time: c · tanh(s / c), then bias and mask, then the softmax of what may be seen."""
     heads = []
     for h in range(q.shape[1]):
         g = h * k.shape[1] // q.shape[1]
         score = softcap * (q[:, h] @ k[:, g].mT * q.shape[-1] ** -0.5 / softcap).tanh()
         if mask is not None:
-            seen = (mask if mask.dtype == torch.bool else mask > float("-inf")).expand(2, 4, 5, 7)[:, h]
-            added = torch.zeros(()) if mask.dtype == torch.bool else mask.clamp(min=-1e9).expand(2, 4, 5, 7)[:, h]
+            seen = (mask if mask.dtype == torch.bool else mask > float("-inf")).expand(2, 4, 5, 7)[
+                :, h
+            ]
+            added = (
+                torch.zeros(())
+                if mask.dtype == torch.bool
+                else mask.clamp(min=-1e9).expand(2, 4, 5, 7)[:, h]
+            )
             score = (score + added).exp() * seen
         else:
             score = score.exp()
@@ -35,13 +48,21 @@ def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.T
 
 
 @pytest.mark.parametrize(("mask", "groups"), list(itertools.product(MASKS, (1, 2, 4))))
-def test_a_soft_cap_bounds_the_score_before_bias_and_mask_forward_and_backward(mask: str, groups: int) -> None:
+def test_a_soft_cap_bounds_the_score_before_bias_and_mask_forward_and_backward(
+    mask: str, groups: int
+) -> None:
     g = torch.Generator().manual_seed(3)
-    q, k, v = (2 * torch.randn(2, h, n, w, generator=g).double() for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6)))
+    q, k, v = (
+        2 * torch.randn(2, h, n, w, generator=g).double()
+        for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6))
+    )
     added = MASKS[mask].double() if mask.startswith("added") else MASKS[mask]
     results = []
-    for kernel in (partial(fused, causal=False, scale=None, dropout=0.0, softcap=1.5), partial(written_out, softcap=1.5),
-                   partial(fused, causal=False, scale=None, dropout=0.0)):
+    for kernel in (
+        partial(sdpa_attention, causal=False, scale=None, dropout=0.0, softcap=1.5),
+        partial(written_out, softcap=1.5),
+        partial(sdpa_attention, causal=False, scale=None, dropout=0.0),
+    ):
         parts = [t.clone().requires_grad_() for t in (q, k, v)]
         y = kernel(*parts, added)
         results.append([y.detach(), *torch.autograd.grad(y.square().sum(), parts)])
@@ -52,25 +73,36 @@ def test_a_soft_cap_bounds_the_score_before_bias_and_mask_forward_and_backward(m
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_soft_cap_in_bf16_stays_within_one_bf16_ulp_of_fp64_and_its_gradients_within_two(causal: bool) -> None:
+def test_a_soft_cap_in_bf16_stays_within_one_bf16_ulp_of_fp64_and_its_gradients_within_two(
+    causal: bool,
+) -> None:
     g = torch.Generator().manual_seed(4)
     parts = [2 * torch.randn(2, 4, 64, 32, generator=g).bfloat16() for _ in range(3)]
     results = []
     for dtype in (torch.float64, torch.bfloat16):
         given = [t.to(dtype).requires_grad_() for t in parts]
-        y = fused(*given, None, causal=causal, scale=None, dropout=0.0, softcap=5.0)
+        y = sdpa_attention(*given, None, causal=causal, scale=None, dropout=0.0, softcap=5.0)
         assert y.dtype == dtype
-        results.append([t.detach().double() for t in (y, *torch.autograd.grad(y.square().sum(), given))])
+        results.append(
+            [t.detach().double() for t in (y, *torch.autograd.grad(y.square().sum(), given))]
+        )
     for i, (true, found) in enumerate(zip(*results, strict=True)):
         assert float((found - true).norm() / true.norm()) <= 2 ** (-6 if i else -7)
 
 
-@pytest.mark.parametrize(("mask", "groups", "scale"), list(itertools.product(MASKS, (1, 2, 4), (None, 1.0))))
-def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(mask: str, groups: int, scale: float | None) -> None:
+@pytest.mark.parametrize(
+    ("mask", "groups", "scale"), list(itertools.product(MASKS, (1, 2, 4), (None, 1.0)))
+)
+def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(
+    mask: str, groups: int, scale: float | None
+) -> None:
     g = torch.Generator().manual_seed(3)
-    q, k, v = (torch.randn(2, h, n, w, generator=g) for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6)))
+    q, k, v = (
+        torch.randn(2, h, n, w, generator=g)
+        for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6))
+    )
     results = []
-    for kernel in (fused, products, opened):
+    for kernel in (sdpa_attention, matmul_attention, eager_attention):
         parts = [t.clone().requires_grad_() for t in (q, k, v)]
         y = kernel(*parts, MASKS[mask], causal=False, scale=scale, dropout=0.0)
         y.square().sum().backward()
@@ -82,53 +114,70 @@ def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(ma
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_within_two(causal: bool) -> None:
+def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_within_two(
+    causal: bool,
+) -> None:
     """In the mean; an ulp is 2^-7. torch's kernel, which keeps scores in fp32, has about half of the error."""
     g = torch.Generator().manual_seed(4)
     q, k, v = (torch.randn(2, 4, 64, 32, generator=g).bfloat16() for _ in range(3))
+
     def run(kernel: object, dtype: torch.dtype) -> list[torch.Tensor]:
         parts = [t.to(dtype).requires_grad_() for t in (q, k, v)]
         y = kernel(*parts)
         return [t.detach().double() for t in (y, *torch.autograd.grad(y.square().sum(), parts))]
+
     def torchs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
     def ours(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        assert backward_is_slow(q, k)
-        return fused(q, k, v, None, causal=causal, scale=None, dropout=0.0)
-    for i, (true, found) in enumerate(zip(run(torchs, torch.float64), run(ours, torch.bfloat16), strict=True)):
+        assert sdpa_backward_is_slow(q, k)
+        return sdpa_attention(q, k, v, None, causal=causal, scale=None, dropout=0.0)
+
+    for i, (true, found) in enumerate(
+        zip(run(torchs, torch.float64), run(ours, torch.bfloat16), strict=True)
+    ):
         assert float((found - true).norm() / true.norm()) <= 2 ** (-6 if i else -7)
 
 
 def test_the_kernels_own_triangle_is_the_causal_mask() -> None:
     q = torch.randn(2, 3, 6, 8)
     triangle = torch.ones(6, 6, dtype=torch.bool).tril()
-    for kernel in (fused, products, opened):
-        assert torch.allclose(kernel(q, q, q, None, causal=True, scale=None, dropout=0.0),
-                              kernel(q, q, q, triangle, causal=False, scale=None, dropout=0.0), atol=1e-6)
+    for kernel in (sdpa_attention, matmul_attention, eager_attention):
+        assert torch.allclose(
+            kernel(q, q, q, None, causal=True, scale=None, dropout=0.0),
+            kernel(q, q, q, triangle, causal=False, scale=None, dropout=0.0),
+            atol=1e-6,
+        )
 
 
 def tiny() -> weft.Model:
-    return weft.build(weft.t5(depth=2, width=16, heads=2, hidden=32, head_width=8, vocabulary=32)).eval()
+    return weft.build(
+        weft.t5(depth=2, width=16, heads=2, hidden=32, head_dim=8, vocab_size=32)
+    ).eval()
 
 
 def test_maps_are_seen_without_a_flag_and_change_nothing() -> None:
     model = tiny()
-    ids, targets, keep = torch.randint(0, 32, (2, 6)), torch.randint(0, 32, (2, 4)), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
-    plain = model(ids, targets, keep=keep)
+    ids, targets, mask = (
+        torch.randint(0, 32, (2, 6)),
+        torch.randint(0, 32, (2, 4)),
+        torch.tensor([[True] * 6, [True] * 4 + [False] * 2]),
+    )
+    plain = model(ids, targets, attention_mask=mask)
     with attention_maps(model) as maps:
-        seen = model(ids, targets, keep=keep)
+        seen = model(ids, targets, attention_mask=mask)
     assert torch.allclose(plain, seen, atol=1e-5)
     assert len(maps) == 6
     for name, weight in maps.items():
         assert torch.allclose(weight.sum(-1), torch.ones(()), atol=1e-6), name
     assert (maps["encoder.blocks.0.attention.inner"][1, :, :, 4:] == 0).all()
     assert maps["decoder.blocks.0.attention.inner"].triu(1).abs().max() == 0
-    assert maps["decoder.blocks.1.cross.inner"].shape == (2, 2, 4, 6)
-    assert all(m.kernel is fused for m in model.modules() if hasattr(m, "kernel"))
+    assert maps["decoder.blocks.1.cross_attention.inner"].shape == (2, 2, 4, 6)
+    assert all(m.backend is sdpa_attention for m in model.modules() if hasattr(m, "backend"))
 
 
 def test_a_kernel_is_put_back_after_an_error() -> None:
     model = tiny()
-    with pytest.raises(RuntimeError, match="stop"), using(model, opened):
+    with pytest.raises(RuntimeError, match="stop"), attention_backend(model, eager_attention):
         raise RuntimeError("stop")
-    assert all(m.kernel is fused for m in model.modules() if hasattr(m, "kernel"))
+    assert all(m.backend is sdpa_attention for m in model.modules() if hasattr(m, "backend"))

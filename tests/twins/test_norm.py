@@ -1,11 +1,13 @@
 """Norms and activations that are written out for the CPU, beside torch's own."""
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from weft.layers.gelu import gelu_tanh
-from weft.layers.norm import ACTIVATIONS, RMSNorm
+from weft.kernels.gelu import gelu_tanh
+from weft.layers.activations import ACTIVATIONS
+from weft.layers.norms import RMSNormLayer
 
 SHAPES = [(0,), (1,), (7, 5), (3, 50_001)]
 
@@ -20,56 +22,81 @@ def slopes(f: object, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def test_gelu_by_tanh_and_its_slope_are_torchs_to_1e6_in_fp32(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     x = torch.randn(shape) * 3
-    for ours, theirs in zip(slopes(gelu_tanh, x), slopes(lambda x: F.gelu(x, approximate="tanh"), x.double()), strict=True):
+    for ours, theirs in zip(
+        slopes(gelu_tanh, x),
+        slopes(lambda x: F.gelu(x, approximate="tanh"), x.double()),
+        strict=True,
+    ):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 
 
 def test_gelu_by_tanh_of_every_bf16_number_is_rounded_once() -> None:
     """Nothing but the last rounding: half of 2^-7, relative; below 1e-6 absolute."""
-    every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    every = (
+        torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    )
     every = every[every.abs() < 1e4]
-    found, true = (slopes(f, x) for f, x in ((ACTIVATIONS["gelu_tanh"], every), (lambda x: F.gelu(x, approximate="tanh"), every.double())))
+    found, true = (
+        slopes(f, x)
+        for f, x in (
+            (ACTIVATIONS["gelu_tanh"], every),
+            (lambda x: F.gelu(x, approximate="tanh"), every.double()),
+        )
+    )
     for ours, theirs in zip(found, true, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1.01 * 2 ** -8)
+        torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1.01 * 2**-8)
 
 
 def test_gelu_of_a_transposed_tensor_is_that_of_its_copy() -> None:
     x = torch.randn(5, 7).bfloat16()
-    for ours, theirs in zip(slopes(gelu_tanh, x.T), slopes(gelu_tanh, x.T.contiguous()), strict=True):
+    for ours, theirs in zip(
+        slopes(gelu_tanh, x.T), slopes(gelu_tanh, x.T.contiguous()), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_activation_by_tanh_is_the_published_formula(dtype: torch.dtype) -> None:
     x = torch.linspace(-6, 6, 1001, dtype=dtype)
-    true = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x ** 3)))
+    true = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
     torch.testing.assert_close(ACTIVATIONS["gelu_tanh"](x), true, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("eps", [None, 1e-6, 0.1])
 @pytest.mark.parametrize("shape", [(8,), (5, 8), (2, 3, 8)])
-def test_root_mean_square_norm_and_its_gradients_are_torchs_to_1e6(shape: tuple[int, ...], eps: float | None) -> None:
+def test_root_mean_square_norm_and_its_gradients_are_torchs_to_1e6(
+    shape: tuple[int, ...], eps: float | None
+) -> None:
     torch.manual_seed(1)
     x, w, g = torch.randn(shape) * 4, torch.randn(8), torch.randn(shape)
     results = []
-    for kind, dtype in ((RMSNorm, torch.float32), (nn.RMSNorm, torch.float64)):
-        norm = kind(8, eps=torch.finfo(torch.float32).eps if eps is None and dtype == torch.float64 else eps).to(dtype)
+    for kind, dtype in ((RMSNormLayer, torch.float32), (nn.RMSNorm, torch.float64)):
+        norm = kind(
+            8, eps=torch.finfo(torch.float32).eps if eps is None and dtype == torch.float64 else eps
+        ).to(dtype)
         norm.weight.data.copy_(w)
         x_ = x.to(dtype).requires_grad_()
         y = norm(x_)
-        results.append([t.double() for t in (y.detach(), *torch.autograd.grad(y, (x_, norm.weight), g.to(dtype)))])
+        results.append(
+            [
+                t.double()
+                for t in (y.detach(), *torch.autograd.grad(y, (x_, norm.weight), g.to(dtype)))
+            ]
+        )
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 
 
 def test_root_mean_square_norm_is_quick_only_where_there_is_a_backward() -> None:
-    norm, x = RMSNorm(4), torch.randn(3, 4)
-    assert "RootMeanSquare" in type(norm(x.requires_grad_()).grad_fn).__name__
+    norm, x = RMSNormLayer(4), torch.randn(3, 4)
+    assert "RMSNormFunction" in type(norm(x.requires_grad_()).grad_fn).__name__
     with torch.no_grad():
         assert norm(x).grad_fn is None
 
 
 def test_root_mean_square_gradients_are_the_slopes() -> None:
-    norm = RMSNorm(4).double()
+    norm = RMSNormLayer(4).double()
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, w: torch.func.functional_call(norm, {"weight": w}, x), (x, norm.weight))
+    assert torch.autograd.gradcheck(
+        lambda x, w: torch.func.functional_call(norm, {"weight": w}, x), (x, norm.weight)
+    )

@@ -1,4 +1,5 @@
 """Norms on queries and keys, and layer scale, against the same written out; a softcap on logits."""
+
 from typing import Any
 
 import pytest
@@ -6,11 +7,18 @@ import torch
 
 import weft
 from weft import spec as S
-from weft.layers.attention import Attention, View
-from weft.layers.mask import Pair
+from weft.kernels.masks import Positions
+from weft.layers.attention import AttentionContext, AttentionLayer
 
 LOOK = "encoder.blocks.{}.attention.inner"
-SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "vocabulary": 40, "positions": 12}
+SMALL: dict[str, Any] = {
+    "depth": 2,
+    "width": 16,
+    "heads": 2,
+    "hidden": 24,
+    "vocab_size": 40,
+    "positions": 12,
+}
 
 
 def filled(module: torch.nn.Module) -> torch.nn.Module:
@@ -23,7 +31,7 @@ def filled(module: torch.nn.Module) -> torch.nn.Module:
 
 def whole(m: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     at = torch.arange(x.shape[1])[None]
-    y: torch.Tensor = m(x, None, View(Pair(at, at, first=0)))
+    y: torch.Tensor = m(x, None, AttentionContext(Positions(at, at, first_query_slot=0)))
     return y
 
 
@@ -31,8 +39,10 @@ def whole(m: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("norm", [S.RMSNorm(eps=1e-2), S.LayerNorm(eps=1e-2)])
 def test_queries_and_keys_are_normalised_by_head_or_by_projection(over: Any, norm: S.Norm) -> None:
     heads, groups, width = 4, 2, 6
-    s = S.Attention(heads=heads, groups=groups, key_width=width, qk_norm=S.QKNorm(norm=norm, over=over))
-    m = filled(Attention(s, 16).double())
+    s = S.Attention(
+        heads=heads, kv_heads=groups, head_dim=width, qk_norm=S.QKNorm(norm=norm, per=over)
+    )
+    m = filled(AttentionLayer(s, 16).double())
     x = torch.randn(2, 5, 16, dtype=torch.float64)
 
     def normalised(t: torch.Tensor, own: torch.nn.Module) -> torch.Tensor:
@@ -45,22 +55,29 @@ def test_queries_and_keys_are_normalised_by_head_or_by_projection(over: Any, nor
     parts = []
     for h in range(heads):
         g = h * groups // heads
-        one = [t[..., i * width:(i + 1) * width] for t, i in ((q, h), (k, g), (v, g))]
+        one = [t[..., i * width : (i + 1) * width] for t, i in ((q, h), (k, g), (v, g))]
         if over == "head":
             one[:2] = normalised(one[0], m.query_norm), normalised(one[1], m.key_norm)
         else:
-            one[0] = normalised(q, m.query_norm)[..., h * width:(h + 1) * width]
-            one[1] = normalised(k, m.key_norm)[..., g * width:(g + 1) * width]
-        parts.append((one[0] @ one[1].mT * width ** -0.5).softmax(-1) @ one[2])
+            one[0] = normalised(q, m.query_norm)[..., h * width : (h + 1) * width]
+            one[1] = normalised(k, m.key_norm)[..., g * width : (g + 1) * width]
+        parts.append((one[0] @ one[1].mT * width**-0.5).softmax(-1) @ one[2])
     assert (whole(m, x) - m.out(torch.cat(parts, -1))).abs().max() < 1e-12
 
 
 def scaled(initial: float) -> weft.Model:
-    s = weft.bert(**SMALL, head=S.Features())
+    s = weft.bert(**SMALL, head=S.NoHead())
     for i in range(2):
         for branch in ("attention", "feedforward"):
-            s = S.put(s, f"encoder.blocks.{i}.{branch}", S.pre(S.LayerNorm(), S.at(s, f"encoder.blocks.{i}.{branch}.inner"),
-                                                               layer_scale=S.LayerScale(initial=initial)))
+            s = S.replace_path(
+                s,
+                f"encoder.blocks.{i}.{branch}",
+                S.pre_norm(
+                    S.LayerNorm(),
+                    S.get_path(s, f"encoder.blocks.{i}.{branch}.inner"),
+                    layer_scale=S.LayerScale(initial=initial),
+                ),
+            )
     return weft.build(s, dtype=torch.float64).eval()
 
 
@@ -72,7 +89,7 @@ def test_a_small_layer_scale_starts_as_the_identity_and_one_as_no_scale() -> Non
     plain = small.spec
     for i in range(2):
         for branch in ("attention", "feedforward"):
-            plain = S.put(plain, f"encoder.blocks.{i}.{branch}.layer_scale", None)
+            plain = S.replace_path(plain, f"encoder.blocks.{i}.{branch}.layer_scale", None)
     assert torch.equal(one(ids)[0], weft.build(plain, dtype=torch.float64).eval()(ids)[0])
 
 
@@ -82,13 +99,26 @@ def test_a_layer_scale_multiplies_each_channel_of_a_branchs_output() -> None:
     x = torch.randn(2, 5, 16, dtype=torch.float64)
     branch = block.feedforward
     hidden = torch.nn.functional.gelu(branch.inner.up(branch.before(x)))
-    assert (branch(x) - (x + branch.layer_scale.weight * branch.inner.down(hidden))).abs().max() < 1e-12
+    assert (
+        branch(x) - (x + branch.layer_scale.weight * branch.inner.down(hidden))
+    ).abs().max() < 1e-12
 
 
 def test_logits_never_leave_their_soft_cap_and_small_ones_hardly_change() -> None:
-    free = weft.build(weft.gemma2(depth=1, width=16, heads=2, groups=1, head_width=8, hidden=24, vocabulary=40, logit_softcap=None,
-                                  start=weft.Normal(std=5.0))).eval()
-    capped = weft.build(S.put(free.spec, "head.softcap", 30.0)).eval()
+    free = weft.build(
+        weft.gemma2(
+            depth=1,
+            width=16,
+            heads=2,
+            kv_heads=1,
+            head_dim=8,
+            hidden=24,
+            vocab_size=40,
+            logit_softcap=None,
+            init=weft.NormalInit(std=5.0),
+        )
+    ).eval()
+    capped = weft.build(S.replace_path(free.spec, "head.softcap", 30.0)).eval()
     ids = torch.randint(0, 40, (2, 7))
     plain, found = free(ids), capped(ids)
     assert plain.abs().max() > 30 > found.abs().max()
@@ -98,14 +128,18 @@ def test_logits_never_leave_their_soft_cap_and_small_ones_hardly_change() -> Non
 @pytest.mark.parametrize("name", ["gemma2", "qwen3", "olmo2"])
 def test_training_in_mixed_precision_is_near_training_in_single(name: str) -> None:
     """Under autocast a norm of queries widens its numbers; values and queries must meet in one precision."""
-    more = {"groups": 1, "hidden": 32, "vocabulary": 40} | ({} if name == "olmo2" else {"head_width": 8})
-    s = weft.family(name)(depth=2, width=32, heads=4, **more, start=weft.Normal(std=0.1))
+    more = {"kv_heads": 1, "hidden": 32, "vocab_size": 40} | (
+        {} if name == "olmo2" else {"head_dim": 8}
+    )
+    s = weft.family(name)(depth=2, width=32, heads=4, **more, init=weft.NormalInit(std=0.1))
     ids = torch.randint(0, 40, (2, 12))
     gradients = []
     for enabled in (False, True):
         model = weft.build(s).train()
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            loss = torch.nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+            loss = torch.nn.functional.cross_entropy(
+                model(ids)[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten()
+            )
         loss.backward()
         gradients.append({n: p.grad for n, p in model.named_parameters()})
     for n, true in gradients[0].items():

@@ -1,4 +1,5 @@
 """Every block its own FSDP2 unit: two gloo ranks equal one process."""
+
 import os
 import socket
 import sys
@@ -9,12 +10,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import weft
-from weft.model.block import Block
+from weft.model.block import BlockLayer
 
 SPECS = {
-    "gpt2": (weft.gpt2, dict(depth=2, width=32, heads=4, vocabulary=64, positions=16)),
-    "t5": (weft.t5, dict(depth=2, width=32, heads=4, hidden=64, head_width=8, vocabulary=64)),
-    "mixtral": (weft.mixtral, dict(depth=2, width=32, heads=4, groups=2, hidden=16, vocabulary=64, experts=4, chosen=2)),
+    "gpt2": (weft.gpt2, dict(depth=2, width=32, heads=4, vocab_size=64, positions=16)),
+    "t5": (weft.t5, dict(depth=2, width=32, heads=4, hidden=64, head_dim=8, vocab_size=64)),
+    "mixtral": (
+        weft.mixtral,
+        dict(depth=2, width=32, heads=4, kv_heads=2, hidden=16, vocab_size=64, experts=4, top_k=2),
+    ),
 }
 
 
@@ -25,7 +29,9 @@ def losses(model: torch.nn.Module, name: str, rank: int, world: int) -> list[flo
     optimiser, found = torch.optim.SGD(model.parameters(), lr=0.1), []
     for _ in range(3):
         output = model(mine, mine) if name == "t5" else model(mine)
-        loss = torch.nn.functional.cross_entropy(output[:, :-1].flatten(0, 1), mine[:, 1:].flatten())
+        loss = torch.nn.functional.cross_entropy(
+            output[:, :-1].flatten(0, 1), mine[:, 1:].flatten()
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -38,19 +44,32 @@ def losses(model: torch.nn.Module, name: str, rank: int, world: int) -> list[flo
 
 def build(name: str) -> weft.Model:
     family, sizes = SPECS[name]
-    return weft.build(family(**sizes, **({"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0} if name == "gpt2" else
-                                         {"dropout": 0.0} if name == "t5" else {})))
+    return weft.build(
+        family(
+            **sizes,
+            **(
+                {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
+                if name == "gpt2"
+                else {"dropout": 0.0}
+                if name == "t5"
+                else {}
+            ),
+        )
+    )
 
 
 def worker(rank: int, port: int, name: str, truth: list[float]) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
+
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2"
+    )
     dist.init_process_group("gloo")
     model, mesh = build(name), init_device_mesh("cpu", (2,))
     for module in model.modules():
-        if isinstance(module, Block):
+        if isinstance(module, BlockLayer):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
     found = losses(model, name, rank, 2)

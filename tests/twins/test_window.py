@@ -1,13 +1,14 @@
 """Windows and Linformer against attention written out cell by cell."""
+
 import pytest
 import torch
 
 from weft import spec as S
-from weft.layers.attention import View
+from weft.kernels.masks import Positions
+from weft.layers.attention import AttentionContext
 from weft.layers.linformer import LinformerAttention
-from weft.layers.mask import Pair
-from weft.layers.window import WindowAttention
-from weft.observe import attention_maps
+from weft.layers.shifted_windows import ShiftedWindowAttention
+from weft.observe.attention import attention_maps
 
 
 def started(module: torch.nn.Module) -> torch.nn.Module:
@@ -18,17 +19,27 @@ def started(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def run(m: WindowAttention, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
+def run(m: ShiftedWindowAttention, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A random grid and the attention's answer."""
     x = torch.randn(2, rows * columns, 8, dtype=torch.float64)
     at = torch.arange(rows * columns)[None]
-    return x, m(x, None, View(Pair(at, at, first=0), grid=(rows, columns)))
+    return x, m(
+        x, None, AttentionContext(Positions(at, at, first_query_slot=0), grid=(rows, columns))
+    )
 
 
-@pytest.mark.parametrize(("rows", "columns", "shift"), [(6, 6, 0), (6, 6, 1), (5, 7, 1), (4, 8, 2), (3, 3, 1), (3, 7, 1)])
-def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(rows: int, columns: int, shift: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "shift"), [(6, 6, 0), (6, 6, 1), (5, 7, 1), (4, 8, 2), (3, 3, 1), (3, 7, 1)]
+)
+def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(
+    rows: int, columns: int, shift: int
+) -> None:
     size, width = 3, 8
-    m = started(WindowAttention(S.Attention(heads=2, pattern=S.Windows(size=size, shift=shift)), width)).double()
+    m = started(
+        ShiftedWindowAttention(
+            S.Attention(heads=2, pattern=S.ShiftedWindows(size=size, shift=shift)), width
+        )
+    ).double()
     x, found = run(m, rows, columns)
 
     shifted = shift if min(rows, columns) > size else 0
@@ -36,24 +47,37 @@ def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(rows: int, col
     padded = torch.zeros(2, R, C, width, dtype=torch.float64)
     padded[:, :rows, :columns] = x.view(2, rows, columns, width)
     cells = [(r, c) for r in range(R) for c in range(C)]
-    def place(r: int, c: int) -> tuple[int, int]:          # where the shift moves a cell
+
+    def place(r: int, c: int) -> tuple[int, int]:  # where the shift moves a cell
         return (r - shifted) % R, (c - shifted) % C
-    allowed, bias = torch.zeros(R * C, R * C, dtype=torch.bool), torch.zeros(2, R * C, R * C, dtype=torch.float64)
+
+    allowed, bias = (
+        torch.zeros(R * C, R * C, dtype=torch.bool),
+        torch.zeros(2, R * C, R * C, dtype=torch.float64),
+    )
     for i, a in enumerate(cells):
         for j, b in enumerate(cells):
             (ar, ac), (br, bc) = place(*a), place(*b)
-            neighbours = (a[0] >= shifted) == (b[0] >= shifted) and (a[1] >= shifted) == (b[1] >= shifted)
+            neighbours = (a[0] >= shifted) == (b[0] >= shifted) and (a[1] >= shifted) == (
+                b[1] >= shifted
+            )
             if ar // size == br // size and ac // size == bc // size and neighbours:
                 allowed[i, j] = True
-                bias[:, i, j] = m.offsets.weight[(ar - br + size - 1) * (2 * size - 1) + ac - bc + size - 1]
+                bias[:, i, j] = m.offsets.weight[
+                    (ar - br + size - 1) * (2 * size - 1) + ac - bc + size - 1
+                ]
     flat = padded.view(2, R * C, width)
     q, k, v = (t(flat).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
     score = (q @ k.transpose(-1, -2) / 2 + bias).masked_fill(~allowed, float("-inf"))
-    slow = m.out((score.softmax(-1) @ v).transpose(1, 2).flatten(2)).view(2, R, C, width)[:, :rows, :columns].flatten(1, 2)
+    slow = (
+        m.out((score.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        .view(2, R, C, width)[:, :rows, :columns]
+        .flatten(1, 2)
+    )
     assert (found - slow).abs().max() < 1e-12
 
 
-def maps_of(m: WindowAttention, rows: int, columns: int) -> torch.Tensor:
+def maps_of(m: ShiftedWindowAttention, rows: int, columns: int) -> torch.Tensor:
     """The attention weights, (windows, heads, cells, cells)."""
     with attention_maps(m) as maps:
         run(m, rows, columns)
@@ -62,9 +86,15 @@ def maps_of(m: WindowAttention, rows: int, columns: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [2, 3, 5, 7])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_grid_that_fits_in_the_window_is_one_window_and_nothing_outside_it_is_attended_to(size: int, bias: bool) -> None:
+def test_a_grid_that_fits_in_the_window_is_one_window_and_nothing_outside_it_is_attended_to(
+    size: int, bias: bool
+) -> None:
     """Before, the grid was padded to the window and the padding took the weight: this test's twin padded as the code did."""
-    m = started(WindowAttention(S.Attention(heads=2, pattern=S.Windows(size=size, shift=1, bias=bias)), 8)).double()
+    m = started(
+        ShiftedWindowAttention(
+            S.Attention(heads=2, pattern=S.ShiftedWindows(size=size, shift=1, bias=bias)), 8
+        )
+    ).double()
     for rows in range(1, size + 1):
         for columns in range(1, size + 1):
             weight = maps_of(m, rows, columns)
@@ -72,30 +102,59 @@ def test_a_grid_that_fits_in_the_window_is_one_window_and_nothing_outside_it_is_
             assert torch.allclose(weight.sum(-1), torch.ones((), dtype=torch.float64))
 
 
-def written_out(m: WindowAttention, x: torch.Tensor, rows: int, columns: int, side: int) -> torch.Tensor:
+def written_out(
+    m: ShiftedWindowAttention, x: torch.Tensor, rows: int, columns: int, side: int
+) -> torch.Tensor:
     """Windows of `side` × `side` on a grid that they divide, cell by cell: the bias is that of the offset, whatever the window."""
     cells = [(r, c) for r in range(rows) for c in range(columns)]
-    allowed = torch.tensor([[a[0] // side == b[0] // side and a[1] // side == b[1] // side for b in cells] for a in cells])
-    row = [[(a[0] - b[0] + m.size - 1) * (2 * m.size - 1) + a[1] - b[1] + m.size - 1 for b in cells] for a in cells]
+    allowed = torch.tensor(
+        [
+            [a[0] // side == b[0] // side and a[1] // side == b[1] // side for b in cells]
+            for a in cells
+        ]
+    )
+    row = [
+        [(a[0] - b[0] + m.size - 1) * (2 * m.size - 1) + a[1] - b[1] + m.size - 1 for b in cells]
+        for a in cells
+    ]
     bias = m.offsets.weight[torch.tensor(row).clamp(0, len(m.offsets.weight) - 1)].permute(2, 0, 1)
     q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
     score = (q @ k.transpose(-1, -2) / 2 + bias).masked_fill(~allowed, float("-inf"))
     return m.out((score.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize(("rows", "columns", "side"), [(4, 4, 4), (1, 1, 1), (7, 7, 7), (4, 8, 4), (9, 3, 3), (2, 12, 2)])
-def test_a_window_shrinks_to_a_smaller_grid_and_keeps_the_bias_of_each_offset(rows: int, columns: int, side: int) -> None:
-    m = started(WindowAttention(S.Attention(heads=2, pattern=S.Windows(size=7, shift=3)), 8)).double()
+@pytest.mark.parametrize(
+    ("rows", "columns", "side"), [(4, 4, 4), (1, 1, 1), (7, 7, 7), (4, 8, 4), (9, 3, 3), (2, 12, 2)]
+)
+def test_a_window_shrinks_to_a_smaller_grid_and_keeps_the_bias_of_each_offset(
+    rows: int, columns: int, side: int
+) -> None:
+    m = started(
+        ShiftedWindowAttention(S.Attention(heads=2, pattern=S.ShiftedWindows(size=7, shift=3)), 8)
+    ).double()
     x, found = run(m, rows, columns)
     assert (found - written_out(m, x, rows, columns, side)).abs().max() < 1e-12
 
 
 def test_linformer_is_attention_over_projected_keys_and_values() -> None:
-    m = started(LinformerAttention(S.Attention(heads=2, pattern=S.Linformer(length=10, rank=3)), 8)).double()
+    m = started(
+        LinformerAttention(S.Attention(heads=2, pattern=S.Linformer(length=10, rank=3)), 8)
+    ).double()
     x, at = torch.randn(2, 7, 8, dtype=torch.float64), torch.arange(7)[None]
     q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
-    k, v = torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k), torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v)
+    k, v = (
+        torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k),
+        torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v),
+    )
     slow = m.out(((q @ k.transpose(-1, -2) / 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
-    assert (m(x, None, View(Pair(at, at, first=0))) - slow).abs().max() < 1e-12
+    assert (
+        m(x, None, AttentionContext(Positions(at, at, first_query_slot=0))) - slow
+    ).abs().max() < 1e-12
     with pytest.raises(ValueError, match="more than Linformer's length"):
-        m(torch.randn(1, 11, 8, dtype=torch.float64), None, View(Pair(torch.arange(11)[None], torch.arange(11)[None], first=0)))
+        m(
+            torch.randn(1, 11, 8, dtype=torch.float64),
+            None,
+            AttentionContext(
+                Positions(torch.arange(11)[None], torch.arange(11)[None], first_query_slot=0)
+            ),
+        )

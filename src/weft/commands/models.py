@@ -1,108 +1,176 @@
-"""What can be built, and folders of models."""
+"""`weft families`, `show`, `verify` and `convert`."""
+
 import argparse
 from math import isfinite
 from pathlib import Path
 
-from ..say import tell, waiting
-from . import Verb
+from ..console import print_result, spinner
+from . import AddCommand
+from .options import add_set
 
 
 def families(args: argparse.Namespace) -> int:
-    from .. import show
-    found = show.sizes()
-    tell(args, found, lambda width: show.catalogue(found, width))
+    from .families import families_table, family_sizes
+
+    sizes = family_sizes()
+    print_result(args, sizes, lambda width: families_table(sizes, width))
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
-    from .. import show, spec
+    from .. import spec
+    from ..spec import describe as describe_module
+    from . import show
+
     if is_recipe(args.name):
         return show_recipe(args)
     if args.set:
-        raise ValueError(f"--set changes a recipe, and {args.name} is a model; give a recipe's file")
+        raise ValueError(
+            f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
+        )
     try:
-        from ..families import preset
-        name, model = preset(args.name)
+        from ..families import spec_of_name
+
+        name, model = spec_of_name(args.name)
     except ValueError:
         if not Path(args.name).is_dir():
             raise
-        from ..interop.describe import describe
-        name, model = args.name, describe(Path(model_of(args.name)))[1]
-    length = show.length(model)
-    found = {"name": name, "parameters": model.parameters(), "flops": model.flops(length=length), "length": length,
-             "spec": spec.to_plain(model)}
-    tell(args, found, lambda width: show.page(name, model, width))
+        from ..interop.describe import read_folder
+
+        name, model = args.name, read_folder(Path(model_folder(args.name)))[1]
+    length = describe_module.default_length(model)
+    summary = {
+        "name": name,
+        "parameters": model.parameter_count(),
+        "flops": model.flops(length=length),
+        "length": length,
+        "spec": spec.to_plain(model),
+    }
+    print_result(args, summary, lambda width: show.model_page(name, model, width))
     return 0
 
 
 def is_recipe(name: str) -> bool:
-    """A recipe's file, with or without :name, or a run that has no model yet."""
+    """Return whether the name is a recipe: a file, with or without :name, or a run without a model."""
     file = Path(name.partition(":")[0])
-    return file.suffix == ".py" or file.name == "recipe.json" or ((file / "recipe.json").is_file() and not (file / "model").is_dir())
+    return (
+        file.suffix == ".py"
+        or file.name == "recipe.json"
+        or ((file / "recipe.json").is_file() and not (file / "model").is_dir())
+    )
 
 
 def show_recipe(args: argparse.Namespace) -> int:
-    from .. import recipe, summary
-    from .training import speaker
-    found = recipe.change(recipe.read(args.name), args.set, speaker())
-    tell(args, summary.summary(found), lambda width: summary.page(found))
+    from .. import recipe
+    from . import show as show_module
+    from .train import report_on_first_rank
+
+    loaded_recipe = recipe.apply_overrides(
+        recipe.load_recipe(args.name), args.set, report_on_first_rank()
+    )
+    print_result(
+        args,
+        show_module.recipe_summary(loaded_recipe),
+        lambda width: show_module.recipe_page(loaded_recipe),
+    )
     return 0
 
 
 def verify(args: argparse.Namespace) -> int:
-    from .. import show
-    with waiting(f"comparing {args.folder} with transformers"):
-        from ..evaluate.compare import LIMIT, compare
+    from .verify import differences_table
+
+    with spinner(f"comparing {args.folder} with transformers"):
+        from ..inference.compare import LIMIT, compare_with_transformers
+        from ..inference.open_model import open_model
         from ..interop import verify
-        from ..interop.hub import fetch
-        from ..ready import ready
-        folder = fetch(model_of(args.folder))
-        found = verify.verify(folder)
-        checks = compare(ready(folder), folder)
-    same = all(difference <= LIMIT for difference in found.values()) and not any(check.differ for check in checks)     # a NaN is not
-    plain = {"folder": args.folder, "differences": {n: d if isfinite(d) else None for n, d in found.items()}, "limit": LIMIT,
-             "checks": {check.name: dict(zip(check._fields[1:], check[1:], strict=True)) for check in checks}, "same": same}
-    tell(args, plain, lambda width: show.differences(found, {check.name: check.line for check in checks}, width))
+        from ..interop.hub import local_folder
+
+        folder = local_folder(model_folder(args.folder))
+        differences = verify.verify(folder)
+        checks = compare_with_transformers(open_model(folder, device="cpu"), folder)
+    same = all(difference <= LIMIT for difference in differences.values()) and not any(
+        check.differ for check in checks
+    )  # a NaN is not
+    plain = {
+        "folder": args.folder,
+        "differences": {n: d if isfinite(d) else None for n, d in differences.items()},
+        "limit": LIMIT,
+        "checks": {
+            check.name: dict(zip(check._fields[1:], check[1:], strict=True)) for check in checks
+        },
+        "same": same,
+    }
+    print_result(
+        args,
+        plain,
+        lambda width: differences_table(
+            differences, {check.name: check.line for check in checks}, width
+        ),
+    )
     if not args.json:
         print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
     return 0 if same else 1
 
 
 def convert(args: argparse.Namespace) -> int:
-    from .. import show
-    from ..interop.describe import inside, refuse
-    out = Path(args.out)
-    if out.resolve() == Path(model_of(args.folder)).resolve():
-        raise ValueError(f"{args.out} is the folder to read; give another one to write")
-    refuse(out, args.overwrite)
-    with waiting(f"converting {args.folder}"):
+    from ..interop.describe import check_output_folder, folder_summary
+    from .convert import folders_table
+
+    out = Path(args.output)
+    if out.resolve() == Path(model_folder(args.folder)).resolve():
+        raise ValueError(f"{args.output} is the folder to read; give another one to write")
+    check_output_folder(out, args.overwrite)
+    with spinner(f"converting {args.folder}"):
         from ..interop.folder import load, save
-        from ..interop.hub import fetch
-        folder = fetch(model_of(args.folder))
+        from ..interop.hub import local_folder
+
+        folder = local_folder(model_folder(args.folder))
         model = load(folder, dtype=None)
         save(model, out, to=args.to)
-    found = {"read": inside(folder, model.spec), "written": inside(out, model.spec)}
-    tell(args, found, lambda width: show.folders(found, width))
+    folders = {
+        "read": folder_summary(folder, model.spec),
+        "written": folder_summary(out, model.spec),
+    }
+    print_result(args, folders, lambda width: folders_table(folders, width))
     return 0
 
 
-def model_of(name: str) -> str:
-    """Of a run that is finished, its model's folder."""
-    found = Path(name) / "model"
-    return str(found) if (Path(name) / "recipe.json").is_file() and found.is_dir() else name
+def model_folder(name: str) -> str:
+    """Return the model folder of a finished run; else the name itself."""
+    model_folder = Path(name) / "model"
+    return (
+        str(model_folder)
+        if (Path(name) / "recipe.json").is_file() and model_folder.is_dir()
+        else name
+    )
 
 
-def add(verb: Verb) -> None:
-    verb(families, "what can be built: families, sizes with their parameters, papers")
-    made = verb(show, "a model's parts with shapes and parameters, its block as an equation, its cost; or a recipe's parts and cost")
-    made.add_argument("name", metavar="NAME", help="such as bert-base, llama-3.2-1b or bert; a folder with config.json or weft.json; "
-                                                   "a recipe, such as recipes/bert.py or recipes/bert.py:paper")
-    made.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change the recipe before it is shown")
-    verb(verify, "compare a folder here and in transformers: outputs, tokens, images, generation, embeddings, classes",
-         "Exit code 1 where an output differs by more than 1e-5, or any token, pixel, answer or vector differs.").add_argument(
-        "folder", metavar="FOLDER", help="a folder or hub name in Hugging Face's layout")
-    made = verb(convert, "write a folder's model in Hugging Face's layout or in Weft's")
-    made.add_argument("folder", metavar="IN", help="a folder or hub name, in either layout")
-    made.add_argument("out", metavar="OUT", help="a new or an empty folder; with --overwrite also a model's folder")
-    made.add_argument("--to", required=True, choices=("hf", "weft"), help="the layout to write")
-    made.add_argument("--overwrite", action="store_true", help="replace the model that OUT holds")
+def add(verb: AddCommand) -> None:
+    verb(families, "list the architectures with sizes, parameters and papers")
+    parser = verb(
+        show,
+        "show the parts, parameters and cost of a model or a recipe",
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="model such as bert-base, llama-3.2-1b or bert, folder with config.json or weft.json, or "
+        "recipe such as recipes/bert.py or recipes/bert.py:paper",
+    )
+    add_set(parser)
+    verb(
+        verify,
+        "compare a model with transformers: outputs, tokens, images, generation, embeddings, classes",
+        "Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.",
+    ).add_argument("folder", metavar="FOLDER", help="folder or hub name in Hugging Face's layout")
+    parser = verb(convert, "convert a model between Hugging Face's layout and Weft's")
+    parser.add_argument("folder", metavar="IN", help="folder or hub name, in either layout")
+    parser.add_argument(
+        "output",
+        metavar="OUT",
+        help="new or empty folder; with --overwrite also the folder of a model",
+    )
+    parser.add_argument("--to", required=True, choices=("hf", "weft"), help="layout to write")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace what the output folder holds"
+    )

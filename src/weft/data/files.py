@@ -1,55 +1,59 @@
 """Files: found, opened, told apart by their content, and written whole or not at all."""
+
 import codecs
-import errno
 import gzip
 import hashlib
 import json
 import os
-import secrets
 import stat
-import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ..values import Damaged as Damaged
-from ..values import digest as digest
-from ..values import seal as seal
-from ..values import unseal as unseal
-from .address import filesystem, reaching, remote
+from ..storage import DamagedFile, digest_plain, write_atomically
+from .addresses import filesystem, is_remote, named_network_errors
 
 BLOCK = 1 << 20
-LIMIT = 1 << 22                            # bytes of a line; nothing that people write is longer
-STEP = 1 << 14                             # bytes of an archive at a time: those before damage are found, but for the last step's
-UNPACKED, SMALL = 200, 1 << 26             # text packs to a tenth at best; a small file may be as repetitive as it likes
+MAX_LINE_BYTES = 1 << 22  # bytes of a line; nothing that people write is longer
+STEP = (
+    1 << 14
+)  # bytes of an archive at a time: those before damage are found, but for the last step's
+UNPACKED, SMALL = (
+    200,
+    1 << 26,
+)  # text packs to a tenth at best; a small file may be as repetitive as it likes
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-DAY = 86_400                               # seconds; an older temporary file belongs to nobody who lives
 
 
-class Missing(ValueError):
+class MissingFile(ValueError):
     """Nothing is at a path."""
-
-
 
 
 def find(path: str) -> list[str]:
     """The files or folders behind a path or a glob: here, then under $WEFT_DATA."""
-    if remote(path):
+    if is_remote(path):
         system, inner = filesystem(path)
-        with reaching(path):
-            found = sorted(system.glob(inner)) if has_magic(inner) else [inner] if system.exists(inner) else []
-        if not found:
-            raise Missing(f"nothing is at {path}")
-        return [system.unstrip_protocol(name) for name in found]
+        with named_network_errors(path):
+            paths = (
+                sorted(system.glob(inner))
+                if has_magic(inner)
+                else [inner]
+                if system.exists(inner)
+                else []
+            )
+        if not paths:
+            raise MissingFile(f"nothing is at {path}")
+        return [system.unstrip_protocol(name) for name in paths]
     home = os.environ.get("WEFT_DATA")
-    for base in ("", *([home] if home else [])):             # joined to an absolute path, a base is nothing
+    for base in ("", *([home] if home else [])):  # joined to an absolute path, a base is nothing
         full = os.path.join(base, os.path.expanduser(path))
-        if found := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
-            return found
-    raise Missing(f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})")
+        if paths := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
+            return paths
+    raise MissingFile(
+        f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})"
+    )
 
 
 def expand(paths: tuple[str, ...]) -> list[str]:
@@ -58,17 +62,25 @@ def expand(paths: tuple[str, ...]) -> list[str]:
 
 def refuse_special(path: str) -> None:
     """ValueError for what is there but no file: a pipe can be read once and may block for ever, a device never ends."""
-    if not remote(path) and os.path.lexists(path) and not os.path.isfile(path):
-        raise ValueError(f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file")
+    if not is_remote(path) and os.path.lexists(path) and not os.path.isfile(path):
+        raise ValueError(
+            f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file"
+        )
 
 
 def refuse_endless(path: str) -> None:
     """ValueError for a device, which may never end; a pipe ends with its writer."""
-    if not remote(path) and not os.path.isfile(path) and not stat.S_ISFIFO(os.stat(path).st_mode):
-        raise ValueError(f"{path} is not a regular file; give a file, a pipe, or - for standard input")
+    if (
+        not is_remote(path)
+        and not os.path.isfile(path)
+        and not stat.S_ISFIFO(os.stat(path).st_mode)
+    ):
+        raise ValueError(
+            f"{path} is not a regular file; give a file, a pipe, or - for standard input"
+        )
 
 
-def packed(path: str) -> bool:
+def is_compressed(path: str) -> bool:
     """Do the bytes that are read differ from those on the disk: compressed, or UTF-16 that is read as UTF-8?"""
     return compressed(path) or is_utf16(path)
 
@@ -79,13 +91,13 @@ def compressed(path: str) -> bool:
 
 def is_utf16(path: str) -> bool:
     """By its byte order mark. Of local files only: a pipe can be read once, and a request costs time."""
-    if remote(path) or not os.path.isfile(path):
+    if is_remote(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as stream:
         return stream.read(2) in UTF16
 
 
-def bare(path: str) -> str:
+def strip_compression_suffix(path: str) -> str:
     """The name without what only says how it is packed."""
     return path.removesuffix(".gz").removesuffix(".zst")
 
@@ -93,27 +105,28 @@ def bare(path: str) -> str:
 def open_file(path: str) -> BinaryIO:
     """The bytes of a file, unpacked on the way."""
     raw: Any = path
-    if remote(path):
+    if is_remote(path):
         system, inner = filesystem(path)
-        with reaching(path):
+        with named_network_errors(path):
             raw = system.open(inner, "rb")
     if path.endswith(".gz"):
         return cast(BinaryIO, gzip.open(raw))
     if path.endswith(".zst"):
         import pyarrow as pa
+
         return cast(BinaryIO, pa.input_stream(raw, compression="zstd"))
     if is_utf16(path):
         return cast(BinaryIO, codecs.EncodedFile(open(path, "rb"), "utf-8", "utf-16"))
-    return cast(BinaryIO, raw if remote(path) else open(path, "rb"))
+    return cast(BinaryIO, raw if is_remote(path) else open(path, "rb"))
 
 
-def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
+def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
     """The unpacked bytes from `skip` on, about a megabyte at a time; a file that cannot be unpacked is named."""
     with open_file(path) as stream:
         try:
             passed, limit = 0, unpacked_limit(path) if compressed(path) else None
             returns = skip > 0 and not compressed(path) and ends_with_returns(first_bytes(path))
-            if skip and not packed(path):
+            if skip and not is_compressed(path):
                 passed = stream.seek(skip)
             while block := stream.read(BLOCK if limit is None else min(BLOCK, STEP)):
                 if not passed:
@@ -121,14 +134,22 @@ def blocks(path: str, skip: int = 0) -> Iterator[bytes]:
                         raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
                     returns = ends_with_returns(block)
                 if passed + len(block) > skip:
-                    yield (block.replace(b"\r", b"\n") if returns else block)[max(0, skip - passed):]
+                    yield (block.replace(b"\r", b"\n") if returns else block)[
+                        max(0, skip - passed) :
+                    ]
                 passed += len(block)
                 if limit is not None and passed > limit:
-                    raise Damaged(f"{path} cannot be unpacked: it holds more than {UNPACKED} times its own size")
+                    raise DamagedFile(
+                        f"{path} cannot be unpacked: it holds more than {UNPACKED} times its own size"
+                    )
         except UnicodeDecodeError as error:
-            raise Damaged(f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}") from None
+            raise DamagedFile(
+                f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}"
+            ) from None
         except (EOFError, OSError, zlib.error) as error:
-            raise Damaged(f"{path} cannot be unpacked: {str(error).splitlines()[0]}; fetch it again") from None
+            raise DamagedFile(
+                f"{path} cannot be unpacked: {str(error).splitlines()[0]}; fetch it again"
+            ) from None
 
 
 def ends_with_returns(block: bytes) -> bool:
@@ -137,7 +158,7 @@ def ends_with_returns(block: bytes) -> bool:
 
 
 def first_bytes(path: str) -> bytes:
-    if remote(path) or not os.path.isfile(path):
+    if is_remote(path) or not os.path.isfile(path):
         return b""
     with open(path, "rb") as stream:
         return stream.read(BLOCK)
@@ -145,88 +166,95 @@ def first_bytes(path: str) -> bytes:
 
 def unpacked_limit(path: str) -> int:
     """More bytes than this are in no compressed file of this size that people made: it is a bomb."""
-    return max(SMALL, UNPACKED * size(path))
+    return max(SMALL, UNPACKED * file_size(path))
 
 
 def unpacking_error(path: str) -> str | None:
     """Why a file cannot be unpacked to its end, if so."""
     try:
-        for _ in blocks(path):
+        for _ in read_blocks(path):
             pass
-    except Damaged as error:
+    except DamagedFile as error:
         return str(error)
     return None
 
 
-def size(path: str) -> int:
-    if not remote(path):
+def file_size(path: str) -> int:
+    if not is_remote(path):
         return os.path.getsize(path)
-    with reaching(path):
+    with named_network_errors(path):
         return int(filesystem(path)[0].size(path))
 
 
 def unpacked_size(path: str) -> int:
-    return sum(map(len, blocks(path))) if packed(path) else size(path)
+    return sum(map(len, read_blocks(path))) if is_compressed(path) else file_size(path)
 
 
-def identity(path: str) -> str:
+def file_identity(path: str) -> str:
     """What a file holds, as a short word: the SHA-256 of its bytes; of an address, what its keeper says of this version."""
-    if remote(path):
+    if is_remote(path):
         system, inner = filesystem(path)
-        with reaching(path):
+        with named_network_errors(path):
             return f"{system.checksum(inner)}"
     refuse_special(path)
-    known, now = digest_cache(path)
+    cache_file, now = digest_cache(path)
     try:
-        before, sha256 = json.loads(known.read_text())
+        before, sha256 = json.loads(cache_file.read_text())
         if before == now:
             return str(sha256)
     except (OSError, ValueError):
         pass
     with open(path, "rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-    if now[0] > BLOCK:                                                        # small ones are read as quickly
-        keep(known, [now, sha256])
+    if now[0] > BLOCK:  # small ones are read as quickly
+        write_cache(cache_file, [now, sha256])
     return sha256
 
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
     """Where the SHA-256 of a local file is cached, and the state of the file for which it holds."""
     now = os.stat(path)
-    state = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]        # nobody changes bytes and keeps all four
-    return cache("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
+    state = [
+        now.st_size,
+        now.st_mtime_ns,
+        now.st_ctime_ns,
+        now.st_ino,
+    ]  # nobody changes bytes and keeps all four
+    return cache_path("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
 
 
 def cache_digest(path: str, sha256: str) -> None:
     """A file whose SHA-256 was computed while it was written need not be read again to verify it."""
-    known, state = digest_cache(path)
+    cache_file, state = digest_cache(path)
     if state[0] > BLOCK:
-        keep(known, [state, sha256])
+        write_cache(cache_file, [state, sha256])
 
 
-def cache(room: str, word: str) -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / room / word[:32]
+def cache_path(room: str, word: str) -> Path:
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / room / word[:32]
+    )
 
 
-def keep(known: Path, plain: Any) -> None:
+def write_cache(known: Path, plain: Any) -> None:
     try:
         known.parent.mkdir(parents=True, exist_ok=True)
-        write(known, json.dumps(plain).encode())
+        write_atomically(known, json.dumps(plain).encode())
     except OSError:
-        pass                                                                  # a home that cannot be written costs time only
+        pass  # a home that cannot be written costs time only
 
 
-def remembered(words: list[Any], find_out: Callable[[], Any]) -> Any:
+def cached_value(words: list[Any], find_out: Callable[[], Any]) -> Any:
     """A plain value that follows from `words`, the identities of large files among them: found out once."""
-    known = cache("counts", digest(words))
+    cache_file = cache_path("counts", digest_plain(words))
     try:
-        return json.loads(known.read_text())
+        return json.loads(cache_file.read_text())
     except (OSError, ValueError):
-        keep(known, found := find_out())
-        return found
+        write_cache(cache_file, value := find_out())
+        return value
 
 
-def stamp(path: str) -> str:
+def size_and_mtime(path: str) -> str:
     """A cheaper word for one of very many files: its size and time; empty for one that cannot be there."""
     try:
         now = os.stat(path)
@@ -235,53 +263,27 @@ def stamp(path: str) -> str:
     return f"{now.st_size}:{now.st_mtime_ns}"
 
 
-@contextmanager
-def named(path: Path) -> Iterator[None]:
-    """An error of the disk names the file that it is about: a full disk does not by itself."""
+MAX_FILE_BYTES = 1 << 28  # bytes of one image's file
+
+
+def local_file_size(path: str) -> int:
+    """Bytes of a regular file, 0 for anything else: such a row is set aside when it is read."""
+    return os.path.getsize(path) if os.path.isfile(path) else 0
+
+
+def read_bounded(path: str | Path) -> bytes:
+    """The bytes of a regular file; ValueError for anything else, which could block or never end."""
+    if not os.path.isfile(path):
+        raise ValueError(
+            "a dangling link"
+            if os.path.islink(path)
+            else "not a regular file"
+            if os.path.lexists(path)
+            else "missing"
+        )
+    if os.path.getsize(path) > MAX_FILE_BYTES:
+        raise ValueError(f"a file of {os.path.getsize(path):,} bytes")
     try:
-        yield
+        return Path(path).read_bytes()
     except OSError as error:
-        room = "; free some space and run it again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror}{room}") from error
-
-
-def write(path: Path, content: bytes) -> None:
-    """All of it under the name and on the disk, or nothing."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")     # two machines may share a folder and a process id
-    with named(path):
-        try:
-            with open(temporary, "wb") as out:
-                out.write(content)
-            publish(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def update(path: Path, content: bytes) -> None:
-    """Writes only what is not there already: a folder that is finished may be read-only."""
-    if not path.exists() or path.read_bytes() != content:
-        write(path, content)
-
-
-def old(path: Path) -> bool:
-    """Another process, here or elsewhere, may be writing a younger one."""
-    try:
-        return time.time() - path.stat().st_mtime > DAY
-    except FileNotFoundError:
-        return False
-
-
-def publish(temporary: Path, path: Path) -> None:
-    """On the disk first, then under its name."""
-    sync(temporary)
-    os.replace(temporary, path)
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        raise ValueError(error.strerror or str(error)) from None

@@ -1,4 +1,5 @@
 """Batches, in order, from any position, made here or by workers: the same for any number of them."""
+
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,33 +10,35 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .batch import Corruption, make_batch, real_tokens, to_torch
-from .order import Draws
-from .parent import die_with_parent
-from .plan import Pick, Planner, Step, evaluation_plan, share
-from .text import Samples
+from ..processes import die_with_parent
+from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
+from .collate import Corruption, build_batch, count_tokens, to_torch
+from .order import SampleGenerators
+from .samples import Samples
 
 Batch = dict[str, Tensor]
-Groups = Sequence[Sequence[Pick]]
+Groups = Sequence[Sequence[SampleIndex]]
 
 
-class Work(NamedTuple):
+class RankBatch(NamedTuple):
     """One rank's part of a step."""
-    step: Step                             # the whole of it
-    batches: list[Batch]                   # this rank's micro-batches
-    counts: dict[str, int]                 # units of each term in them
-    tokens: int                            # without padding
-    share: float = 1.0                     # 0: this rank had no row, and runs the first sample for company, so that no rank waits for it
+
+    step: StepPlan  # the whole of it
+    batches: list[Batch]  # this rank's micro-batches
+    counts: dict[str, int]  # units of each term in them
+    tokens: int  # without padding
+    weight: float = 1.0  # 0: this rank had no row, and runs the first sample for company, so that no rank waits for it
 
 
-class Made(NamedTuple):
+class MicroBatches(NamedTuple):
     batches: list[Batch]
     counts: dict[str, int]
     tokens: int
 
 
-class Failed(NamedTuple):
+class WorkerError(NamedTuple):
     """What went wrong in a worker: the line for the user, and where."""
+
     line: str
     trace: str
 
@@ -43,73 +46,123 @@ class Failed(NamedTuple):
 class Loader:
     """Plans here, and makes batches with `workers` processes (0: here)."""
 
-    def __init__(self, planner: Planner, samples: Samples, corruption: Corruption, seed: int, rank: int = 0, world: int = 1,
-                 micro: int | None = None, workers: int = 0) -> None:
-        self.planner, self.samples, self.rank, self.world, self.micro, self.workers = planner, samples, rank, world, micro, workers
-        self.maker = Maker(samples, corruption, Draws(seed), planner.packed)
+    def __init__(
+        self,
+        planner: BatchPlanner,
+        samples: Samples,
+        preprocess: Corruption,
+        seed: int,
+        rank: int = 0,
+        ranks: int = 1,
+        micro_batch_size: int | None = None,
+        workers: int = 0,
+    ) -> None:
+        self.planner, self.samples, self.rank, self.world, self.micro_batch_size, self.workers = (
+            planner,
+            samples,
+            rank,
+            ranks,
+            micro_batch_size,
+            workers,
+        )
+        self.maker = BatchDataset(samples, preprocess, SampleGenerators(seed), planner.packed)
 
-    def start(self, position: int) -> Iterator[Work]:
+    def from_position(self, position: int) -> Iterator[RankBatch]:
         """Without end, from a position in the stream of samples."""
-        return self.read(self.walk(position), self.maker)
+        return self.read(self.planned_steps(position), self.maker)
 
-    def once(self, rows: int) -> Iterator[Work]:
+    def one_epoch(self, rows: int) -> Iterator[RankBatch]:
         """Every sample once, in order, `rows` at a time; the draws are those of the first epoch."""
-        steps = evaluation_plan(len(self.samples), rows, self.rank, self.world)
-        return self.read(((step, split(step.rows, None)) for step in steps), replace(self.maker, packed=None))
+        steps = evaluation_steps(len(self.samples), rows, self.rank, self.world)
+        return self.read(
+            ((step, split_micro_batches(step.rows, None)) for step in steps),
+            replace(self.maker, packed=None),
+        )
 
-    def walk(self, position: int) -> Iterator[tuple[Step, list[Groups]]]:
+    def planned_steps(self, position: int) -> Iterator[tuple[StepPlan, list[Groups]]]:
         """Steps, and this rank's micro-batches of each."""
         while True:
             step = self.planner.at(position)
-            yield step, split(share(step.rows, self.rank, self.world), self.micro)
-            position = step.after
+            yield (
+                step,
+                split_micro_batches(
+                    slice_of_rank(step.rows, self.rank, self.world), self.micro_batch_size
+                ),
+            )
+            position = step.next_position
 
-    def read(self, plan: Iterable[tuple[Step, list[Groups]]], maker: "Maker") -> Iterator[Work]:
-        ahead: deque[tuple[Step, bool]] = deque()   # planned and not yet made
+    def read(
+        self, plan: Iterable[tuple[StepPlan, list[Groups]]], maker: "BatchDataset"
+    ) -> Iterator[RankBatch]:
+        ahead: deque[tuple[StepPlan, bool]] = deque()  # planned and not yet made
 
         def ask() -> Iterator[list[Groups]]:
             for step, groups in plan:
                 ahead.append((step, bool(groups)))
-                yield groups or [[[Pick(0, 0)]]]
+                yield groups or [[[SampleIndex(0, 0)]]]
 
-        loader = DataLoader(maker, batch_size=None, sampler=ask(), num_workers=self.workers, collate_fn=as_made,
-                            worker_init_fn=start_worker, generator=torch.Generator())   # its own: nothing is drawn from torch's
-        for made in loader:
-            if isinstance(made, Failed):
-                error = ValueError(made.line)
-                error.add_note(made.trace)
+        loader = DataLoader(
+            maker,
+            batch_size=None,
+            sampler=ask(),
+            num_workers=self.workers,
+            collate_fn=identity,
+            worker_init_fn=start_worker,
+            generator=torch.Generator(),
+        )  # its own: nothing is drawn from torch's
+        for micro_batches in loader:
+            if isinstance(micro_batches, WorkerError):
+                error = ValueError(micro_batches.line)
+                error.add_note(micro_batches.trace)
                 raise error
-            step, own = ahead.popleft()
-            yield Work(step, *made) if own else Work(step, made.batches, dict.fromkeys(made.counts, 0), 0, 0.0)
+            step, has_rows = ahead.popleft()
+            yield (
+                RankBatch(step, *micro_batches)
+                if has_rows
+                else RankBatch(
+                    step, micro_batches.batches, dict.fromkeys(micro_batches.counts, 0), 0, 0.0
+                )
+            )
 
 
 @dataclass
-class Maker(Dataset[Made | Failed]):
+class BatchDataset(Dataset[MicroBatches | WorkerError]):
     """Makes what a plan asks for, in whatever process."""
+
     samples: Samples
     corruption: Corruption
-    draws: Draws
+    draws: SampleGenerators
     packed: int | None
 
-    def __getitem__(self, asked: list[Groups]) -> Made | Failed:
+    def __getitem__(self, group_lists: list[Groups]) -> MicroBatches | WorkerError:
         try:
-            batches = [make_batch(self.samples, self.corruption, groups, self.draws, self.packed) for groups in asked]
+            batches = [
+                build_batch(self.samples, self.corruption, groups, self.draws, self.packed)
+                for groups in group_lists
+            ]
         except ValueError as error:
-            return Failed(str(error), traceback.format_exc())
-        counted = [self.corruption.counts(batch) for batch in batches]
+            return WorkerError(str(error), traceback.format_exc())
+        counted = [self.corruption.loss_counts(batch) for batch in batches]
         counts = {term: sum(count[term] for count in counted) for term in counted[0]}
-        return Made([to_torch(batch) for batch in batches], counts, sum(real_tokens(batch, self.corruption.fields) for batch in batches))
+        return MicroBatches(
+            [to_torch(batch) for batch in batches],
+            counts,
+            sum(count_tokens(batch, self.corruption.fields) for batch in batches),
+        )
 
 
 def start_worker(_: int) -> None:
+    from ..user_code import load_code_of_environment
+
     die_with_parent()
+    load_code_of_environment()
 
 
-def as_made(made: Any) -> Any:
-    return made
+def identity(value: Any) -> Any:
+    return value
 
 
-def split(rows: Groups, micro: int | None) -> list[Groups]:
+def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Groups]:
     """As few micro-batches as hold `micro` rows at most, their sizes differing by one at most."""
-    parts = 1 if micro is None else -(-len(rows) // micro)
-    return [share(rows, part, parts) for part in range(parts)] if rows else []
+    parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
+    return [slice_of_rank(rows, part, parts) for part in range(parts)] if rows else []

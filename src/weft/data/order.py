@@ -1,4 +1,5 @@
 """The order of samples: a pure function of (seed, epoch, number of samples), read at any place without reading what is before it."""
+
 from functools import lru_cache
 from hashlib import sha512
 from itertools import pairwise
@@ -9,15 +10,15 @@ ODD_1, ODD_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 
 @lru_cache(maxsize=256)
-def words(*key: int | str) -> tuple[int, ...]:
+def hash_words(*key: int | str) -> tuple[int, ...]:
     """Eight words of 64 bits from a key. SHA-512, so that neighbouring seeds and epochs have nothing in common."""
     digest = sha512(" ".join(map(str, key)).encode()).digest()
-    return tuple(int.from_bytes(digest[i:i + 8], "little") for i in range(0, 64, 8))
+    return tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, 64, 8))
 
 
-def mix(*key: int) -> int:
+def hash_to_int(*key: int) -> int:
     """One number below 2 ** 63 from several."""
-    return words("mix", *key)[0] >> 1
+    return hash_words("mix", *key)[0] >> 1
 
 
 def permute(index: np.ndarray | int, n: int, seed: int, *turn: int) -> np.ndarray:
@@ -25,29 +26,32 @@ def permute(index: np.ndarray | int, n: int, seed: int, *turn: int) -> np.ndarra
 
     A Feistel network on the next power of two, walked until it falls below n (Black and Rogaway 2002, "Ciphers with Arbitrary
     Finite Domains", section 3): a bijection for any n. Changing one bit here breaks every resume: golden values hold it."""
-    found = np.array(index, np.uint64, ndmin=1)
-    assert (found < n).all(), f"{index} is not below {n}"
-    bits, keys = max(4, (n - 1).bit_length()), np.array(words("permute", seed, *turn), np.uint64)
-    walking, moved = np.arange(len(found)), found
+    permuted = np.array(index, np.uint64, ndmin=1)
+    assert (permuted < n).all(), f"{index} is not below {n}"
+    bits, keys = (
+        max(4, (n - 1).bit_length()),
+        np.array(hash_words("permute", seed, *turn), np.uint64),
+    )
+    walking, moved = np.arange(len(permuted)), permuted
     while len(walking):
-        moved = feistel(moved, bits, keys)
+        moved = feistel_network(moved, bits, keys)
         inside = moved < np.uint64(n)
-        found[walking[inside]] = moved[inside]
+        permuted[walking[inside]] = moved[inside]
         walking, moved = walking[~inside], moved[~inside]
-    return found.astype(np.int64)
+    return permuted.astype(np.int64)
 
 
-def feistel(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
+def feistel_network(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
     """A bijection of [0, 2 ** bits): each half in turn is changed by a hash of the other."""
     low = bits // 2
     left, right = x >> np.uint64(low), x & np.uint64((1 << low) - 1)
     for key_left, key_right in keys.reshape(-1, 2):
-        left = left ^ hashed(right, key_left, bits - low)
-        right = right ^ hashed(left, key_right, low)
+        left = left ^ hash_half(right, key_left, bits - low)
+        right = right ^ hash_half(left, key_right, low)
     return (left << np.uint64(low)) | right
 
 
-def hashed(x: np.ndarray, key: np.uint64, bits: int) -> np.ndarray:
+def hash_half(x: np.ndarray, key: np.uint64, bits: int) -> np.ndarray:
     x = (x ^ key) * ODD_1
     x ^= x >> np.uint64(32)
     x *= ODD_2
@@ -64,32 +68,37 @@ class Order:
     def at(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Epoch and index of the samples at positions `position`, `position` + 1, …; some more are worked out than asked for."""
         if not self.start <= position <= position + count <= self.start + len(self.ahead[0]):
-            self.start, self.ahead = position, self.work_out(position, max(count, min(self.n, 2048)))
+            self.start, self.ahead = (
+                position,
+                self.compute(position, max(count, min(self.n, 2048))),
+            )
         here = slice(position - self.start, position - self.start + count)
         return self.ahead[0][here], self.ahead[1][here]
 
-    def work_out(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def compute(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         epochs, places = np.divmod(np.arange(position, position + count), self.n)
         bounds = np.searchsorted(epochs, np.arange(epochs[0], epochs[-1] + 2))
-        parts = [permute(places[a:b], self.n, self.seed, int(epochs[a])) for a, b in pairwise(bounds)]
+        parts = [
+            permute(places[a:b], self.n, self.seed, int(epochs[a])) for a, b in pairwise(bounds)
+        ]
         return epochs, np.concatenate(parts)
 
 
-class Draws:
+class SampleGenerators:
     """Private generators of samples. One is set anew for each: it is good until the next is asked for."""
 
     def __init__(self, seed: int) -> None:
-        self.bits = np.random.Philox(key=np.array(words("draw", seed)[:2], np.uint64))
+        self.bits = np.random.Philox(key=np.array(hash_words("draw", seed)[:2], np.uint64))
         self.fresh, self.generator = self.bits.state, np.random.Generator(self.bits)
 
-    def at(self, epoch: int, index: int) -> np.random.Generator:
+    def generator_for(self, epoch: int, index: int) -> np.random.Generator:
         counter = self.fresh["state"]["counter"]
-        counter[1], counter[2] = index, epoch      # the lowest word counts what is drawn
+        counter[1], counter[2] = index, epoch  # the lowest word counts what is drawn
         self.bits.state = self.fresh
         return self.generator
 
 
-def draw(seed: int, epoch: int, index: int) -> np.random.Generator:
+def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     """The private generator of one sample in one epoch, the caller's to keep (Philox: Salmon et al. 2011, "Parallel Random Numbers:
     As Easy as 1, 2, 3", section 3.3)."""
-    return Draws(seed).at(epoch, index)
+    return SampleGenerators(seed).generator_for(epoch, index)

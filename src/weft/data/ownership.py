@@ -1,36 +1,43 @@
 """Whose a folder is: what `prepare` may write into, and what it may remove there."""
+
 from pathlib import Path
 from typing import Any
 
-from .files import unseal
-from .work import Task, facts_of
+from ..storage import unseal_json
+from .workers import ShardTask, read_shard_facts
 
 SPLITS = ("train", "valid")
-OTHER = ("holds prepared data of other files or settings, which a run may be reading; give another folder, or overwrite it with "
-         "weft prepare --overwrite")
+OTHER = (
+    "holds prepared data of other files or settings, which a run may be reading; give another folder, or overwrite it with "
+    "weft prepare --overwrite"
+)
 
 
-def held_basis(root: Path) -> dict[str, Any] | None:
+def read_data_json(root: Path) -> dict[str, Any] | None:
     """What data.json holds, if it is there and whole."""
     try:
-        held = unseal((root / "data.json").read_text())
+        content = unseal_json((root / "data.json").read_text())
     except (OSError, ValueError):
         return None
-    return held if {"row", "key", "tokenizer"} <= held.keys() else None
+    return content if {"rows", "key", "tokenizer"} <= content.keys() else None
 
 
-def shard_facts(split: Path) -> list[Path]:
+def finished_shards(split: Path) -> list[Path]:
     """The facts of every shard that was finished here: these, and the shards they name, are the only files that may be removed."""
-    return [path for path in split.glob("[0-9]*.json") if facts_of(path)]
+    return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
-def refuse_foreign(root: Path) -> None:
+def check_no_foreign_files(root: Path) -> None:
     """ValueError for a folder with files that are not ours: nothing may be written between them."""
-    if held_basis(root) or any(shard_facts(root / name) for name in SPLITS):
+    if read_data_json(root) or any(finished_shards(root / name) for name in SPLITS):
         return
-    foreign = next((path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None)
+    foreign = next(
+        (path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None
+    )
     if foreign is not None:
-        raise ValueError(f"{root} holds files that weft prepare did not write ({foreign.relative_to(root)}); give a new or empty folder")
+        raise ValueError(
+            f"{root} holds files that weft prepare did not write ({foreign.relative_to(root)}); give a new or empty folder"
+        )
 
 
 def refuse_strange(folder: Path, *marks: str) -> None:
@@ -38,22 +45,35 @@ def refuse_strange(folder: Path, *marks: str) -> None:
     that never began."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder")
-    held = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    strange = next((name for name in held if not name.startswith(".") and name != "lock"), None)
-    if strange is not None and not any(path.is_file() for mark in marks for path in folder.glob(mark)):
-        raise ValueError(f"{folder} holds files that Weft did not write ({strange}); give a new or an empty folder")
+    file_names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    strange = next(
+        (name for name in file_names if not name.startswith(".") and name != "lock"), None
+    )
+    if strange is not None and not any(
+        path.is_file() for mark in marks for path in folder.glob(mark)
+    ):
+        raise ValueError(
+            f"{folder} holds files that Weft did not write ({strange}); give a new or an empty folder"
+        )
 
 
-def refuse_other(root: Path, key: str) -> None:
+def check_same_settings(root: Path, key: str) -> None:
     """ValueError for a finished folder whose tokenizer, rows or training files are others."""
-    held = held_basis(root)
-    if held and held["key"] != key and any((root / name / "index.json").exists() for name in SPLITS):
+    data_json = read_data_json(root)
+    if (
+        data_json
+        and data_json["key"] != key
+        and any((root / name / "index.json").exists() for name in SPLITS)
+    ):
         raise ValueError(f"{root} {OTHER}")
 
 
-def refuse_changed(split: Path, tasks: list[Task]) -> None:
+def check_same_pieces(split: Path, tasks: list[ShardTask]) -> None:
     """A finished split must be of these pieces; a shard that is missing or damaged may be made again."""
-    facts = [facts_of(split / f"{task.number:05d}.json") for task in tasks]
-    changed = any(held and held["fingerprint"] != task.fingerprint for held, task in zip(facts, tasks, strict=True))
-    if changed or len(shard_facts(split)) > len(tasks):
+    facts = [read_shard_facts(split / f"{task.number:05d}.json") for task in tasks]
+    changed = any(
+        shard and shard["fingerprint"] != task.fingerprint
+        for shard, task in zip(facts, tasks, strict=True)
+    )
+    if changed or len(finished_shards(split)) > len(tasks):
         raise ValueError(f"{split} {OTHER}")

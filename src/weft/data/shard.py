@@ -1,7 +1,7 @@
 """A shard: one Arrow file of one record batch, made column by column with bounded memory, under its name only when it is whole."""
+
 import mmap
 import os
-import secrets
 import tempfile
 from hashlib import file_digest
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import IO, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from .files import cache_digest, publish
+from ..storage import publish, temporary_path
+from .files import cache_digest
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +28,10 @@ class Column:
         flat = pa.types.is_large_binary(leaf) or pa.types.is_large_string(leaf)
         self.depth += flat
         self.leaf = np.dtype(np.uint8) if flat else np.dtype(leaf.to_pandas_dtype())
-        self.files: list[IO[bytes]] = [tempfile.TemporaryFile(dir=folder) for _ in range(self.depth + 1)]     # noqa: SIM115
+        self.files: list[IO[bytes]] = [
+            tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            for _ in range(self.depth + 1)
+        ]
         self.counts = [0] * (self.depth + 1)
         for file in self.files[1:]:
             file.write(np.zeros(1, np.int64).tobytes())
@@ -35,11 +39,11 @@ class Column:
     def extend(self, values: Array, *ends: Array) -> None:
         """`ends` from the innermost level out, counted in this call; values behind the last end open the next list."""
         assert len(ends) == self.depth
-        for level, held in enumerate((values.astype(self.leaf, copy=False), *ends)):
-            shifted = held if not level else held.astype(np.int64) + self.counts[level - 1]
+        for level, array in enumerate((values.astype(self.leaf, copy=False), *ends)):
+            shifted = array if not level else array.astype(np.int64) + self.counts[level - 1]
             self.files[level].write(np.ascontiguousarray(shifted).data if len(shifted) else b"")
-        for level, held in enumerate((values, *ends)):
-            self.counts[level] += len(held)
+        for level, array in enumerate((values, *ends)):
+            self.counts[level] += len(array)
 
     def array(self) -> Any:
         """As Arrow sees it, from files that the system keeps in memory as it can."""
@@ -47,17 +51,21 @@ class Column:
         for file in self.files:
             file.flush()
             size = os.fstat(file.fileno()).st_size
-            buffers.append(pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)) if size else pa.py_buffer(b""))
-        return assemble(self.kind, buffers, self.counts)
+            buffers.append(
+                pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+                if size
+                else pa.py_buffer(b"")
+            )
+        return build_arrow_array(self.kind, buffers, self.counts)
 
     def close(self) -> None:
         for file in self.files:
             file.close()
 
 
-def assemble(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
+def build_arrow_array(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
     if pa.types.is_large_list(kind):
-        child = assemble(kind.value_type, buffers[:-1], counts[:-1])
+        child = build_arrow_array(kind.value_type, buffers[:-1], counts[:-1])
         return pa.Array.from_buffers(kind, counts[-1], [None, buffers[-1]], children=[child])
     return pa.Array.from_buffers(kind, counts[-1], [None, *reversed(buffers)])
 
@@ -76,7 +84,12 @@ class ShardWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             if kind is None:
                 self.finish()
@@ -86,17 +99,21 @@ class ShardWriter:
 
     def finish(self) -> None:
         self.counts = {name: column.counts[:] for name, column in self.columns.items()}
-        batch = pa.RecordBatch.from_arrays([column.array() for column in self.columns.values()], schema=self.schema)
+        batch = pa.RecordBatch.from_arrays(
+            [column.array() for column in self.columns.values()], schema=self.schema
+        )
         self.rows = batch.num_rows
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.tmp")
+        temporary = temporary_path(self.path)
         with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_file(out, self.schema) as writer:
             writer.write_batch(batch)
-        with open(temporary, "rb") as made:
-            self.sha256 = file_digest(made, "sha256").hexdigest()
+        with open(temporary, "rb") as file:
+            self.sha256 = file_digest(file, "sha256").hexdigest()
         publish(temporary, self.path)
         cache_digest(str(self.path), self.sha256)
 
 
-def texts(values: list[bytes]) -> tuple[Array, Array]:
+def bytes_column(values: list[bytes]) -> tuple[Array, Array]:
     """Strings or images as a column."""
-    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([len(v) for v in values], dtype=np.int64)
+    return np.frombuffer(b"".join(values), np.uint8), np.cumsum(
+        [len(v) for v in values], dtype=np.int64
+    )

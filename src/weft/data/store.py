@@ -1,4 +1,5 @@
 """Prepared data, read as it lies: Arrow shards under a folder, memory-mapped, opened when first asked for."""
+
 import base64
 import hashlib
 import json
@@ -9,35 +10,39 @@ from dataclasses import dataclass, field
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
 from .. import recipe as R
+from ..storage import DamagedFile, publish, temporary_path, unseal_json
 from ..values import from_plain
-from .address import filesystem, remote
-from .files import Damaged, identity, unseal
+from .addresses import filesystem, is_remote
+from .files import file_identity
 
-OPEN = 64                                  # shards open at once in one process
+OPEN = 64  # shards open at once in one process
 AGAIN = "run weft prepare again"
 MARK = b"ARROW1"
 
 
 @dataclass(frozen=True)
-class Meta:
+class DataInfo:
     """What data.json says."""
-    row: R.Row
-    vocabulary: int | None = None
-    special: dict[str, int] = field(default_factory=dict)
-    sentinels: tuple[int, ...] = ()        # the first one first
+
+    rows: R.RowSchema
+    vocab_size: int | None = None
+    special_tokens: dict[str, int] = field(default_factory=dict)
+    sentinels: tuple[int, ...] = ()  # the first one first
     labels: tuple[str, ...] | None = None
-    continues: np.ndarray | None = field(default=None, compare=False)   # of each token, whether it goes on with a word
+    is_continuation: np.ndarray | None = field(
+        default=None, compare=False
+    )  # per token, whether it continues a word
     tokenizer: str | None = None
 
 
-class Entry(NamedTuple):
+class ShardEntry(NamedTuple):
     """What index.json says of a shard."""
+
     file: str
     rows: int
     tokens: int
@@ -46,51 +51,67 @@ class Entry(NamedTuple):
 
 def open_store(folder: str | Path, split: str = "train") -> "Store":
     """`folder` is local, or any fsspec address, whose shards are then fetched when they are first read."""
-    return Store(Folder(str(folder)), split)
+    return Store(PreparedFolder(str(folder)), split)
 
 
-class Folder:
+class PreparedFolder:
     """Where files lie, and where those from afar are kept: $WEFT_CACHE or ~/.cache/weft."""
 
     def __init__(self, address: str) -> None:
-        self.address, self.remote = address.removeprefix("file://").rstrip("/"), remote(address.removeprefix("file://"))
+        self.address, self.remote = (
+            address.removeprefix("file://").rstrip("/"),
+            is_remote(address.removeprefix("file://")),
+        )
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         try:
             if not self.remote:
                 return Path(self.address, name).read_text(encoding="utf-8")
             files, there = filesystem(f"{self.address}/{name}")
             return bytes(files.cat_file(there)).decode()
         except (FileNotFoundError, UnicodeDecodeError) as error:
-            wrong = "is damaged (no text)" if isinstance(error, UnicodeDecodeError) else "is missing: the data is not prepared completely"
+            wrong = (
+                "is damaged (no text)"
+                if isinstance(error, UnicodeDecodeError)
+                else "is missing: the data is not prepared completely"
+            )
             raise ValueError(f"{self.address}/{name} {wrong}; {AGAIN}") from None
 
     def tokenizer(self) -> str:
         """The text of tokenizer.json, compared with the SHA-256 that data.json holds."""
-        text, sha256 = self.text("tokenizer.json"), self.sealed("data.json").get("sha256")
+        text, sha256 = (
+            self.read_text("tokenizer.json"),
+            self.read_sealed_json("data.json").get("sha256"),
+        )
         if sha256 is not None and hashlib.sha256(text.encode()).hexdigest() != sha256:
-            raise ValueError(f"{self.address}/tokenizer.json is damaged (its SHA-256 is not that of data.json); {AGAIN}")
+            raise ValueError(
+                f"{self.address}/tokenizer.json is damaged (its SHA-256 is not that of data.json); {AGAIN}"
+            )
         return text
 
-    def sealed(self, name: str) -> dict[str, Any]:
+    def read_sealed_json(self, name: str) -> dict[str, Any]:
         try:
-            return unseal(self.text(name))
-        except (json.JSONDecodeError, Damaged) as error:
+            return unseal_json(self.read_text(name))
+        except (json.JSONDecodeError, DamagedFile) as error:
             raise ValueError(f"{self.address}/{name} is damaged ({error}); {AGAIN}") from None
 
-    def local(self, name: str, fingerprint: str) -> Path:
+    def local_path(self, name: str, fingerprint: str) -> Path:
         """The file on this machine. Fetched under a name of its own, then renamed: others see all of it or nothing."""
         if not self.remote:
             return Path(self.address, name)
         root = Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
-        path = root / hashlib.sha256(f"{self.address} {fingerprint}".encode()).hexdigest()[:24] / name
+        path = (
+            root / hashlib.sha256(f"{self.address} {fingerprint}".encode()).hexdigest()[:24] / name
+        )
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{uuid4().hex}")
-            files, there = filesystem(f"{self.address}/{name}")   # asked for anew: after a fork, the old one is not ours
+            part = temporary_path(path)
+            files, there = filesystem(
+                f"{self.address}/{name}"
+            )  # asked for anew: after a fork, the old one is not ours
             try:
                 files.get_file(there, str(part))
-                part.replace(path)
+                publish(part, path)
             except FileNotFoundError:
                 raise ValueError(f"{self.address}/{name} is missing; {AGAIN}") from None
             finally:
@@ -98,29 +119,47 @@ class Folder:
         return path
 
 
-def read_meta(folder: Folder) -> Meta:
-    plain = folder.sealed("data.json")
-    labels, continues = plain.get("labels"), plain.get("continues")
-    if continues is not None:              # one bit a token, the first token in the lowest bit
-        bits = np.frombuffer(base64.b64decode(continues), np.uint8)
-        continues = np.unpackbits(bits, count=plain["vocabulary"], bitorder="little").astype(bool)
-    return Meta(row=from_plain(plain["row"]), vocabulary=plain.get("vocabulary"), special=plain.get("special") or {},
-                sentinels=tuple(plain.get("sentinels") or ()), labels=None if labels is None else tuple(labels),
-                continues=continues, tokenizer=plain.get("tokenizer"))
+def read_meta(folder: PreparedFolder) -> DataInfo:
+    plain = folder.read_sealed_json("data.json")
+    labels, continuation = plain.get("labels"), plain.get("is_continuation")
+    if continuation is not None:  # one bit per token, the first token in the lowest bit
+        bits = np.frombuffer(base64.b64decode(continuation), np.uint8)
+        continuation = np.unpackbits(bits, count=plain["vocab_size"], bitorder="little").astype(
+            bool
+        )
+    return DataInfo(
+        rows=from_plain(plain["rows"]),
+        vocab_size=plain.get("vocab_size"),
+        special_tokens=plain.get("special_tokens") or {},
+        sentinels=tuple(plain.get("sentinels") or ()),
+        labels=None if labels is None else tuple(labels),
+        is_continuation=continuation,
+        tokenizer=plain.get("tokenizer"),
+    )
 
 
 class Store:
     """One split. All positions are found by bisection over the shards: nothing costs more as the data grows."""
 
-    def __init__(self, folder: Folder, split: str) -> None:
-        index = folder.sealed(f"{split}/index.json")
-        self.folder, self.split, self.meta, self.fingerprint = folder, split, read_meta(folder), str(index["fingerprint"])
-        self.entries = [Entry(e["file"], e["rows"], e.get("tokens", 0), e.get("sha256", "")) for e in index["shards"]]
+    def __init__(self, folder: PreparedFolder, split: str) -> None:
+        index = folder.read_sealed_json(f"{split}/index.json")
+        self.folder, self.split, self.meta, self.fingerprint = (
+            folder,
+            split,
+            read_meta(folder),
+            str(index["fingerprint"]),
+        )
+        self.entries = [
+            ShardEntry(e["file"], e["rows"], e.get("tokens", 0), e.get("sha256", ""))
+            for e in index["shards"]
+        ]
         self.row_starts = np.cumsum([0, *(e.rows for e in self.entries)])
         self.token_starts = np.cumsum([0, *(e.tokens for e in self.entries)])
         self.opened: OrderedDict[int, Shard] = OrderedDict()
         if index["rows"] != len(self):
-            raise ValueError(f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards {len(self)}; {AGAIN}")
+            raise ValueError(
+                f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards {len(self)}; {AGAIN}"
+            )
 
     def __len__(self) -> int:
         return int(self.row_starts[-1])
@@ -142,79 +181,95 @@ class Store:
 
     def documents(self, start: int, stop: int) -> np.ndarray:
         """Positions in [start, stop) at which a document starts."""
-        return joined([shard.documents(a, b) + base for shard, a, b, base in self.pieces(start, stop)])
+        return concatenate(
+            [shard.documents(a, b) + base for shard, a, b, base in self.pieces(start, stop)]
+        )
 
     def sentences(self, start: int, stop: int) -> np.ndarray:
         """Positions in [start, stop) at which a sentence starts."""
-        return joined([shard.sentences(a, b) + base for shard, a, b, base in self.pieces(start, stop)])
+        return concatenate(
+            [shard.sentences(a, b) + base for shard, a, b, base in self.pieces(start, stop)]
+        )
 
     def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
         """How many values each row holds in a column of lists; of lists of lists, the longest."""
         rows = np.asarray(rows, np.int64)
-        shards, found = self.row_starts.searchsorted(rows, "right") - 1, np.empty(len(rows), np.int64)
+        shards, row_lengths = (
+            self.row_starts.searchsorted(rows, "right") - 1,
+            np.empty(len(rows), np.int64),
+        )
         together = shards.argsort(kind="stable")
-        for group in np.split(together, np.flatnonzero(np.diff(shards[together])) + 1) if len(rows) else ():
+        for group in (
+            np.split(together, np.flatnonzero(np.diff(shards[together])) + 1) if len(rows) else ()
+        ):
             s = int(shards[group[0]])
-            found[group] = self.shard(s).lengths(rows[group] - self.row_starts[s], column)
-        return found
+            row_lengths[group] = self.shard(s).lengths(rows[group] - self.row_starts[s], column)
+        return row_lengths
 
     def pieces(self, start: int, stop: int) -> list[tuple["Shard", int, int, int]]:
         """The shards that hold tokens [start, stop): each with where in it, and the position of its first token."""
-        found, stop = [], min(stop, self.tokens)
+        pieces, stop = [], min(stop, self.tokens)
         s = int(self.token_starts.searchsorted(start, "right")) - 1
         while start < stop:
             base, end = int(self.token_starts[s]), int(self.token_starts[s + 1])
             if start < end:
-                found.append((self.shard(s), start - base, min(stop, end) - base, base))
+                pieces.append((self.shard(s), start - base, min(stop, end) - base, base))
             start, s = end, s + 1
-        return found
+        return pieces
 
-    def shard(self, s: int) -> "Shard":
-        if s in self.opened:
-            self.opened.move_to_end(s)
-            return self.opened[s]
+    def shard(self, spec: int) -> "Shard":
+        if spec in self.opened:
+            self.opened.move_to_end(spec)
+            return self.opened[spec]
         if len(self.opened) >= OPEN:
             self.opened.popitem(last=False)
-        entry = self.entries[s]
+        entry = self.entries[spec]
         name = f"{self.split}/{entry.file}"
-        path = self.folder.local(name, self.fingerprint)
-        if (wrong := damage(path, entry)) and self.folder.remote:
-            path.unlink(missing_ok=True)   # only our copy may be damaged
-            path = self.folder.local(name, self.fingerprint)
-            wrong = damage(path, entry)
+        path = self.folder.local_path(name, self.fingerprint)
+        if (wrong := shard_problem(path, entry)) and self.folder.remote:
+            path.unlink(missing_ok=True)  # only our copy may be damaged
+            path = self.folder.local_path(name, self.fingerprint)
+            wrong = shard_problem(path, entry)
         if wrong:
             raise ValueError(wrong)
-        self.opened[s] = Shard(path, entry)
-        return self.opened[s]
+        self.opened[spec] = Shard(path, entry)
+        return self.opened[spec]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"opened": OrderedDict()}   # another process opens its own
+        return self.__dict__ | {"opened": OrderedDict()}  # another process opens its own
 
 
 class Shard:
     """One Arrow file with one record batch; columns become numpy views when first asked for."""
 
-    def __init__(self, path: Path, entry: Entry) -> None:
+    def __init__(self, path: Path, entry: ShardEntry) -> None:
         try:
-            self.batch = mapped(path)
+            self.batch = memory_map(path)
         except FileNotFoundError:
             raise ValueError(f"{path} is missing; {AGAIN}") from None
         except (OSError, ValueError, StopIteration) as error:
             raise ValueError(f"{path} is damaged ({error}); {AGAIN}".replace("\n", " ")) from None
         if self.batch.num_rows != entry.rows:
-            raise ValueError(f"{path} is damaged ({self.batch.num_rows} rows, not {entry.rows}); {AGAIN}")
-        self.path, self.tokens = path, next((f.name for f in self.batch.schema if holds_tokens(f.type)), "")
-        self.found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+            raise ValueError(
+                f"{path} is damaged ({self.batch.num_rows} rows, not {entry.rows}); {AGAIN}"
+            )
+        self.path, self.tokens = (
+            path,
+            next((f.name for f in self.batch.schema if holds_tokens(f.type)), ""),
+        )
+        self.columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.readers: dict[str, Callable[[int], Any]] = {}
         if self.tokens and self.lists(self.tokens)[0][-1] != entry.tokens:
-            raise ValueError(f"{path} is damaged ({self.lists(self.tokens)[0][-1]} tokens, not {entry.tokens}); {AGAIN}")
+            raise ValueError(
+                f"{path} is damaged ({self.lists(self.tokens)[0][-1]} tokens, not {entry.tokens}); {AGAIN}"
+            )
 
     def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of lists: where each starts, and all values end to end."""
-        if name not in self.found:
+        if name not in self.columns:
             column = self.batch.column(name)
-            self.found[name] = column.offsets.to_numpy(), column.values.to_numpy()
-        return self.found[name]
+            self.columns[name] = column.offsets.to_numpy(), column.values.to_numpy()
+        return self.columns[name]
 
     @property
     def stream(self) -> np.ndarray:
@@ -222,7 +277,9 @@ class Shard:
 
     def row(self, i: int) -> dict[str, Any]:
         if not self.readers:
-            self.readers = {name: reader(self.batch.column(name)) for name in self.batch.schema.names}
+            self.readers = {
+                name: column_reader(self.batch.column(name)) for name in self.batch.schema.names
+            }
         return {name: read(i) for name, read in self.readers.items()}
 
     def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
@@ -231,27 +288,38 @@ class Shard:
         if not is_list(lists.type.value_type):
             return np.asarray(starts[rows + 1] - starts[rows])
         inner = np.diff(lists.values.offsets.to_numpy())
-        return np.array([inner[starts[i]:starts[i + 1]].max(initial=0) for i in rows], np.int64)
+        return np.array([inner[starts[i] : starts[i + 1]].max(initial=0) for i in rows], np.int64)
 
     def documents(self, start: int, stop: int) -> np.ndarray:
         starts = self.lists(self.tokens)[0]
         first, last = starts.searchsorted((start, stop))
-        found, ends = starts[first:last], starts[first + 1:last + 1]
-        return np.asarray(found[found < ends])   # an empty document starts where the next one does
+        document_starts, ends = starts[first:last], starts[first + 1 : last + 1]
+        return np.asarray(
+            document_starts[document_starts < ends]
+        )  # an empty document starts where the next one does
 
     def sentences(self, start: int, stop: int) -> np.ndarray:
         """Sentences are kept by document, relative to it: bisect the documents, then the sentences of the first and the last."""
         if "sentences" not in self.batch.schema.names:
-            raise ValueError(f"{self.path} keeps no sentences; prepare the data with Documents(sentences=True)")
+            raise ValueError(
+                f"{self.path} keeps no sentences; prepare the data with Documents(sentence_boundaries=True)"
+            )
         (starts, _), (bounds, values) = self.lists(self.tokens), self.lists("sentences")
-        first, last = int(starts.searchsorted(start, "right")) - 1, int(starts.searchsorted(stop)) - 1
-        low = bounds[first] + values[bounds[first]:bounds[first + 1]].searchsorted(start - starts[first])
-        high = bounds[last] + values[bounds[last]:bounds[last + 1]].searchsorted(stop - starts[last])
-        counts = np.diff(bounds[first:last + 2].clip(low, high))
-        return np.asarray(starts[first:last + 1].repeat(counts) + values[low:high])
+        first, last = (
+            int(starts.searchsorted(start, "right")) - 1,
+            int(starts.searchsorted(stop)) - 1,
+        )
+        low = bounds[first] + values[bounds[first] : bounds[first + 1]].searchsorted(
+            start - starts[first]
+        )
+        high = bounds[last] + values[bounds[last] : bounds[last + 1]].searchsorted(
+            stop - starts[last]
+        )
+        counts = np.diff(bounds[first : last + 2].clip(low, high))
+        return np.asarray(starts[first : last + 1].repeat(counts) + values[low:high])
 
 
-def mapped(path: Path) -> pa.RecordBatch:
+def memory_map(path: Path) -> pa.RecordBatch:
     """An Arrow file is a stream between two marks: read as one, it takes no threads and a third of the time."""
     with path.open("rb") as file:
         memory = mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -268,33 +336,35 @@ def holds_tokens(kind: pa.DataType) -> bool:
     return is_list(kind) and bool(pa.types.is_unsigned_integer(kind.value_type))
 
 
-def reader(column: pa.Array) -> Callable[[int], Any]:
+def column_reader(column: pa.Array) -> Callable[[int], Any]:
     """How to read one row of a column: a view, a list of views, a number, bytes or a string."""
     if is_list(column.type):
         starts, inside = column.offsets.to_numpy(), column.values
         if is_list(inside.type):
-            inner = reader(inside)
+            inner = column_reader(inside)
             return lambda i: [inner(j) for j in range(starts[i], starts[i + 1])]
         values = inside.to_numpy()
-        return lambda i: values[starts[i]:starts[i + 1]]
+        return lambda i: values[starts[i] : starts[i + 1]]
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         numbers = column.to_numpy()
         return lambda i: numbers[i].item()
     return lambda i: column[i].as_py()
 
 
-def joined(parts: list[np.ndarray]) -> np.ndarray:
+def concatenate(parts: list[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def damage(path: Path, entry: Entry) -> str | None:
+def shard_problem(path: Path, entry: ShardEntry) -> str | None:
     """What is wrong with a shard's bytes. They are hashed once per change of the file (`identity` caches), so a second start is free."""
     try:
-        found = identity(str(path))
+        sha256 = file_identity(str(path))
     except FileNotFoundError:
         return f"{path} is missing; {AGAIN}"
     except OSError as error:
         return f"{path} cannot be read ({error.strerror}); {AGAIN}"
-    if found != entry.sha256:
-        return f"{path} is damaged (its SHA-256 is {found[:12]}…, not {entry.sha256[:12]}…); {AGAIN}"
+    if sha256 != entry.sha256:
+        return (
+            f"{path} is damaged (its SHA-256 is {sha256[:12]}…, not {entry.sha256[:12]}…); {AGAIN}"
+        )
     return None

@@ -1,4 +1,5 @@
 """Text to numbers and back. Every tokenizer is a standard `tokenizer.json`; bytes and characters are looked up by numpy."""
+
 import hashlib
 import json
 import os
@@ -14,22 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import tokenizers
 
-from .members import TABLE, read_bounded
+from ..storage import write_atomically
+from .folder_files import MAX_TABLE_BYTES, read_bounded
 
 Array = np.ndarray[Any, Any]
-MARKS = ("pad", "unknown", "begin", "end", "mask")     # ids 0 to 4
-NAMES = {                                              # as files call them, ours first
+SPECIAL_TOKENS = ("pad", "unk", "bos", "eos", "mask")  # ids 0 to 4
+SPECIAL_TOKEN_NAMES = {  # as files call them, ours first
     "pad": ("<pad>", "[PAD]"),
-    "unknown": ("<unk>", "[UNK]"),
-    "begin": ("<s>", "[CLS]", "<|begin_of_text|>", "<bos>"),
-    "end": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
+    "unk": ("<unk>", "[UNK]"),
+    "bos": ("<s>", "[CLS]", "<|begin_of_text|>", "<bos>"),
+    "eos": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-PROBE = "A word, wörd 你好 😀 1.\n"                      # encoded once on loading: a broken file shows itself then
-CAPITAL = "↑"                                          # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
+PROBE = "A word, wörd 你好 😀 1.\n"  # encoded once on loading: a broken file shows itself then
+CAPITAL_MARK = "↑"  # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
 
 
-GAPS = 1 << 20                                         # ids without a token, at most: arrays have a place for each id
+GAPS = 1 << 20  # ids without a token, at most: arrays have a place for each id
 
 
 @contextmanager
@@ -38,9 +40,13 @@ def library(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, ValueError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+        if isinstance(error, ValueError) or not (
+            isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        ):
             raise
-        raise ValueError(f"{what}: {' '.join(str(error).split())[:300] or type(error).__name__}") from None
+        raise ValueError(
+            f"{what}: {' '.join(str(error).split())[:300] or type(error).__name__}"
+        ) from None
 
 
 @contextmanager
@@ -57,29 +63,37 @@ def silent() -> Iterator[None]:
         os.close(nowhere)
 
 
-class Marks(NamedTuple):
+class SpecialTokenFrame(NamedTuple):
     """Tokens around a text, and between a text and a second one; after that stands `end` too."""
-    begin: list[int]
-    end: list[int]
-    between: list[int]
+
+    prefix: list[int]
+    suffix: list[int]
+    separator: list[int]
 
 
-def with_marks(text: str, marks: Marks) -> str:
+def with_special_frame(text: str, marks: SpecialTokenFrame) -> str:
     """A tokenizer.json that puts these marks around texts where asked for special tokens; the same bytes where it does already."""
     inner = tokenizers.Tokenizer.from_str(text)
     inner.no_padding()
     inner.no_truncation()
     a, b = (inner.encode(letter, add_special_tokens=False).ids for letter in "ab")
     single, pair = inner.encode("a"), inner.encode("a", "b")
-    first, second = [*marks.begin, *a, *marks.between], [*b, *marks.end]
-    if single.ids == [*marks.begin, *a, *marks.end] and pair.ids == first + second:
+    first, second = [*marks.prefix, *a, *marks.separator], [*b, *marks.suffix]
+    if single.ids == [*marks.prefix, *a, *marks.suffix] and pair.ids == first + second:
         return text
-    before, between, end = ([f"{inner.id_to_token(i)}" for i in ids] for ids in (marks.begin, marks.between, marks.end))
+    before, between, end = (
+        [f"{inner.id_to_token(i)}" for i in ids]
+        for ids in (marks.prefix, marks.separator, marks.suffix)
+    )
     template: Any = tokenizers.processors.TemplateProcessing(
-        single=[*before, "$A", *end], pair=[*before, "$A", *between, "$B:1", *(f"{name}:1" for name in end)],
-        special_tokens=[(name, inner.token_to_id(name)) for name in {*before, *between, *end}])
+        single=[*before, "$A", *end],
+        pair=[*before, "$A", *between, "$B:1", *(f"{name}:1" for name in end)],
+        special_tokens=[(name, inner.token_to_id(name)) for name in {*before, *between, *end}],
+    )
     if "ByteLevel" in json.dumps(json.loads(text)["post_processor"]):
-        template = tokenizers.processors.Sequence([tokenizers.processors.ByteLevel(trim_offsets=True), template])
+        template = tokenizers.processors.Sequence(
+            [tokenizers.processors.ByteLevel(trim_offsets=True), template]
+        )
     inner.post_processor = template
     return str(inner.to_str(pretty=True))
 
@@ -104,12 +118,19 @@ class Tokenizer:
         self.size = max(vocabulary.values(), default=-1) + 1
         if not 0 < self.size <= len(vocabulary) + GAPS:
             raise ValueError(f"it numbers its {len(vocabulary):,} tokens up to {self.size - 1:,}")
-        self.limit: int | None = None          # ids that the model beside it knows, where these are fewer
+        self.limit: int | None = None  # ids that the model beside it knows, where these are fewer
         self.dtype = np.dtype(np.uint16 if self.size <= 1 << 16 else np.uint32)
-        known = {mark: [vocabulary[name] for name in NAMES[mark] if name in vocabulary] for mark in MARKS}
-        self.special = {mark: ids[0] for mark, ids in known.items() if ids}
-        if self.inner.encode("", "").ids == [self.special.get(mark) for mark in ("begin", "end", "end", "end")]:
-            self.special["between"] = self.special["end"]      # RoBERTa's pair is <s> A </s></s> B </s>
+        ids_of_special = {
+            mark: [vocabulary[name] for name in SPECIAL_TOKEN_NAMES[mark] if name in vocabulary]
+            for mark in SPECIAL_TOKENS
+        }
+        self.special = {mark: ids[0] for mark, ids in ids_of_special.items() if ids}
+        if self.inner.encode("", "").ids == [
+            self.special.get(mark) for mark in ("bos", "eos", "eos", "eos")
+        ]:
+            self.special["extra_sep"] = self.special[
+                "eos"
+            ]  # RoBERTa's pair is <s> A </s></s> B </s>
         count = 0
         while f"<extra_id_{count}>" in vocabulary:
             count += 1
@@ -118,9 +139,13 @@ class Tokenizer:
         self.byte_level = "ByteLevel" in json.dumps(parts["pre_tokenizer"])
         single = parts["model"]["type"] == "BPE" and not parts["model"]["merges"]
         self.table = self.lookup(vocabulary) if single else None
-        likely = parts["model"]["type"] == "Unigram"       # its marks are pieces like others: text could be read as one
-        self.forged = [i for mark, i in self.special.items() if mark != "unknown"] if likely else []
-        self.busy = 0.0                        # seconds in the library's own work
+        likely = (
+            parts["model"]["type"] == "Unigram"
+        )  # its marks are pieces like others: text could be read as one
+        self.forgeable_ids = (
+            [i for mark, i in self.special.items() if mark != "unk"] if likely else []
+        )
+        self.seconds = 0.0  # seconds in the library's own work
 
     def lookup(self, vocabulary: dict[str, int]) -> Array:
         """The id of every byte or character; -1 for one that has none."""
@@ -136,24 +161,29 @@ class Tokenizer:
         path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
         if not os.path.lexists(path):
             raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one")
-        text = read_bounded(path, TABLE)
+        text = read_bounded(path, MAX_TABLE_BYTES)
         try:
             with silent(), library("the tokenizers library"):
-                found = cls(text)
-                found.probe()
-                return found
+                layer = cls(text)
+                layer.probe()
+                return layer
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is not a tokenizer.json: {' '.join(str(error).split())[:300]}") from None
+            raise ValueError(
+                f"{path} is not a tokenizer.json: {' '.join(str(error).split())[:300]}"
+            ) from None
 
     def probe(self) -> None:
         """Raises what the library panics with on an ordinary text; texts that a vocabulary lacks are no fault of the file."""
         if self.table is None:
-            for ask in (lambda: self.inner.decode(self.inner.encode(PROBE).ids), lambda: self.inner.encode(PROBE, PROBE)):
+            for ask in (
+                lambda: self.inner.decode(self.inner.encode(PROBE).ids),
+                lambda: self.inner.encode(PROBE, PROBE),
+            ):
                 with suppress(Exception):
                     ask()
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.text, "utf-8")
+        write_atomically(Path(path), self.text.encode())
 
     @cached_property
     def sha256(self) -> str:
@@ -162,40 +192,55 @@ class Tokenizer:
     def encode_many(self, texts: list[str]) -> tuple[Array, Array]:
         """The tokens of all texts, one after another, and where each text's end; no marks are added. As small as they are stored."""
         if self.table is not None:
-            return self.looked_up(texts)
+            return self.encode_by_table(texts)
         began = perf_counter()
         with library("the tokenizer"):
             encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
-        self.busy += perf_counter() - began
-        held = [found.ids for found in encodings]
-        ends = np.cumsum([len(ids) for ids in held], dtype=np.int64)
-        return self.honest(np.fromiter(chain.from_iterable(held), self.dtype, int(ends[-1]) if len(ends) else 0)), ends
+        self.seconds += perf_counter() - began
+        id_lists = [encoding.ids for encoding in encodings]
+        ends = np.cumsum([len(ids) for ids in id_lists], dtype=np.int64)
+        return self.replace_forged_specials(
+            np.fromiter(
+                chain.from_iterable(id_lists), self.dtype, int(ends[-1]) if len(ends) else 0
+            )
+        ), ends
 
-    def honest(self, ids: Array) -> Array:
+    def replace_forged_specials(self, ids: Array) -> Array:
         """Ids that the model knows, without marks that a text pretends to hold."""
         self.within(ids)
-        return np.where(np.isin(ids, self.forged), ids.dtype.type(self.special["unknown"]), ids) if self.forged else ids
+        return (
+            np.where(np.isin(ids, self.forgeable_ids), ids.dtype.type(self.special["unk"]), ids)
+            if self.forgeable_ids
+            else ids
+        )
 
     def within(self, ids: Any) -> Any:
         """These ids; ValueError where one is beyond the model's."""
         if self.limit is not None and len(ids) and (largest := int(max(ids))) >= self.limit:
-            raise ValueError(f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model beside this tokenizer "
-                             f"knows ids below {self.limit:,}; put the tokenizer there that the model was trained with")
+            raise ValueError(
+                f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model beside this tokenizer "
+                f"knows ids below {self.limit:,}; put the tokenizer there that the model was trained with"
+            )
         return ids
 
-    def looked_up(self, texts: list[str]) -> tuple[Array, Array]:
+    def encode_by_table(self, texts: list[str]) -> tuple[Array, Array]:
         assert self.table is not None
         if self.byte_level:
             raw = [text.encode() for text in texts]
             places, lengths = np.frombuffer(b"".join(raw), np.uint8), [len(r) for r in raw]
         else:
-            places, lengths = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32), [len(t) for t in texts]
+            places, lengths = (
+                np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32),
+                [len(t) for t in texts],
+            )
         ids = self.table[places]
         if not self.byte_level and (ids < 0).any():
-            if "unknown" not in self.special:
-                raise ValueError(f"the character {chr(places[ids < 0][0])!r} is not in the training text; "
-                                 "Characters(special=True) has an unknown")
-            ids[ids < 0] = self.special["unknown"]
+            if "unk" not in self.special:
+                raise ValueError(
+                    f"the character {chr(places[ids < 0][0])!r} is not in the training text; "
+                    "CharacterTokenizer(special_tokens=True) has an unknown"
+                )
+            ids[ids < 0] = self.special["unk"]
         return self.within(ids).astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
 
     def encode(self, text: str) -> Array:
@@ -207,18 +252,18 @@ class Tokenizer:
         if self.table is None:
             began = perf_counter()
             with library("the tokenizer"):
-                found = self.inner.encode(text, add_special_tokens=False)
-            self.busy += perf_counter() - began
-            spans = np.array(found.offsets, np.int64).reshape(-1, 2)
+                encoding = self.inner.encode(text, add_special_tokens=False)
+            self.seconds += perf_counter() - began
+            spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
             for i, (begin, end) in enumerate(spans):
                 piece = text[begin:end]
                 spans[i, 0] += len(piece) - len(piece.lstrip()) if piece.strip() else 0
-            return self.honest(np.array(found.ids, np.int64)), spans
+            return self.replace_forged_specials(np.array(encoding.ids, np.int64)), spans
         widths = [len(c.encode()) for c in text] if self.byte_level else 1
         begin = np.repeat(np.arange(len(text)), widths)
         return self.encode(text), np.stack([begin, begin + 1], 1)
 
-    def frame(self) -> tuple[list[int], list[int]]:
+    def special_frame(self) -> tuple[list[int], list[int]]:
         """What the file puts before and behind a text."""
         with library("the tokenizer"):
             probe = self.inner.encode("a", add_special_tokens=True)
@@ -233,23 +278,28 @@ class Tokenizer:
             return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
 
     @cached_property
-    def continues(self) -> Array:
+    def is_continuation(self) -> Array:
         """For every id: does this piece go on with a word?"""
         names = [self.inner.id_to_token(i) or "" for i in range(self.size)]
         marks = self.inner.get_added_tokens_decoder()
-        if self.byte_level:                    # a letter, a digit, or a byte of a longer letter, without the space before a word
+        if (
+            self.byte_level
+        ):  # a letter, a digit, or a byte of a longer letter, without the space before a word
             byte = {letter: b for b, letter in enumerate(byte_letters())}
-            found = [byte.get(name[:1], 0) >= 0x80 or chr(byte.get(name[:1], 0)).isalnum() for name in names]
+            continues = [
+                byte.get(name[:1], 0) >= 0x80 or chr(byte.get(name[:1], 0)).isalnum()
+                for name in names
+            ]
         elif self.table is not None:
-            found = [name[:1].isalnum() for name in names]
+            continues = [name[:1].isalnum() for name in names]
         elif any(name.startswith("##") for name in names):
-            found = [name.startswith("##") for name in names]
+            continues = [name.startswith("##") for name in names]
         else:
-            found = [not name.startswith("▁") for name in names]
-        return np.array([go and i not in marks for i, go in enumerate(found)], bool)
+            continues = [not name.startswith("▁") for name in names]
+        return np.array([go and i not in marks for i, go in enumerate(continues)], bool)
 
     @property
-    def spaced(self) -> bool:
+    def words_start_with_space(self) -> bool:
         """Does a word inside a text start with its space?"""
         return self.byte_level or self.table is not None
 

@@ -1,37 +1,88 @@
 """One file per architecture: size table, spec function, weight table."""
-from importlib import import_module
-from typing import TYPE_CHECKING
 
-from ..values import suggest
+from ..registry import named, names, register_named
+from ..spec import Spec
+from ..synonyms import suggest
+from .base import ACTIVATION_CODEC, Codec, ConfigField, Family, LabelNames, size_table
+from .weights import SkippedWeight, WeightAlias, WeightRow, layer_rows, weight_and_bias
 
-if TYPE_CHECKING:
-    from ..spec import Model
-    from ..weights import Family
+__all__ = [
+    "ACTIVATION_CODEC",
+    "Codec",
+    "ConfigField",
+    "Family",
+    "LabelNames",
+    "SkippedWeight",
+    "WeightAlias",
+    "WeightRow",
+    "families",
+    "family",
+    "family_names",
+    "layer_rows",
+    "size_table",
+    "spec_of_name",
+    "weight_and_bias",
+]
+_SHARED_FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
+for _name in (
+    "transformer",
+    "marian",
+    "pegasus",
+    "bert",
+    "roberta",
+    "electra",
+    "modernbert",
+    "gpt",
+    "gpt2",
+    "gpt3",
+    "bloom",
+    "llama",
+    "mistral",
+    "mixtral",
+    "gpt_neox",
+    "starcoder2",
+    "gemma2",
+    "qwen3",
+    "olmo2",
+    "t5",
+    "t5_v1_1",
+    "mt5",
+    "byt5",
+    "bart",
+    "vit",
+    "deit",
+    "mae",
+    "dinov2",
+    "swin",
+    "detr",
+):
+    register_named(Family, _name, f"{__name__}.{_SHARED_FILES.get(_name, _name)}:{_name}")
 
-NAMES = ("transformer", "marian", "pegasus", "bert", "roberta", "electra", "modernbert", "gpt", "gpt2", "gpt3", "bloom", "llama",
-         "mistral", "mixtral", "gpt_neox", "starcoder2", "gemma2", "qwen3", "olmo2", "t5", "t5_v1_1", "mt5", "byt5", "bart", "vit", "deit",
-         "mae", "dinov2", "swin", "detr")
-FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
+
+def family(name: str) -> Family:
+    """Return the family registered as `name`, importing its file now if need be."""
+    registered: Family = named(Family, name)
+    return registered
 
 
-def family(name: str) -> "Family":
-    if name not in NAMES:
-        raise ValueError(f"no family {name!r}; {suggest(name, list(NAMES))}")
-    module = import_module(f".{FILES.get(name, name)}", __name__)
-    found: Family = getattr(module, name)
-    return found
+def family_names() -> list[str]:
+    """Return the names of all families, those of a user's own files last; no file is imported."""
+    return names(Family)
 
 
-def families() -> "list[Family]":
-    return [family(name) for name in NAMES]
+def families() -> list[Family]:
+    """Return all families, importing their files now if need be."""
+    return [family(name) for name in family_names()]
 
 
-def preset(name: str) -> "tuple[str, Model]":
+def spec_of_name(name: str) -> tuple[str, Spec]:
     """The full name and the spec behind `family-size`, or behind a family's first size: presets have no other names on a command line."""
-    known = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
-    first = f"{name}-{next(iter(family(name).sizes))}" if name in NAMES else name
-    if first in known:
-        found, size = known[first]
-        return first, found(size)
-    near = suggest(name.lower(), [*NAMES, *known])
-    raise ValueError(f"no family, size or folder is called {name!r}; {near if near.startswith('did') else 'see weft families'}")
+    presets = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
+    first = f"{name}-{next(iter(family(name).sizes))}" if name in family_names() else name
+    if first in presets:
+        preset, size = presets[first]
+        return first, preset(size)
+    near = suggest(name.lower(), [*family_names(), *presets])
+    raise ValueError(
+        f"no family, size or folder is called {name!r}; {near if near.startswith('did') else 'see weft families'}"
+    )

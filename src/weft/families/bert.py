@@ -1,94 +1,189 @@
 """BERT: post-norm bidirectional encoder (Devlin et al. 2018, arXiv:1810.04805)."""
+
 from typing import Any
 
 from ..spec import (
-    Attention, Block, Classes, Dense, Features, LayerNorm, Learned, Model, Spans, Stack, Tags, Tokens, Transform,
-    Vocabulary, post)
-from ..weights import ACTIVATION, Alias, Family, Field, Labels, Row, Skip, Table, both, layer, sizes
+    MLP,
+    Attention,
+    Block,
+    ClassifierHead,
+    HeadTransform,
+    LayerNorm,
+    LearnedPositions,
+    LMHead,
+    NoHead,
+    SpanHead,
+    Spec,
+    Stack,
+    TokenClassifierHead,
+    Tokens,
+    post_norm,
+)
+from .base import ACTIVATION_CODEC, ConfigField, Family, LabelNames, size_table
+from .weights import SkippedWeight, WeightAlias, WeightRow, WeightTable, layer_rows, weight_and_bias
 
-SIZES = sizes("depth width heads hidden", base=(12, 768, 12, 3072), large=(24, 1024, 16, 4096),
-              tiny=(2, 128, 2, 512), mini=(4, 256, 4, 1024), small=(4, 512, 8, 2048), medium=(8, 512, 8, 2048))  # arXiv:1908.08962
+SIZES = size_table(
+    "depth width heads hidden",
+    base=(12, 768, 12, 3072),
+    large=(24, 1024, 16, 4096),
+    tiny=(2, 128, 2, 512),
+    mini=(4, 256, 4, 1024),
+    small=(4, 512, 8, 2048),
+    medium=(8, 512, 8, 2048),
+)  # arXiv:1908.08962
 
 
-def make(depth: int, width: int, heads: int, hidden: int, vocabulary: int = 30522, positions: int = 512, offset: int = 0,
-         segments: int = 2, eps: float = 1e-12, activation: Any = "gelu", dropout: float = 0.1, attention_dropout: float = 0.1,
-         head: Any = None, embedding: int | None = None) -> Model:
+def make(
+    depth: int,
+    width: int,
+    heads: int,
+    hidden: int,
+    vocab_size: int = 30522,
+    positions: int = 512,
+    offset: int = 0,
+    token_types: int = 2,
+    eps: float = 1e-12,
+    activation: Any = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    head: Any = None,
+    embedding: int | None = None,
+) -> Spec:
     norm = LayerNorm(eps=eps)
-    block = Block(attention=post(norm, Attention(heads=heads, dropout=attention_dropout), dropout=dropout),
-                  feedforward=post(norm, Dense(hidden=hidden, activation=activation), dropout=dropout))
-    return Model(width=width, encoder=Stack(blocks=(block,) * depth),
-                 source=Tokens(vocabulary=vocabulary, positions=Learned(count=positions, offset=offset), segments=segments,
-                               norm=norm, dropout=dropout, width=embedding),
-                 head=head or masked(activation, norm))
+    block = Block(
+        attention=post_norm(
+            norm, Attention(heads=heads, dropout=attention_dropout), dropout=dropout
+        ),
+        feedforward=post_norm(norm, MLP(hidden=hidden, activation=activation), dropout=dropout),
+    )
+    return Spec(
+        width=width,
+        encoder=Stack(blocks=(block,) * depth),
+        source=Tokens(
+            vocab_size=vocab_size,
+            positions=LearnedPositions(count=positions, offset=offset),
+            token_types=token_types,
+            norm=norm,
+            dropout=dropout,
+            embedding_dim=embedding,
+        ),
+        head=head or masked(activation, norm),
+    )
 
 
-def masked(activation: Any, norm: Any) -> Vocabulary:
-    return Vocabulary(bias="trained", transform=Transform(activation=activation, norm=norm))
+def masked(activation: Any, norm: Any) -> LMHead:
+    return LMHead(bias="trained", transform=HeadTransform(activation=activation, norm=norm))
 
 
-def own_masked(m: Any, _: Labels) -> Vocabulary:
+def own_masked(m: Any, _: LabelNames) -> LMHead:
     return masked(m.encoder.blocks[0].feedforward.inner.activation, m.source.norm)
 
 
-def classes(pooled: Transform | None, outputs: int | None = None) -> Any:
-    return lambda m, l: Classes(outputs=outputs or l.outputs, transform=pooled, dropout=m.encoder.blocks[0].feedforward.dropout,
-                                labels=None if outputs else l.labels)
+def classes(pooled: HeadTransform | None, outputs: int | None = None) -> Any:
+    return lambda m, l: ClassifierHead(
+        num_labels=outputs or l.outputs,
+        transform=pooled,
+        dropout=m.encoder.blocks[0].feedforward.dropout,
+        labels=None if outputs else l.labels,
+    )
 
 
-def tags(m: Any, l: Labels) -> Tags:
-    return Tags(outputs=l.outputs, labels=l.labels, dropout=m.encoder.blocks[0].feedforward.dropout)
+def tags(m: Any, l: LabelNames) -> TokenClassifierHead:
+    return TokenClassifierHead(
+        num_labels=l.outputs, labels=l.labels, dropout=m.encoder.blocks[0].feedforward.dropout
+    )
 
 
-def spans(m: Any, l: Labels) -> Spans:
-    return Spans()
+def spans(m: Any, l: LabelNames) -> SpanHead:
+    return SpanHead()
 
 
-POOLER = Transform(activation="tanh")
+POOLER = HeadTransform(activation="tanh")
 FIELDS = (
-    Field("depth", "num_hidden_layers", "encoder.blocks.length", 12),
-    Field("width", "hidden_size", "width", 768),
-    Field("heads", "num_attention_heads", "encoder.blocks.0.attention.inner.heads", 12),
-    Field("hidden", "intermediate_size", "encoder.blocks.0.feedforward.inner.hidden", 3072),
-    Field("vocabulary", "vocab_size", "source.vocabulary", 30522),
-    Field("positions", "max_position_embeddings", "source.positions.count", 512),
-    Field("segments", "type_vocab_size", "source.segments", 2),
-    Field("eps", "layer_norm_eps", "source.norm.eps", 1e-12),
-    Field("activation", "hidden_act", "encoder.blocks.0.feedforward.inner.activation", "gelu", ACTIVATION),
-    Field("dropout", "hidden_dropout_prob", "source.dropout", 0.1),
-    Field("attention_dropout", "attention_probs_dropout_prob", "encoder.blocks.0.attention.inner.dropout", 0.1),
-    Field("std", "initializer_range", "start.std", 0.02))
+    ConfigField("depth", "num_hidden_layers", "encoder.blocks.length", 12),
+    ConfigField("width", "hidden_size", "width", 768),
+    ConfigField("heads", "num_attention_heads", "encoder.blocks.0.attention.inner.heads", 12),
+    ConfigField("hidden", "intermediate_size", "encoder.blocks.0.feedforward.inner.hidden", 3072),
+    ConfigField("vocab_size", "vocab_size", "source.vocab_size", 30522),
+    ConfigField("positions", "max_position_embeddings", "source.positions.count", 512),
+    ConfigField("token_types", "type_vocab_size", "source.token_types", 2),
+    ConfigField("eps", "layer_norm_eps", "source.norm.eps", 1e-12),
+    ConfigField(
+        "activation",
+        "hidden_act",
+        "encoder.blocks.0.feedforward.inner.activation",
+        "gelu",
+        ACTIVATION_CODEC,
+    ),
+    ConfigField("dropout", "hidden_dropout_prob", "source.dropout", 0.1),
+    ConfigField(
+        "attention_dropout",
+        "attention_probs_dropout_prob",
+        "encoder.blocks.0.attention.inner.dropout",
+        0.1,
+    ),
+    ConfigField("std", "initializer_range", "init.std", 0.02),
+)
 
-LAYER = {"attention.inner.query": "attention.self.query", "attention.inner.key": "attention.self.key",
-         "attention.inner.value": "attention.self.value", "attention.inner.out": "attention.output.dense",
-         "attention.after": "attention.output.LayerNorm", "feedforward.inner.up": "intermediate.dense",
-         "feedforward.inner.down": "output.dense", "feedforward.after": "output.LayerNorm"}
+LAYER = {
+    "attention.inner.query": "attention.self.query",
+    "attention.inner.key": "attention.self.key",
+    "attention.inner.value": "attention.self.value",
+    "attention.inner.out": "attention.output.dense",
+    "attention.after": "attention.output.LayerNorm",
+    "feedforward.inner.up": "intermediate.dense",
+    "feedforward.inner.down": "output.dense",
+    "feedforward.after": "output.LayerNorm",
+}
 
 
-def body(prefix: str) -> Table:
+def body(prefix: str) -> WeightTable:
     """Embeddings and encoder, as BERT, RoBERTa and ELECTRA name them."""
-    return (Row("source.tokens.weight", f"{prefix}embeddings.word_embeddings.weight"),
-            Row("source.positions.weight", f"{prefix}embeddings.position_embeddings.weight"),
-            Row("source.segments.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
-            *both("source.norm", f"{prefix}embeddings.LayerNorm"),
-            *layer("encoder.blocks.{}", prefix + "encoder.layer.{}", LAYER),
-            Skip(f"{prefix}embeddings.position_ids", "counted, not stored"))
+    return (
+        WeightRow("source.tokens.weight", f"{prefix}embeddings.word_embeddings.weight"),
+        WeightRow("source.positions.weight", f"{prefix}embeddings.position_embeddings.weight"),
+        WeightRow("source.segments.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
+        *weight_and_bias("source.norm", f"{prefix}embeddings.LayerNorm"),
+        *layer_rows("encoder.blocks.{}", prefix + "encoder.layer.{}", LAYER),
+        SkippedWeight(f"{prefix}embeddings.position_ids", "counted, not stored"),
+    )
 
 
-TABLE: Table = (
+TABLE: WeightTable = (
     *body("bert."),
-    *both("head.transform.dense", "bert.pooler.dense", when="Features Classes"),
-    *both("head.transform.dense", "cls.predictions.transform.dense", when="Vocabulary"),
-    *both("head.transform.norm", "cls.predictions.transform.LayerNorm", when="Vocabulary"),
-    Row("head.bias", "cls.predictions.bias", when="Vocabulary"),
-    *both("head.out", "classifier", when="Classes Tags"), *both("head.out", "qa_outputs", when="Spans"),
-    Alias("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
-    Alias("cls.predictions.decoder.bias", "cls.predictions.bias"),
-    Skip("cls.seq_relationship.weight", "next-sentence head: its objective owns one"),
-    Skip("cls.seq_relationship.bias", "next-sentence head: its objective owns one"))
+    *weight_and_bias("head.transform.dense", "bert.pooler.dense", when="NoHead ClassifierHead"),
+    *weight_and_bias("head.transform.dense", "cls.predictions.transform.dense", when="LMHead"),
+    *weight_and_bias("head.transform.norm", "cls.predictions.transform.LayerNorm", when="LMHead"),
+    WeightRow("head.bias", "cls.predictions.bias", only_for="LMHead"),
+    *weight_and_bias("head.out", "classifier", when="ClassifierHead TokenClassifierHead"),
+    *weight_and_bias("head.out", "qa_outputs", when="SpanHead"),
+    WeightAlias("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    WeightAlias("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    SkippedWeight("cls.seq_relationship.weight", "next-sentence head: its objective owns one"),
+    SkippedWeight("cls.seq_relationship.bias", "next-sentence head: its objective owns one"),
+)
 
 bert = Family(
-    "bert", "arXiv:1810.04805", make, SIZES, "bert", FIELDS, TABLE, prefix="bert.",
-    only={"position_embedding_type": ("absolute",), "is_decoder": (False,), "add_cross_attention": (False,)},
-    heads={"BertForMaskedLM": own_masked, "BertForPreTraining": own_masked, "BertModel": lambda m, l: Features(transform=POOLER),
-           "BertForSequenceClassification": classes(POOLER), "BertForMultipleChoice": classes(POOLER, 1),
-           "BertForTokenClassification": tags, "BertForQuestionAnswering": spans})
+    "bert",
+    "arXiv:1810.04805",
+    make,
+    SIZES,
+    "bert",
+    FIELDS,
+    TABLE,
+    prefix="bert.",
+    supported_values={
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+    },
+    heads={
+        "BertForMaskedLM": own_masked,
+        "BertForPreTraining": own_masked,
+        "BertModel": lambda m, l: NoHead(transform=POOLER),
+        "BertForSequenceClassification": classes(POOLER),
+        "BertForMultipleChoice": classes(POOLER, 1),
+        "BertForTokenClassification": tags,
+        "BertForQuestionAnswering": spans,
+    },
+)

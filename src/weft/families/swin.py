@@ -1,57 +1,160 @@
 """Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021, arXiv:2103.14030)."""
+
 from typing import Any
 
-from ..spec import Attention, Block, Classes, Dense, Features, LayerNorm, Model, Normal, Patches, Pyramid, Windows, pre
-from ..weights import ACTIVATION, TUPLE, Family, Field, Row, Skip, Table, both, layer, sizes
+from ..spec import (
+    MLP,
+    Attention,
+    Block,
+    ClassifierHead,
+    LayerNorm,
+    NoHead,
+    NormalInit,
+    Patches,
+    Pyramid,
+    ShiftedWindows,
+    Spec,
+    pre_norm,
+)
+from .base import ACTIVATION_CODEC, TUPLE_CODEC, ConfigField, Family, size_table
+from .weights import SkippedWeight, WeightRow, WeightTable, layer_rows, weight_and_bias
 
-SIZES = sizes("width depths heads", tiny=(96, (2, 2, 6, 2), (3, 6, 12, 24)), small=(96, (2, 2, 18, 2), (3, 6, 12, 24)),
-              base=(128, (2, 2, 18, 2), (4, 8, 16, 32)), large=(192, (2, 2, 18, 2), (6, 12, 24, 48)))
+SIZES = size_table(
+    "width depths heads",
+    tiny=(96, (2, 2, 6, 2), (3, 6, 12, 24)),
+    small=(96, (2, 2, 18, 2), (3, 6, 12, 24)),
+    base=(128, (2, 2, 18, 2), (4, 8, 16, 32)),
+    large=(192, (2, 2, 18, 2), (6, 12, 24, 48)),
+)
 
 
-def make(width: int, depths: tuple[int, ...], heads: tuple[int, ...], window: int = 7, image: int = 224, patch: int = 4, channels: int = 3,
-         ratio: float = 4.0, eps: float = 1e-5, activation: Any = "gelu", bias: bool = True, dropout: float = 0.0,
-         attention_dropout: float = 0.0, skip: float = 0.1, classes: int = 1000, head: Any = None) -> Model:
+def make(
+    width: int,
+    depths: tuple[int, ...],
+    heads: tuple[int, ...],
+    window: int = 7,
+    image_size: int = 224,
+    patch_size: int = 4,
+    channels: int = 3,
+    ratio: float = 4.0,
+    eps: float = 1e-5,
+    activation: Any = "gelu",
+    bias: bool = True,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    drop_path: float = 0.1,
+    classes: int = 1000,
+    head: Any = None,
+) -> Spec:
     norm, deepest = LayerNorm(eps=eps), max(sum(depths) - 1, 1)
 
     def block(stage: int, i: int) -> Block:
-        windows = Windows(size=window, shift=window // 2 if i % 2 else 0)
-        fall = skip * ((sum(depths[:stage]) + i) / deepest)      # deeper branches are skipped more often
-        look = Attention(heads=heads[stage], bias=bias, pattern=windows, dropout=attention_dropout)
-        feed = Dense(hidden=int(ratio * (width << stage)), activation=activation)
-        return Block(attention=pre(norm, look, dropout=dropout, skip=fall), feedforward=pre(norm, feed, dropout=dropout, skip=fall))
+        windows = ShiftedWindows(size=window, shift=window // 2 if i % 2 else 0)
+        fall = drop_path * (
+            (sum(depths[:stage]) + i) / deepest
+        )  # deeper branches are skipped more often
+        attention = Attention(
+            heads=heads[stage], bias=bias, pattern=windows, dropout=attention_dropout
+        )
+        feed = MLP(hidden=int(ratio * (width << stage)), activation=activation)
+        return Block(
+            attention=pre_norm(norm, attention, dropout=dropout, drop_path=fall),
+            feedforward=pre_norm(norm, feed, dropout=dropout, drop_path=fall),
+        )
 
     stages = tuple(tuple(block(s, i) for i in range(depth)) for s, depth in enumerate(depths))
-    return Model(width=width, source=Patches(image=image, patch=patch, channels=channels, tokens=(), norm=LayerNorm(), dropout=dropout),
-                 encoder=Pyramid(stages=stages, norm=norm), head=head or Classes(outputs=classes, pool="mean"))
+    return Spec(
+        width=width,
+        source=Patches(
+            image_size=image_size,
+            patch_size=patch_size,
+            channels=channels,
+            extra_tokens=(),
+            norm=LayerNorm(),
+            dropout=dropout,
+        ),
+        encoder=Pyramid(stages=stages, norm=norm),
+        head=head or ClassifierHead(num_labels=classes, pooling="mean"),
+    )
 
 
 LOOK, HIDDEN = "encoder.stages.0.0.attention.inner", "encoder.stages.0.0.feedforward.inner"
 FIELDS = (
-    Field("width", "embed_dim", "width", 96), Field("depths", "depths", lambda m: tuple(map(len, m.encoder.stages)), (2, 2, 6, 2), TUPLE),
-    Field("heads", "num_heads", lambda m: tuple(s[0].attention.inner.heads for s in m.encoder.stages), (3, 6, 12, 24), TUPLE),
-    Field("window", "window_size", f"{LOOK}.pattern.size", 7), Field("image", "image_size", "source.image", 224),
-    Field("patch", "patch_size", "source.patch", 4), Field("channels", "num_channels", "source.channels", 3),
-    Field("ratio", "mlp_ratio", lambda m: m.encoder.stages[0][0].feedforward.inner.hidden / m.width, 4.0),
-    Field("eps", "layer_norm_eps", "encoder.norm.eps", 1e-5), Field("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION),
-    Field("bias", "qkv_bias", f"{LOOK}.bias", True), Field("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
-    Field("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
-    Field("skip", "drop_path_rate", lambda m: m.encoder.stages[-1][-1].attention.skip, 0.1),
-    Field("std", "initializer_range", "start.std", 0.02))
+    ConfigField("width", "embed_dim", "width", 96),
+    ConfigField(
+        "depths", "depths", lambda m: tuple(map(len, m.encoder.stages)), (2, 2, 6, 2), TUPLE_CODEC
+    ),
+    ConfigField(
+        "heads",
+        "num_heads",
+        lambda m: tuple(s[0].attention.inner.heads for s in m.encoder.stages),
+        (3, 6, 12, 24),
+        TUPLE_CODEC,
+    ),
+    ConfigField("window", "window_size", f"{LOOK}.pattern.size", 7),
+    ConfigField("image_size", "image_size", "source.image_size", 224),
+    ConfigField("patch_size", "patch_size", "source.patch_size", 4),
+    ConfigField("channels", "num_channels", "source.channels", 3),
+    ConfigField(
+        "ratio",
+        "mlp_ratio",
+        lambda m: m.encoder.stages[0][0].feedforward.inner.hidden / m.width,
+        4.0,
+    ),
+    ConfigField("eps", "layer_norm_eps", "encoder.norm.eps", 1e-5),
+    ConfigField("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION_CODEC),
+    ConfigField("bias", "qkv_bias", f"{LOOK}.bias", True),
+    ConfigField("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
+    ConfigField(
+        "drop_path", "drop_path_rate", lambda m: m.encoder.stages[-1][-1].attention.drop_path, 0.1
+    ),
+    ConfigField("std", "initializer_range", "init.std", 0.02),
+)
 
-NAMES = {"attention.before": "layernorm_before", "attention.inner.query": "attention.self.query",
+NAMES = {
+    "attention.before": "layernorm_before",
+    "attention.inner.query": "attention.self.query",
     "attention.inner.key": "attention.self.key",
-         "attention.inner.value": "attention.self.value", "attention.inner.out": "attention.output.dense",
-         "feedforward.before": "layernorm_after", "feedforward.inner.up": "intermediate.dense", "feedforward.inner.down": "output.dense"}
+    "attention.inner.value": "attention.self.value",
+    "attention.inner.out": "attention.output.dense",
+    "feedforward.before": "layernorm_after",
+    "feedforward.inner.up": "intermediate.dense",
+    "feedforward.inner.down": "output.dense",
+}
 OURS, THEIRS = "encoder.stages.{}.{}", "swin.encoder.layers.{}.blocks.{}"
-TABLE: Table = (
-    *both("source.patch", "swin.embeddings.patch_embeddings.projection"), *both("source.norm", "swin.embeddings.norm"),
-    *layer(OURS, THEIRS, NAMES), Row(OURS + ".attention.inner.offsets.weight", THEIRS + ".attention.self.relative_position_bias_table"),
-    *both("encoder.merges.{}.norm", "swin.encoder.layers.{}.downsample.norm"),
-    Row("encoder.merges.{}.reduce.weight", "swin.encoder.layers.{}.downsample.reduction.weight"),
-    *both("encoder.norm", "swin.layernorm"), *both("head.out", "classifier", when="Classes"),
-    Skip(THEIRS + ".attention.self.relative_position_index", "worked out"))
+TABLE: WeightTable = (
+    *weight_and_bias("source.patch", "swin.embeddings.patch_embeddings.projection"),
+    *weight_and_bias("source.norm", "swin.embeddings.norm"),
+    *layer_rows(OURS, THEIRS, NAMES),
+    WeightRow(
+        OURS + ".attention.inner.offsets.weight",
+        THEIRS + ".attention.self.relative_position_bias_table",
+    ),
+    *weight_and_bias("encoder.merges.{}.norm", "swin.encoder.layers.{}.downsample.norm"),
+    WeightRow(
+        "encoder.merges.{}.reduce.weight", "swin.encoder.layers.{}.downsample.reduction.weight"
+    ),
+    *weight_and_bias("encoder.norm", "swin.layernorm"),
+    *weight_and_bias("head.out", "classifier", when="ClassifierHead"),
+    SkippedWeight(THEIRS + ".attention.self.relative_position_index", "worked out"),
+)
 
-swin = Family("swin", "arXiv:2103.14030", make, SIZES, "swin", FIELDS, TABLE, prefix="swin.", start=Normal(cut=2.0),
-              only={"use_absolute_embeddings": (False,)},
-              heads={"SwinForImageClassification": lambda m, l: Classes(outputs=l.outputs, labels=l.labels, pool="mean"),
-                     "SwinModel": lambda m, l: Features()})
+swin = Family(
+    "swin",
+    "arXiv:2103.14030",
+    make,
+    SIZES,
+    "swin",
+    FIELDS,
+    TABLE,
+    prefix="swin.",
+    init=NormalInit(truncate_at=2.0),
+    supported_values={"use_absolute_embeddings": (False,)},
+    heads={
+        "SwinForImageClassification": lambda m, l: ClassifierHead(
+            num_labels=l.outputs, labels=l.labels, pooling="mean"
+        ),
+        "SwinModel": lambda m, l: NoHead(),
+    },
+)

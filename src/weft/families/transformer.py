@@ -2,41 +2,98 @@
 
 No published file exists; the weight table is that of `torch.nn.Transformer`, beside one table of tokens.
 """
+
 from typing import Any
 
-from ..spec import Attention, Block, Causal, Dense, LayerNorm, Model, Shared, Sinusoid, Stack, Tokens, Vocabulary, Xavier, post
-from ..weights import Family, Row, Table, both, layer, sizes
+from ..spec import (
+    MLP,
+    Attention,
+    Block,
+    CausalAttention,
+    LayerNorm,
+    LMHead,
+    SharedTokens,
+    SinusoidalPositions,
+    Spec,
+    Stack,
+    Tokens,
+    XavierInit,
+    post_norm,
+)
+from .base import Family, size_table
+from .weights import WeightRow, WeightTable, layer_rows, weight_and_bias
 
-SIZES = sizes("depth width heads hidden dropout", base=(6, 512, 8, 2048, 0.1), big=(6, 1024, 16, 4096, 0.3))
+SIZES = size_table(
+    "depth width heads hidden dropout", base=(6, 512, 8, 2048, 0.1), big=(6, 1024, 16, 4096, 0.3)
+)
 
 
-def make(depth: int, width: int, heads: int, hidden: int, vocabulary: int = 37000, dropout: float = 0.1, final: bool = False,
-         head: Any = None) -> Model:
+def make(
+    depth: int,
+    width: int,
+    heads: int,
+    hidden: int,
+    vocab_size: int = 37000,
+    dropout: float = 0.1,
+    final: bool = False,
+    head: Any = None,
+) -> Spec:
     """`final` puts a norm behind each stack, as torch.nn.Transformer does and the paper does not."""
     norm = LayerNorm()
-    look, feed = post(norm, Attention(heads=heads), dropout=dropout), post(norm, Dense(hidden=hidden, activation="relu"), dropout=dropout)
-    causal = post(norm, Attention(heads=heads, pattern=Causal()), dropout=dropout)
-    around: dict[str, Any] = {"positions": Sinusoid(), "scale": width ** 0.5, "dropout": dropout}
-    return Model(width=width, source=Tokens(vocabulary=vocabulary, **around), target=Shared(**around), head=head or Vocabulary(),
-                 encoder=Stack(blocks=(Block(attention=look, feedforward=feed),) * depth, norm=norm if final else None),
-                 decoder=Stack(blocks=(Block(attention=causal, cross=look, feedforward=feed),) * depth, norm=norm if final else None))
+    attention_branch, feed = (
+        post_norm(norm, Attention(heads=heads), dropout=dropout),
+        post_norm(norm, MLP(hidden=hidden, activation="relu"), dropout=dropout),
+    )
+    causal = post_norm(norm, Attention(heads=heads, pattern=CausalAttention()), dropout=dropout)
+    around: dict[str, Any] = {
+        "positions": SinusoidalPositions(),
+        "embedding_scale": width**0.5,
+        "dropout": dropout,
+    }
+    return Spec(
+        width=width,
+        source=Tokens(vocab_size=vocab_size, **around),
+        target=SharedTokens(**around),
+        head=head or LMHead(),
+        encoder=Stack(
+            blocks=(Block(attention=attention_branch, feedforward=feed),) * depth,
+            norm=norm if final else None,
+        ),
+        decoder=Stack(
+            blocks=(Block(attention=causal, cross_attention=attention_branch, feedforward=feed),)
+            * depth,
+            norm=norm if final else None,
+        ),
+    )
 
 
-def attention(ours: str, theirs: str) -> Table:
+def attention(ours: str, theirs: str) -> WeightTable:
     parts = tuple(f"{ours}.inner.{n}" for n in ("query", "key", "value"))
-    return (Row(tuple(f"{p}.weight" for p in parts), f"{theirs}.in_proj_weight"),
-            Row(tuple(f"{p}.bias" for p in parts), f"{theirs}.in_proj_bias"),
-            *both(f"{ours}.inner.out", f"{theirs}.out_proj"))
+    return (
+        WeightRow(tuple(f"{p}.weight" for p in parts), f"{theirs}.in_proj_weight"),
+        WeightRow(tuple(f"{p}.bias" for p in parts), f"{theirs}.in_proj_bias"),
+        *weight_and_bias(f"{ours}.inner.out", f"{theirs}.out_proj"),
+    )
 
 
-FEED = {"feedforward.inner.up": "linear1", "feedforward.inner.down": "linear2", "attention.after": "norm1"}
-TABLE: Table = (
-    Row("source.tokens.weight", "tokens.weight"),
+FEED = {
+    "feedforward.inner.up": "linear1",
+    "feedforward.inner.down": "linear2",
+    "attention.after": "norm1",
+}
+TABLE: WeightTable = (
+    WeightRow("source.tokens.weight", "tokens.weight"),
     *attention("encoder.blocks.{}.attention", "encoder.layers.{}.self_attn"),
     *attention("decoder.blocks.{}.attention", "decoder.layers.{}.self_attn"),
-    *attention("decoder.blocks.{}.cross", "decoder.layers.{}.multihead_attn"),
-    *layer("encoder.blocks.{}", "encoder.layers.{}", FEED | {"feedforward.after": "norm2"}),
-    *layer("decoder.blocks.{}", "decoder.layers.{}", FEED | {"cross.after": "norm2", "feedforward.after": "norm3"}),
-    *both("encoder.norm", "encoder.norm"), *both("decoder.norm", "decoder.norm"))
+    *attention("decoder.blocks.{}.cross_attention", "decoder.layers.{}.multihead_attn"),
+    *layer_rows("encoder.blocks.{}", "encoder.layers.{}", FEED | {"feedforward.after": "norm2"}),
+    *layer_rows(
+        "decoder.blocks.{}",
+        "decoder.layers.{}",
+        FEED | {"cross_attention.after": "norm2", "feedforward.after": "norm3"},
+    ),
+    *weight_and_bias("encoder.norm", "encoder.norm"),
+    *weight_and_bias("decoder.norm", "decoder.norm"),
+)
 
-transformer = Family("transformer", "arXiv:1706.03762", make, SIZES, table=TABLE, start=Xavier())
+transformer = Family("transformer", "arXiv:1706.03762", make, SIZES, table=TABLE, init=XavierInit())

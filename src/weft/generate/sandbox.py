@@ -1,6 +1,7 @@
 """Chat templates are programs of strangers: they run in a process of their own, in Jinja's sandbox, with bounds of time, memory and output.
 
 A loop inside a sandbox cannot be interrupted from the same process (`9**9**9` is one operation); a process can be killed."""
+
 import atexit
 import json
 import os
@@ -12,9 +13,9 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
-SECONDS, START = 5.0, 60.0                 # of one rendering, and of the process's own start
-MEMORY = 1 << 29                           # bytes of address space
-OUTPUT = 1 << 22                           # characters
+SECONDS, START = 5.0, 60.0  # of one rendering, and of the process's own start
+MAX_MEMORY_BYTES = 1 << 29  # bytes of address space
+MAX_OUTPUT_CHARACTERS = 1 << 22  # characters
 
 
 class Sandbox:
@@ -27,7 +28,7 @@ class Sandbox:
     def render(self, template: str, fields: dict[str, Any]) -> str:
         """The text. Raises ValueError with the template's own error, or that it takes too long or too much."""
         with self.lock:
-            answer = self.ask({"template": template, "fields": fields})
+            answer = self.send({"template": template, "fields": fields})
         if "error" in answer:
             raise ValueError(answer["error"])
         return str(answer["text"])
@@ -36,27 +37,35 @@ class Sandbox:
         if self.process is None or self.process.poll() is not None:
             self.close()
             atexit.register(self.close)
-            environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PATH": os.environ.get("PATH", "")}
-            self.process = subprocess.Popen([sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=subprocess.DEVNULL, env=environment)
-            self.answer(self.process, START)
+            environment = {
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "PATH": os.environ.get("PATH", ""),
+            }
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self.receive(self.process, START)
         return self.process
 
-    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+    def send(self, question: dict[str, Any]) -> dict[str, Any]:
         process = self.start()
         assert process.stdin
-        with suppress(BrokenPipeError):    # it is gone: then it says nothing either
+        with suppress(BrokenPipeError):  # it is gone: then it says nothing either
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
-        return self.answer(process, SECONDS)
+        return self.receive(process, SECONDS)
 
-    def answer(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
+    def receive(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
         assert process.stdout
         ready = select.select([process.stdout], [], [], seconds)[0]
         line = process.stdout.readline() if ready else b""
         if line.endswith(b"\n"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            content: dict[str, Any] = json.loads(line)
+            return content
         self.close()
         return {"error": TOO_LARGE if ready else f"it takes more than {seconds:g} seconds"}
 
@@ -67,29 +76,37 @@ class Sandbox:
             self.process = None
 
 
-TOO_LARGE = f"it takes more than {MEMORY >> 20} MB"
+TOO_LARGE = f"it takes more than {MAX_MEMORY_BYTES >> 20} MB"
 
 
 # In the process
+
 
 def serve() -> None:
     """Says that it is there, then answers each line of JSON with one."""
     import resource
 
-    from ..data.parent import die_with_parent
+    from ..processes import die_with_parent
+
     die_with_parent()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     room = environment()
     print("{}", flush=True)
     for line in sys.stdin:
         question = json.loads(line)
         try:
-            answer = {"text": joined(room.from_string(question["template"]).generate(**question["fields"]))}
+            answer = {
+                "text": join_parts(
+                    room.from_string(question["template"]).generate(**question["fields"])
+                )
+            }
         except MemoryError:
             answer = {"error": TOO_LARGE}
         except RecursionError:
             answer = {"error": "it is nested too deeply"}
-        except Exception as error:         # a template can raise anything: 1/0, a missing name, include without a loader
+        except (
+            Exception
+        ) as error:  # a template can raise anything: 1/0, a missing name, include without a loader
             answer = {"error": " ".join(str(error).split())[:500] or type(error).__name__}
         print(json.dumps(answer), flush=True)
 
@@ -101,21 +118,28 @@ def environment() -> Any:
     def refuse(text: str) -> None:
         raise TemplateError(text)
 
-    room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    room.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    room.filters["tojson"] = lambda found, indent=None: json.dumps(found, ensure_ascii=False, indent=indent)
+    room = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    room.globals |= {
+        "raise_exception": refuse,
+        "strftime_now": lambda form: datetime.now().strftime(form),
+    }
+    room.filters["tojson"] = lambda value, indent=None: json.dumps(
+        value, ensure_ascii=False, indent=indent
+    )
     return room
 
 
-def joined(parts: Any) -> str:
+def join_parts(parts: Any) -> str:
     """The output, piece by piece, so that an endless one ends."""
-    held, size = [], 0
+    pieces, size = [], 0
     for part in parts:
-        held.append(part)
+        pieces.append(part)
         size += len(part)
-        if size > OUTPUT:
-            raise ValueError(f"it writes more than {OUTPUT:,} characters")
-    return "".join(held)
+        if size > MAX_OUTPUT_CHARACTERS:
+            raise ValueError(f"it writes more than {MAX_OUTPUT_CHARACTERS:,} characters")
+    return "".join(pieces)
 
 
 if __name__ == "__main__":

@@ -1,74 +1,22 @@
 """Attention: one replaceable kernel, and the maps around it (Vaswani et al. 2017, section 3.2)."""
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..count import widths
-from .dropout import drop_weights
-from .keyed import Keys, drawing
-from .mask import Pair
-from .norm import build_norm, cap
-from .position import build_score, rotate
-from .precision import cast_once, plain_cpu
-from .products import products
-from .roles import matrix
-
-
-class Kernel(Protocol):
-    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: may look) or added; a row that sees nothing gives 0."""
-
-    def __call__(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-                 causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor: ...
-
-
-def fused(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-          causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor:
-    """torch's own kernel, which has no soft cap; where its backward is slow, two matrix products."""
-    if softcap is not None:
-        return opened(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout, softcap=softcap)
-    if backward_is_slow(q_BHLK, k_BGMK) or (dropout and plain_cpu(q_BHLK)):    # torch's own has no fused dropout on a CPU either
-        return products(q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout)
-    return F.scaled_dot_product_attention(q_BHLK, k_BGMK, v_BGMK, attn_mask=mask, is_causal=causal, scale=scale,
-                                          dropout_p=dropout, enable_gqa=q_BHLK.shape[1] != k_BGMK.shape[1])
-
-
-def backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor) -> bool:
-    """On the CPU, torch's bf16 backward takes several times the matrix products; these keep the weights, so not for long inputs."""
-    return (q_BHLK.dtype == torch.bfloat16 and plain_cpu(q_BHLK) and q_BHLK.requires_grad and torch.is_grad_enabled()
-            and q_BHLK.shape[:3].numel() * k_BGMK.shape[2] <= 1 << 25)
-
-
-def weights(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None, causal: bool, scale: float | None, softcap: float | None = None) -> Tensor:
-    """The attention weights themselves, (B, H, L, M)."""
-    k_BHMK = k_BGMK.repeat_interleave(q_BHLK.shape[1] // k_BGMK.shape[1], 1)
-    score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
-    if softcap is not None and score_BHLM.dtype != torch.float64:
-        score_BHLM = score_BHLM.float()    # each step in bf16 would round anew
-    score_BHLM = score_BHLM * (q_BHLK.shape[-1] ** -0.5 if scale is None else scale)
-    if softcap is not None:
-        score_BHLM = cap(score_BHLM, softcap)
-    if causal:
-        mask = torch.ones(score_BHLM.shape[-2:], dtype=torch.bool, device=score_BHLM.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        score_BHLM = score_BHLM.masked_fill(~mask, float("-inf"))
-    elif mask is not None:
-        score_BHLM = score_BHLM + mask
-    seen = (score_BHLM > float("-inf")).any(-1, keepdim=True)
-    return (score_BHLM.masked_fill(~seen, 0.0).softmax(-1) * seen).to(q_BHLK.dtype)
-
-
-def opened(q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, *,
-           causal: bool, scale: float | None, dropout: float, softcap: float | None = None) -> Tensor:
-    """The slow twin of `fused`, in the open: its oracle, and the way to see the weights."""
-    weight_BHLM = weights(q_BHLK, k_BGMK, mask, causal, scale, softcap)
-    if dropout:
-        weight_BHLM = drop_weights(weight_BHLM, dropout)
-    return weight_BHLM @ v_BGMK.repeat_interleave(q_BHLK.shape[1] // v_BGMK.shape[1], 1)
+from ..kernels.attention import AttentionBackend, add_position_bias, sdpa_attention
+from ..kernels.keyed_random import Keys, use_keys
+from ..kernels.masks import Positions
+from ..kernels.precision import cast_for_autocast
+from ..registry import implementation, named
+from ..spec.attention import head_dims
+from .norms import build_norm
+from .positions import apply_rope, build_position_bias
+from .roles import INPUT, OUTPUT, block_linear
 
 
 class Store(Protocol):
@@ -80,77 +28,121 @@ class Store(Protocol):
     def remember(self, k_BGMK: Tensor, v_BGMK: Tensor) -> None: ...
 
 
-class View(NamedTuple):
+class AttentionContext(NamedTuple):
     """What an attention is told beside x: the same for all blocks that look the same way."""
-    pair: Pair
+
+    positions: Positions
     mask: Tensor | None = None
     causal: bool = False
-    angles: tuple[Tensor, Tensor] | None = None
-    place_BLD: Tensor | None = None
-    memory_place_BMD: Tensor | None = None
+    rope_angles: tuple[Tensor, Tensor] | None = None
+    position_BLD: Tensor | None = None
+    memory_position_BMD: Tensor | None = None
     grid: tuple[int, int] | None = None
-    keys: Keys | None = None               # what the queries draw random numbers with
-    split: Callable[[Kernel], Kernel] | None = None            # for long rows: the kernel on parts of them; pair and mask are one part's
+    keys: Keys | None = None  # what the queries draw random numbers with
+    split_backend: Callable[[AttentionBackend], AttentionBackend] | None = (
+        None  # for long rows: the kernel on parts of them; pair and mask are one part's
+    )
 
 
-class Attention(nn.Module):
-    def __init__(self, s: S.Attention, width: int) -> None:
+class AttentionLayer(nn.Module):
+    def __init__(self, spec: S.Attention, width: int) -> None:
         super().__init__()
-        self.s, self.heads = s, s.heads
-        self.key_width, self.value_width, self.groups = widths(s, width)
-        self.query = matrix(width, s.heads * self.key_width, s.bias)
-        self.key = matrix(width, self.groups * self.key_width, s.bias)
-        self.value = matrix(width, self.groups * self.value_width, s.bias)
-        self.out = matrix(s.heads * self.value_width, width, s.out_bias)
-        self.score = build_score(s.score, s.heads)
-        norm = s.qk_norm.norm if s.qk_norm else None
-        self.norms_heads = s.qk_norm is not None and s.qk_norm.over == "head"
-        self.query_norm = build_norm(norm, self.key_width * (1 if self.norms_heads else s.heads))
-        self.key_norm = build_norm(norm, self.key_width * (1 if self.norms_heads else self.groups))
-        self.kernel: Kernel = fused
+        self.spec, self.heads = spec, spec.heads
+        self.head_dim, self.value_dim, self.kv_heads = head_dims(spec, width)
+        self.query = block_linear(
+            width, spec.heads * self.head_dim, spec.bias, INPUT, query_heads=spec.heads
+        )
+        self.key = block_linear(width, self.kv_heads * self.head_dim, spec.bias, INPUT)
+        self.value = block_linear(
+            width, self.kv_heads * self.value_dim, spec.bias, INPUT, scaled_by_gain=True
+        )
+        self.out = block_linear(
+            spec.heads * self.value_dim, width, spec.out_bias, OUTPUT, scaled_by_gain=True
+        )
+        self.position_bias = build_position_bias(spec.position_bias, spec.heads)
+        norm = spec.qk_norm.norm if spec.qk_norm else None
+        self.norms_heads = spec.qk_norm is not None and spec.qk_norm.per == "head"
+        self.query_norm, self.key_norm = (
+            build_norm(norm, self.head_dim * (1 if self.norms_heads else heads), stream=False)
+            for heads in (spec.heads, self.kv_heads)
+        )
+        self.backend: AttentionBackend = sdpa_attention
 
-    def forward(self, x_BLD: Tensor, memory_BMD: Tensor | None, view: View, store: Store | None = None) -> Tensor:
-        x_BLD = cast_once(x_BLD)
-        placed_BLD = x_BLD if view.place_BLD is None else cast_once(x_BLD + view.place_BLD)
-        q_BHLK = self.split(self.query(placed_BLD), self.key_width, self.query_norm)
+    def forward(
+        self,
+        x_BLD: Tensor,
+        memory_BMD: Tensor | None,
+        context: AttentionContext,
+        store: Store | None = None,
+    ) -> Tensor:
+        x_BLD = cast_for_autocast(x_BLD)
+        placed_BLD = (
+            x_BLD
+            if context.position_BLD is None
+            else cast_for_autocast(x_BLD + context.position_BLD)
+        )
+        q_BHLK = self.split_heads(self.query(placed_BLD), self.head_dim, self.query_norm)
         if memory_BMD is None:
-            k_BGMK = self.split(self.key(placed_BLD), self.key_width, self.key_norm)
-            v_BGMK = self.split(self.value(x_BLD), self.value_width)
-            if view.angles is not None:
-                q_BHLK, k_BGMK = rotate(q_BHLK, *view.angles), rotate(k_BGMK, *view.angles)
+            k_BGMK = self.split_heads(self.key(placed_BLD), self.head_dim, self.key_norm)
+            v_BGMK = self.split_heads(self.value(x_BLD), self.value_dim)
+            if context.rope_angles is not None:
+                q_BHLK, k_BGMK = (
+                    apply_rope(q_BHLK, *context.rope_angles),
+                    apply_rope(k_BGMK, *context.rope_angles),
+                )
             if store is not None:
                 k_BGMK, v_BGMK = store.extend(k_BGMK, v_BGMK)
         else:
-            k_BGMK, v_BGMK = self.look_back(memory_BMD, view, store)
+            k_BGMK, v_BGMK = self.cross_keys_values(memory_BMD, context, store)
         beams, L = len(q_BHLK) // len(k_BGMK), q_BHLK.shape[2]
         if beams == 1:
-            return self.join(self.attend(q_BHLK, k_BGMK, v_BGMK, view))
-        q_BHLK = q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)        # beams of one sentence share its keys
-        y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, view)
-        return self.join(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
+            return self.join_heads(self.attend(q_BHLK, k_BGMK, v_BGMK, context))
+        q_BHLK = (
+            q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
+        )  # beams of one sentence share its keys
+        y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, context)
+        return self.join_heads(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
 
-    def look_back(self, memory_BMD: Tensor, view: View, store: Store | None) -> tuple[Tensor, Tensor]:
+    def cross_keys_values(
+        self, memory_BMD: Tensor, context: AttentionContext, store: Store | None
+    ) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, worked out once while decoding."""
         if store is not None and store.memory is not None:
             return store.memory
-        memory_BMD = cast_once(memory_BMD)
-        placed_BMD = memory_BMD if view.memory_place_BMD is None else memory_BMD + view.memory_place_BMD
-        k_BGMK = self.split(self.key(placed_BMD), self.key_width, self.key_norm)
-        v_BGMK = self.split(self.value(memory_BMD), self.value_width)
+        memory_BMD = cast_for_autocast(memory_BMD)
+        placed_BMD = (
+            memory_BMD
+            if context.memory_position_BMD is None
+            else memory_BMD + context.memory_position_BMD
+        )
+        k_BGMK = self.split_heads(self.key(placed_BMD), self.head_dim, self.key_norm)
+        v_BGMK = self.split_heads(self.value(memory_BMD), self.value_dim)
         if store is not None:
             store.remember(k_BGMK, v_BGMK)
         return k_BGMK, v_BGMK
 
-    def attend(self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, view: View) -> Tensor:
-        mask = view.mask
-        if self.score is not None:
-            mask = add_score(self.score(view.pair), mask)
-        kernel = self.kernel if view.split is None else view.split(self.kernel)
-        with drawing(view.keys):
-            return kernel(q_BHLK, k_BGMK, v_BGMK, mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
-                          causal=view.causal, scale=self.s.scale, dropout=self.s.dropout if self.training else 0.0, softcap=self.s.softcap)
+    def attend(
+        self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, context: AttentionContext
+    ) -> Tensor:
+        mask = context.mask
+        if self.position_bias is not None:
+            mask = add_position_bias(self.position_bias(context.positions), mask)
+        kernel = (
+            self.backend if context.split_backend is None else context.split_backend(self.backend)
+        )
+        with use_keys(context.keys):
+            return kernel(
+                q_BHLK,
+                k_BGMK,
+                v_BGMK,
+                mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
+                causal=context.causal,
+                scale=self.spec.scale,
+                dropout=self.spec.dropout if self.training else 0.0,
+                softcap=self.spec.softcap,
+            )
 
-    def split(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
+    def split_heads(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
         """Heads apart, each or all together normalised; in autocast a norm widens its numbers, which the values do not share."""
         if norm is not None and not self.norms_heads:
             t = norm(t).to(t.dtype)
@@ -159,26 +151,30 @@ class Attention(nn.Module):
             heads = norm(heads).to(t.dtype)
         return heads.transpose(1, 2)
 
-    def join(self, y_BHLK: Tensor) -> Tensor:
+    def join_heads(self, y_BHLK: Tensor) -> Tensor:
         out: Tensor = self.out(y_BHLK.transpose(1, 2).flatten(2))
         return out
 
 
-def add_score(score: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return score
-    return score.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else score + mask
+def build_attention(spec: S.Attention, width: int) -> AttentionLayer:
+    """Build the layer of an attention: that of its pattern, where the pattern has one."""
+    layer_class = implementation(spec.pattern)
+    kind: type[AttentionLayer] = (
+        layer_class if issubclass(layer_class, AttentionLayer) else AttentionLayer
+    )
+    return kind(spec, width)
 
 
 @contextmanager
-def using(model: nn.Module, kernel: Kernel) -> Iterator[None]:
-    """Every attention of a model computes with `kernel` inside the block."""
-    found = [m for m in model.modules() if isinstance(m, Attention)]
-    before = [m.kernel for m in found]
+def attention_backend(model: nn.Module, backend: AttentionBackend | str) -> Iterator[None]:
+    """Every attention of a model computes with `backend`, such as "eager", inside the block."""
+    kernel = named(AttentionBackend, backend) if isinstance(backend, str) else backend
+    attentions = [m for m in model.modules() if isinstance(m, AttentionLayer)]
+    before = [m.backend for m in attentions]
     try:
-        for m in found:
-            m.kernel = kernel
+        for m in attentions:
+            m.backend = kernel
         yield
     finally:
-        for m, old in zip(found, before, strict=True):
-            m.kernel = old
+        for m, old in zip(attentions, before, strict=True):
+            m.backend = old

@@ -1,62 +1,82 @@
 """The residual equation, and the two ways to join branches."""
+
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..layers.attention import Attention, View
-from ..layers.dropout import Dropout, SkipBranch
-from ..layers.experts import Experts
-from ..layers.feedforward import FeedForward
-from ..layers.keyed import drawing
-from ..layers.linformer import LinformerAttention
-from ..layers.norm import LayerScale, build_norm
-from ..layers.window import WindowAttention
-from .cache import BlockCache
+from ..kernels.keyed_random import use_keys
+from ..layers.attention import AttentionContext
+from ..layers.dropout import Dropout, DropPath
+from ..layers.norms import LayerScaleLayer, build_norm
+from ..layers.roles import with_scope
+from ..registry import implementation
+from .cache import LayerCache
 
 
-def build_inner(s: S.Inner, width: int) -> nn.Module:
-    if isinstance(s, S.Attention):
-        kinds: dict[type, type[Attention]] = {S.Windows: WindowAttention, S.Linformer: LinformerAttention}
-        return kinds.get(type(s.pattern), Attention)(s, width)
-    return Experts(s, width) if isinstance(s, S.Experts) else FeedForward(s, width)
-
-
-class Branch(nn.Module):
+class BranchLayer(nn.Module):
     """x <- after(x * alpha + drop(layer_scale(out(inner(before(x)))))): the only place that knows where a norm sits."""
 
-    def __init__(self, s: S.Branch, width: int) -> None:
+    def __init__(self, spec: S.Branch, width: int) -> None:
         super().__init__()
-        self.before, self.out, self.after = (build_norm(n, width) for n in (s.before, s.out, s.after))
-        self.inner, self.alpha, self.drop = build_inner(s.inner, width), s.alpha, Dropout(s.dropout)
-        self.layer_scale = LayerScale(width) if s.layer_scale else nn.Identity()
-        self.skip = SkipBranch(s.skip) if s.skip else nn.Identity()
+        self.before, self.out, self.after = (
+            build_norm(n, width) for n in (spec.before, spec.out, spec.after)
+        )
+        self.inner: nn.Module = implementation(spec.inner)(spec.inner, width)
+        self.residual_scale, self.drop = spec.residual_scale, Dropout(spec.dropout)
+        self.layer_scale = (
+            LayerScaleLayer(spec.layer_scale, width) if spec.layer_scale else nn.Identity()
+        )
+        self.drop_path = DropPath(spec.drop_path) if spec.drop_path else nn.Identity()
+        with_scope(self, init_gain=spec.init_gain)
 
     def update(self, x_BLD: Tensor, *looks: object) -> Tensor:
-        update_BLD: Tensor = self.skip(self.drop(self.layer_scale(self.out(self.inner(self.before(x_BLD), *looks)))))
+        update_BLD: Tensor = self.drop_path(
+            self.drop(self.layer_scale(self.out(self.inner(self.before(x_BLD), *looks))))
+        )
         return update_BLD
 
     def forward(self, x_BLD: Tensor, *looks: object) -> Tensor:
-        kept_BLD = x_BLD if self.alpha == 1 else x_BLD * self.alpha
+        kept_BLD = x_BLD if self.residual_scale == 1 else x_BLD * self.residual_scale
         y_BLD: Tensor = self.after(kept_BLD + self.update(x_BLD, *looks))
         return y_BLD
 
 
-class Block(nn.Module):
+class BlockLayer(nn.Module):
     """One unit of recomputation, compilation and sharding."""
 
-    def __init__(self, s: S.Block | S.Parallel, width: int) -> None:
+    def __init__(self, spec: S.Block | S.ParallelBlock, width: int) -> None:
         super().__init__()
-        self.parallel = isinstance(s, S.Parallel)
-        self.attention = Branch(s.attention, width)
-        self.cross = Branch(s.cross, width) if isinstance(s, S.Block) and s.cross is not None else None
-        self.feedforward = Branch(s.feedforward, width)
+        self.parallel = isinstance(spec, S.ParallelBlock)
+        self.attention = BranchLayer(spec.attention, width)
+        self.cross_attention = (
+            BranchLayer(spec.cross_attention, width)
+            if isinstance(spec, S.Block) and spec.cross_attention is not None
+            else None
+        )
+        self.feedforward = BranchLayer(spec.feedforward, width)
+        with_scope(self, inside_block=True)
 
-    def forward(self, x_BLD: Tensor, view: View, memory_BMD: Tensor | None = None, across: View | None = None,
-                cache: BlockCache | None = None) -> Tensor:
-        with drawing(view.keys):
+    @property
+    def branches(self) -> int:
+        """The number of residual branches."""
+        return 2 if self.cross_attention is None else 3
+
+    def forward(
+        self,
+        x_BLD: Tensor,
+        context: AttentionContext,
+        memory_BMD: Tensor | None = None,
+        cross_context: AttentionContext | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        with use_keys(context.keys):
             if self.parallel:
-                return x_BLD + self.attention.update(x_BLD, None, view, cache) + self.feedforward.update(x_BLD)
-            x_BLD = self.attention(x_BLD, None, view, cache)
-            if self.cross is not None:
-                x_BLD = self.cross(x_BLD, memory_BMD, across, cache)
+                return (
+                    x_BLD
+                    + self.attention.update(x_BLD, None, context, cache)
+                    + self.feedforward.update(x_BLD)
+                )
+            x_BLD = self.attention(x_BLD, None, context, cache)
+            if self.cross_attention is not None:
+                x_BLD = self.cross_attention(x_BLD, memory_BMD, cross_context, cache)
             y_BLD: Tensor = self.feedforward(x_BLD)
             return y_BLD

@@ -1,22 +1,23 @@
 """Keys and values kept while decoding: room is made once, each token is worked out once, a window keeps no more than it reaches."""
+
 import torch
 from torch import Tensor
 
 from .. import spec as S
-from ..count import widths
-from ..layers.sequence import count_positions
+from ..kernels.masks import positions_of_tokens
+from ..spec.attention import head_dims
 
-BACK = 32                                  # tokens that `forget` can take back where a window has let go of older ones
+ROLLBACK_TOKENS = 32  # tokens that `forget` can take back where a window has let go of older ones
 
 
-class Slots:
+class CacheSlots:
     """Which tokens the blocks of one pattern hold: all, or a window's reach and as much again, so that it moves rarely."""
 
-    def __init__(self, pattern: S.Causal | S.Window, room: int) -> None:
-        self.before = pattern.before + BACK if isinstance(pattern, S.Window) else None
-        self.size = room if self.before is None else min(room, 2 * self.before)
-        self.begin, self.end = 0, 0            # the tokens that are held
-        self.length, self.dropped = 0, 0       # how many came last, and how many went for them
+    def __init__(self, pattern: S.Pattern, capacity: int) -> None:
+        self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
+        self.size = capacity if self.before is None else min(capacity, 2 * self.before)
+        self.begin, self.end = 0, 0  # the tokens that are held
+        self.length, self.dropped = 0, 0  # how many came last, and how many went for them
 
     def full(self, length: int) -> bool:
         return self.before is not None and self.end + length - self.begin > self.size
@@ -27,12 +28,14 @@ class Slots:
         self.begin, self.end = self.begin + self.dropped, self.end + length
 
 
-class BlockCache:
+class LayerCache:
     """One block's stored keys and values; also those of the encoder's output, worked out at the first step."""
 
-    def __init__(self, slots: Slots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
+    def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
         self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
-        self.memory: tuple[Tensor, Tensor] | None = None       # a row a sentence: its beams share it
+        self.memory: tuple[Tensor, Tensor] | None = (
+            None  # one row per sentence, which its beams share
+        )
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]:
         start, end = self.make_room()
@@ -44,7 +47,9 @@ class BlockCache:
         slots = self.slots
         end = slots.end - slots.begin
         if slots.dropped or end > self.keys_BGMK.shape[2]:
-            self.keys_BGMK, self.values_BGMK = (move(t, slots, end) for t in (self.keys_BGMK, self.values_BGMK))
+            self.keys_BGMK, self.values_BGMK = (
+                shift_slots(t, slots, end) for t in (self.keys_BGMK, self.values_BGMK)
+            )
         return end - slots.length, end
 
     def remember(self, k_BGMK: Tensor, v_BGMK: Tensor) -> None:
@@ -52,123 +57,161 @@ class BlockCache:
 
     def take(self, row_B: Tensor, moved_B: Tensor, same: int, sentence_B: Tensor | None) -> None:
         start, end = max(same - self.slots.begin, 0), self.slots.end - self.slots.begin
-        self.keys_BGMK, self.values_BGMK = (rows(t, row_B, moved_B, start, end) for t in (self.keys_BGMK, self.values_BGMK))
+        self.keys_BGMK, self.values_BGMK = (
+            gather_rows(t, row_B, moved_B, start, end) for t in (self.keys_BGMK, self.values_BGMK)
+        )
         if self.memory is not None and sentence_B is not None:
             self.memory = self.memory[0][sentence_B], self.memory[1][sentence_B]
 
 
-def move(held_BGMK: Tensor, slots: Slots, end: int) -> Tensor:
+def shift_slots(held_BGMK: Tensor, slots: CacheSlots, end: int) -> Tensor:
     B, G, _, K = held_BGMK.shape
-    kept = end - slots.length
+    kept_slots = end - slots.length
     moved_BGMK = held_BGMK.new_empty(B, G, max(slots.size, end), K)
-    moved_BGMK[:, :, :kept] = held_BGMK[:, :, slots.dropped:slots.dropped + kept]
+    moved_BGMK[:, :, :kept_slots] = held_BGMK[:, :, slots.dropped : slots.dropped + kept_slots]
     return moved_BGMK
 
 
-def rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
+def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
     """Row i becomes row `row_B[i]`. Those that stay where they are cost nothing; before `start`, the others are the same already."""
     if len(row_B) > len(held_BGMK):
         made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
         made_BGMK[:, :, :end] = held_BGMK[row_B, :, :end]
         return made_BGMK
-    made_BGMK = held_BGMK[:len(row_B)]
+    made_BGMK = held_BGMK[: len(row_B)]
     if len(moved_B) and start < end:
         made_BGMK[moved_B, :, start:end] = held_BGMK[row_B[moved_B], :, start:end]
     return made_BGMK
 
 
-class Cache:
+class KVCache:
     """The whole decoder's. Positions count each row's own tokens, so a prompt may be padded on either side."""
 
-    def __init__(self, s: S.Model, batch: int, room: int, dtype: torch.dtype, device: torch.device) -> None:
-        if s.decoder is None:
+    def __init__(
+        self, spec: S.Spec, batch: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        if spec.decoder is None:
             raise ValueError("only a decoder has a cache; this model has none")
-        self.blocks: list[BlockCache] = []
-        self.slots: dict[object, Slots] = {}
-        for b in s.decoder.blocks:
+        self.blocks: list[LayerCache] = []
+        self.slots: dict[object, CacheSlots] = {}
+        for b in spec.decoder.blocks:
             a = b.attention.inner
             assert isinstance(a, S.Attention)
-            if not (isinstance(a.pattern, S.Causal) or (isinstance(a.pattern, S.Window) and not a.pattern.after)):
-                raise ValueError(f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time")
-            key, value, groups = widths(a, s.width)
-            slots = self.slots.setdefault(a.pattern, Slots(a.pattern, room))
-            keys, values = (torch.empty(batch, groups, slots.size, w, dtype=dtype, device=device) for w in (key, value))
-            self.blocks.append(BlockCache(slots, keys, values))
-        reads = s.source if s.encoder is None else s.target
-        learned = getattr(reads, "positions", None)
-        if isinstance(learned, S.Learned) and room > learned.count:
-            raise ValueError(f"a cache of {room} tokens is longer than the {learned.count} learned positions")
-        self.position_BM = torch.zeros(batch, room, dtype=torch.long, device=device)
-        self.keep_BM = torch.ones(batch, room, dtype=torch.bool, device=device)
+            if a.pattern.looks_ahead:
+                raise ValueError(
+                    f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time"
+                )
+            key, value, groups = head_dims(a, spec.width)
+            slots = self.slots.setdefault(a.pattern, CacheSlots(a.pattern, capacity))
+            keys, values = (
+                torch.empty(batch, groups, slots.size, w, dtype=dtype, device=device)
+                for w in (key, value)
+            )
+            self.blocks.append(LayerCache(slots, keys, values))
+        reads = spec.source if spec.encoder is None else spec.target
+        positions = getattr(reads, "positions", None)
+        limit = positions.max_length if isinstance(positions, S.InputPositions) else None
+        if limit is not None and capacity > limit:
+            raise ValueError(
+                f"a cache of {capacity} tokens is longer than the {limit} learned positions"
+            )
+        self.position_BM = torch.zeros(batch, capacity, dtype=torch.long, device=device)
+        self.attention_mask_BM = torch.ones(batch, capacity, dtype=torch.bool, device=device)
         self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
-        self.same_BB = torch.zeros(batch, batch, dtype=torch.long)     # how many of their first tokens two rows share for certain
+        self.shared_prefix_BB = torch.zeros(
+            batch, batch, dtype=torch.long
+        )  # how many of their first tokens two rows share for certain
         self.padded, self.length = False, 0
 
-    def place(self, length: int, keep_BL: Tensor | None) -> Tensor:
+    def reserve(
+        self, length: int, attention_mask_BL: Tensor | None, document_ids_BL: Tensor | None = None
+    ) -> Tensor:
         """The positions of `length` new tokens."""
+        if document_ids_BL is not None:
+            raise ValueError("a cache decodes one document per row; leave document_ids None")
         end = self.length + length
         if end > self.position_BM.shape[1]:
-            raise ValueError(f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a larger one")
+            raise ValueError(
+                f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a larger one"
+            )
         for slots in self.slots.values():
-            slots.place(length, self.reach(slots.before) if slots.full(length) else 0)
-        if keep_BL is None:
-            position_BL = self.next_B if length == 1 else self.next_B + torch.arange(length, device=self.next_B.device)
+            slots.place(length, self.first_visible(slots.before) if slots.full(length) else 0)
+        if attention_mask_BL is None:
+            position_BL = (
+                self.next_B
+                if length == 1
+                else self.next_B + torch.arange(length, device=self.next_B.device)
+            )
             self.next_B = self.next_B + length
-        elif keep_BL.dtype != torch.bool:
-            raise ValueError("a cache decodes one document a row; give `keep` as booleans")
         else:
-            kept_BL = keep_BL
-            position_BL = self.next_B + count_positions(kept_BL)
-            self.next_B = self.next_B + kept_BL.sum(1, keepdim=True)
-            self.keep_BM[:, self.length:end], self.padded = kept_BL, True
-        self.position_BM[:, self.length:end] = position_BL
+            position_BL = self.next_B + positions_of_tokens(attention_mask_BL)
+            self.next_B = self.next_B + attention_mask_BL.sum(1, keepdim=True)
+            self.attention_mask_BM[:, self.length : end], self.padded = attention_mask_BL, True
+        self.position_BM[:, self.length : end] = position_BL
         self.length = end
         return position_BL
 
-    def reach(self, before: int | None) -> int:
+    def first_visible(self, before: int | None) -> int:
         """The first token that a window from here on can see, in any row."""
         assert before is not None
         if not self.padded:
             return self.length - before
-        near_BM = self.keep_BM[:, :self.length] & (self.position_BM[:, :self.length] >= self.next_B - before)
+        near_BM = self.attention_mask_BM[:, : self.length] & (
+            self.position_BM[:, : self.length] >= self.next_B - before
+        )
         return int(near_BM.any(0).long().argmax())
 
-    def begin(self, pattern: object) -> int:
+    def first_slot(self, pattern: object) -> int:
         """The first token that blocks of this pattern hold."""
         return self.slots[pattern].begin
 
     def reorder(self, row_B: Tensor) -> None:
-        """Row i goes on from what row `row_B[i]` has read; rows may leave. Beams that share a memory stay together and as many."""
+        """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share a memory stay together and as many."""
         sentence_B, memory = None, self.blocks[0].memory
         if memory is not None:
             beams = len(self.next_B) // len(memory[0])
             sentence_B = row_B[::beams] // beams
             if torch.equal(sentence_B, torch.arange(len(memory[0]), device=row_B.device)):
                 sentence_B = None
-        self.take(row_B, sentence_B)
+        self.gather_rows(row_B, sentence_B)
 
-    def multiply(self, beams: int) -> None:
+    def multiply(self, num_beams: int) -> None:
         """Each row becomes `beams` rows, side by side; they share the row's memory."""
-        self.take(torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(beams), None)
+        self.gather_rows(
+            torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(num_beams),
+            None,
+        )
 
-    def take(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
+    def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
         """Beams of one sentence differ in their last few tokens: only these move."""
         row, place = row_B.cpu(), torch.arange(len(row_B))
         moved = (row != place).nonzero()[:, 0]
-        here = moved[moved < len(self.same_BB)]
-        same = int(self.same_BB[here, row[here]].min()) if len(here) == len(moved) and len(moved) else 0
+        here = moved[moved < len(self.shared_prefix_BB)]
+        same = (
+            int(self.shared_prefix_BB[here, row[here]].min())
+            if len(here) == len(moved) and len(moved)
+            else 0
+        )
         for block in self.blocks:
             block.take(row_B, moved.to(row_B.device), same, sentence_B)
-        self.same_BB = self.same_BB[row][:, row].masked_fill(row[:, None] == row, self.length)
-        self.position_BM, self.keep_BM, self.next_B = self.position_BM[row_B], self.keep_BM[row_B], self.next_B[row_B]
+        self.shared_prefix_BB = self.shared_prefix_BB[row][:, row].masked_fill(
+            row[:, None] == row, self.length
+        )
+        self.position_BM, self.attention_mask_BM, self.next_B = (
+            self.position_BM[row_B],
+            self.attention_mask_BM[row_B],
+            self.next_B[row_B],
+        )
 
-    def forget(self, count: int) -> None:
+    def rollback(self, count: int) -> None:
         """The last `count` tokens were never read."""
         start = self.length - count
-        assert count <= BACK or not any(slots.begin for slots in self.slots.values())
-        self.next_B = self.next_B - self.keep_BM[:, start:self.length].sum(1, keepdim=True)
-        self.keep_BM[:, start:self.length] = True
+        assert count <= ROLLBACK_TOKENS or not any(slots.begin for slots in self.slots.values())
+        self.next_B = self.next_B - self.attention_mask_BM[:, start : self.length].sum(
+            1, keepdim=True
+        )
+        self.attention_mask_BM[:, start : self.length] = True
         self.length = start
-        self.same_BB.clamp_(max=start)
+        self.shared_prefix_BB.clamp_(max=start)
         for slots in self.slots.values():
             slots.end = start

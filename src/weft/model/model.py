@@ -1,144 +1,279 @@
 """A model: four verbs and no loss."""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from .. import spec as S
-from ..count import table_width
-from ..layers import embed
-from ..layers.sequence import Sequence
-from .cache import Cache
-from .head import Detected, Layers, Pooled, build_head
-from .stack import Pyramid, Stack
-from .start import initialise
+from ..kernels.masks import resolve_masks
+from ..layers import embedding
+from ..layers.measure import SkipTorchInit
+from ..layers.roles import Part, with_scope
+from ..layers.sequence import HiddenStates
+from ..registry import implementation, resolve
+from .cache import KVCache
+from .heads import Detections, LayerMixLayer, Pooled
+from .initialisation import initialise_weights
+from .stack import PyramidLayer, StackLayer, declare_layers_above
 
-Output = Tensor | Detected | Pooled
+Output = Tensor | Detections | Pooled
 
 
 class Model(nn.Module):
     """embed -> encode and/or decode -> read. A tied head reads the embedding's own table: there is no second copy."""
 
-    def __init__(self, s: S.Model) -> None:
+    def __init__(self, spec: S.Spec) -> None:
         super().__init__()
-        self.spec = s
-        self.family: str | None = None     # whose published names it came with, and from where: `interop.folder`
+        self.spec = spec
+        self.family: str | None = (
+            None  # whose published names it came with, and from where: `interop.folder`
+        )
         self.origin: Path | None = None
-        self.source = build_source(s)
+        self.source = build_input(spec)
         self.target: nn.Module | None = None
-        if isinstance(s.target, S.Queries):
-            self.target = embed.Queries(s.target, s.width)
-        elif s.target is not None:
-            self.target = embed.Tokens(s.target, table_width(s), s.width)
-        read = s.features.layers if s.features is not None else ()     # from the stack that the head reads
-        self.encoder = Pyramid(s.encoder, s.width) if isinstance(s.encoder, S.Pyramid) else \
-            Stack(s.encoder, s.width, () if s.decoder else read) if s.encoder else None
-        self.decoder = Stack(s.decoder, s.width, read) if s.decoder else None
-        self.features = Layers(s.features) if s.features is not None else None
-        self.head = build_head(s)
+        if isinstance(spec.target, S.ObjectQueries):
+            self.target = embedding.ObjectQueriesLayer(spec.target, spec.width)
+        elif spec.target is not None:
+            self.target = embedding.TokenEmbedding(spec.target, spec.embedding_dim, spec.width)
+        read = (
+            spec.layer_mix.layers if spec.layer_mix is not None else ()
+        )  # from the stack that the head reads
+        self.encoder = (
+            PyramidLayer(spec.encoder, spec.width)
+            if isinstance(spec.encoder, S.Pyramid)
+            else StackLayer(spec.encoder, spec.width, () if spec.decoder else read)
+            if spec.encoder
+            else None
+        )
+        self.decoder = StackLayer(spec.decoder, spec.width, read) if spec.decoder else None
+        self.layer_mix = LayerMixLayer(spec.layer_mix) if spec.layer_mix is not None else None
+        head: nn.Module = implementation(spec.head)(spec.head, spec)
+        self.head = with_scope(head, part=Part.HEAD)
+        declare_layers_above(
+            [part for part in (self.source, self.target) if part is not None],
+            [stack for stack in (self.encoder, self.decoder) if stack is not None],
+        )
 
     @property
-    def table_VD(self) -> Tensor:
+    def device(self) -> torch.device:
+        """The device of its weights."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The data type of its weights."""
+        return next(self.parameters()).dtype
+
+    @property
+    def body(self) -> list[nn.Module]:
+        """Everything but the head and what weighs the layers that it reads."""
+        parts = (self.source, self.target, self.encoder, self.decoder)
+        return [part for part in parts if part is not None]
+
+    @property
+    def token_embedding_VD(self) -> Tensor:
         """The token table that the decoder reads and a tied head writes."""
         owner = self.target if isinstance(self.spec.target, S.Tokens) else self.source
         weight = owner.tokens.weight  # type: ignore[union-attr]
         assert isinstance(weight, Tensor)
         return weight
 
-    def embed(self, inputs: Tensor, *, keep: Tensor | None = None, segments: Tensor | None = None,
-              cache: Cache | None = None) -> Sequence:
-        """Ids (B, L) or images (B, C, rows, columns) of the source. `keep`: see `Sequence`; for a backbone, pixels."""
-        if isinstance(self.source, embed.Tokens):
-            position = None if cache is None else cache.place(inputs.shape[1], keep)
+    def embed(
+        self,
+        inputs: Tensor,
+        *,
+        attention_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> HiddenStates:
+        """Embed the source.
+
+        Args:
+            inputs: ids (B, L) or images (B, C, rows, columns).
+            attention_mask: (B, L), False or 0 for padding at either end of a row; for a ResNet, the visible pixels.
+            document_ids: (B, L), whole numbers; tokens attend only within their own document, and document 0 is padding.
+            token_type_ids: (B, L), the segment of each token.
+            cache: keys and values of the tokens before.
+        """
+        mask, documents = masks = resolve_masks(attention_mask, document_ids)
+        if isinstance(self.source, embedding.TokenEmbedding):
+            position = None if cache is None else cache.reserve(inputs.shape[1], *masks)
             assert self.source.tokens is not None
-            found: Sequence = self.source(inputs, self.source.tokens.weight, keep, segments, position)
-        elif isinstance(self.source, embed.Backbone):
-            found = self.source(inputs, keep)
+            hidden_states: HiddenStates = self.source(
+                inputs, self.source.tokens.weight, *masks, token_type_ids, position
+            )
+        elif documents is not None:
+            raise ValueError("an image is no document; leave document_ids None")
+        elif isinstance(self.source, embedding.ResNetEmbedding):
+            hidden_states = self.source(inputs, mask)
         else:
-            if keep is not None:
-                raise ValueError("patches have no padding; leave keep None")
-            found = self.source(inputs)
-        if segments is not None and getattr(self.source, "segments", None) is None:
-            raise ValueError("this model has no segments; leave them None")
-        return found
+            if mask is not None:
+                raise ValueError("patches have no padding; leave attention_mask None")
+            hidden_states = self.source(inputs)
+        if token_type_ids is not None and getattr(self.source, "segments", None) is None:
+            raise ValueError("this model has no token types; leave token_type_ids None")
+        return hidden_states
 
-    def embed_target(self, targets: Tensor | None, memory: Sequence, *, keep: Tensor | None = None,
-                     cache: Cache | None = None) -> Sequence:
-        """What the decoder beside an encoder reads: target ids, or the object queries."""
-        if isinstance(self.target, embed.Queries):
-            found: Sequence = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
-            return found
+    def embed_target(
+        self,
+        targets: Tensor | None,
+        memory: HiddenStates,
+        *,
+        attention_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> HiddenStates:
+        """Embed what the decoder beside an encoder reads: target ids, or the object queries."""
+        masks = resolve_masks(attention_mask, document_ids)
+        if isinstance(self.target, embedding.ObjectQueriesLayer):
+            hidden_states: HiddenStates = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
+            return hidden_states
         if self.target is None or targets is None:
-            raise ValueError("a decoder beside an encoder reads targets; give them" if self.target else "this model has no target")
-        position = None if cache is None else cache.place(targets.shape[1], keep)
-        found = self.target(targets, self.table_VD, keep, None, position)
-        return found
+            raise ValueError(
+                "a decoder beside an encoder reads targets; give them"
+                if self.target
+                else "this model has no target"
+            )
+        position = None if cache is None else cache.reserve(targets.shape[1], *masks)
+        hidden_states = self.target(targets, self.token_embedding_VD, *masks, None, position)
+        return hidden_states
 
-    def encode(self, sequence: Sequence) -> Sequence:
+    def encode(self, sequence: HiddenStates) -> HiddenStates:
         if self.encoder is None:
             raise ValueError("this model has no encoder; use decode")
-        found: Sequence = self.encoder(sequence)
-        return found if self.features is None or self.decoder is not None else self.features(found)
+        hidden_states: HiddenStates = self.encoder(sequence)
+        return (
+            hidden_states
+            if self.layer_mix is None or self.decoder is not None
+            else self.layer_mix(hidden_states)
+        )
 
-    def decode(self, sequence: Sequence, memory: Sequence | None = None, *, cache: Cache | None = None) -> Sequence:
+    def decode(
+        self,
+        sequence: HiddenStates,
+        memory: HiddenStates | None = None,
+        *,
+        cache: KVCache | None = None,
+    ) -> HiddenStates:
         if self.decoder is None:
             raise ValueError("this model has no decoder; use encode")
-        found: Sequence = self.decoder(sequence, memory, cache)
-        return found if self.features is None else self.features(found)
+        hidden_states: HiddenStates = self.decoder(sequence, memory, cache)
+        return hidden_states if self.layer_mix is None else self.layer_mix(hidden_states)
 
-    def read(self, sequence: Sequence) -> Output:
-        found: Output = self.head(sequence, self.table_VD) if isinstance(self.spec.head, S.Vocabulary) else self.head(sequence)
-        return found
+    def read(self, sequence: HiddenStates) -> Output:
+        output: Output = (
+            self.head(sequence, self.token_embedding_VD)
+            if self.spec.head.reads_table
+            else self.head(sequence)
+        )
+        return output
 
-    def forward(self, inputs: Tensor, targets: Tensor | None = None, *, keep: Tensor | None = None,
-                target_keep: Tensor | None = None, segments: Tensor | None = None) -> Output:
-        if (targets is not None or target_keep is not None) and not isinstance(self.target, embed.Tokens):
-            raise ValueError("this model reads no targets; leave targets and target_keep None")
-        sequence = self.embed(inputs, keep=keep, segments=segments)
+    def forward(
+        self,
+        inputs: Tensor,
+        targets: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        decoder_document_ids: Tensor | None = None,
+    ) -> Output:
+        """Embed, encode and decode, and read with the head.
+
+        Args:
+            inputs: ids (B, L) or images (B, C, rows, columns).
+            targets: ids (B, M) that the decoder beside an encoder reads.
+            attention_mask, document_ids, token_type_ids: of the inputs, as in `embed`.
+            decoder_attention_mask, decoder_document_ids: of the targets.
+
+        Returns:
+            What the head computes: logits (B, L, V) of an LM head, (B, classes) of a classifier.
+        """
+        of_targets = (targets, decoder_attention_mask, decoder_document_ids)
+        if any(t is not None for t in of_targets) and not isinstance(
+            self.target, embedding.TokenEmbedding
+        ):
+            raise ValueError("this model reads no targets; leave them and their masks None")
+        sequence = self.embed(
+            inputs,
+            attention_mask=attention_mask,
+            document_ids=document_ids,
+            token_type_ids=token_type_ids,
+        )
         if self.encoder is not None:
             sequence = self.encode(sequence)
             if self.decoder is not None:
-                sequence = self.decode(self.embed_target(targets, sequence, keep=target_keep), sequence)
+                target = self.embed_target(
+                    targets,
+                    sequence,
+                    attention_mask=decoder_attention_mask,
+                    document_ids=decoder_document_ids,
+                )
+                sequence = self.decode(target, sequence)
         else:
             sequence = self.decode(sequence)
         return self.read(sequence)
 
-    def cache(self, batch: int, room: int) -> Cache:
+    def generate(
+        self, input_ids: Tensor | Sequence[Sequence[int]], *, max_new_tokens: int, **options: Any
+    ) -> list[list[int]]:
+        """Generate tokens with the decoder, greedily unless `sampling` is given.
+
+        Args:
+            input_ids: prompts as a tensor (B, L), or as lists of ids of any lengths.
+            max_new_tokens: the maximum number of tokens to generate per prompt.
+            options: `sampling`, `eos_ids`, `decoder_inputs`, `seeds` of `weft.generate.decoding.generate`.
+
+        Returns:
+            The new tokens of each prompt, without the prompt.
+        """
+        if self.decoder is None:
+            raise ValueError("this model has no decoder; a masked model fills, an encoder embeds")
+        rows = input_ids.tolist() if isinstance(input_ids, Tensor) else input_ids
+        decode = resolve("weft.generate.decoding:generate")
+        return [row.tokens for row in decode(self, rows, max_new_tokens=max_new_tokens, **options)]
+
+    def new_cache(self, batch: int, capacity: int) -> KVCache:
         """Room to decode `room` tokens, prompt included, for `batch` rows."""
-        weight = next(self.parameters())
-        return Cache(self.spec, batch, room, weight.dtype, weight.device)
+        return KVCache(self.spec, batch, capacity, self.dtype, self.device)
 
 
-def build_source(s: S.Model) -> nn.Module:
-    if isinstance(s.source, S.Tokens):
-        return embed.Tokens(s.source, s.source.width or s.width, s.width)
-    return embed.Patches(s.source, s.width) if isinstance(s.source, S.Patches) else embed.Backbone(s.source, s.width)
+def build_input(spec: S.Spec) -> nn.Module:
+    if isinstance(spec.source, S.Tokens):
+        return embedding.TokenEmbedding(
+            spec.source, spec.source.embedding_dim or spec.width, spec.width
+        )
+    return (
+        embedding.PatchEmbedding(spec.source, spec.width)
+        if isinstance(spec.source, S.Patches)
+        else embedding.ResNetEmbedding(spec.source, spec.width)
+    )
 
 
-class _NoStart(TorchFunctionMode):
-    """torch's layers start themselves when made; here `start.initialise` does, once there is memory."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return (kwargs or {}).get("tensor", args[0] if args else None)
-        return func(*args, **(kwargs or {}))
-
-
-def shapes_of(s: S.Model) -> Model:
+def build_on_meta(spec: S.Spec) -> Model:
     """The model of a spec without memory for its numbers: on the meta device."""
-    with torch.device("meta"), _NoStart():
-        return Model(s)
+    with torch.device("meta"), SkipTorchInit():
+        return Model(spec)
 
 
-def build(s: S.Model, *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0) -> Model:
+def build(
+    spec: S.Spec,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Model:
     """The model of a spec, initialised; on the meta device, its shapes only."""
-    if not isinstance(s, S.Model):
-        raise ValueError(f"build takes a spec, such as weft.bert(\"base\"), not {s!r}"[:200])
-    model = shapes_of(s).to(dtype)
+    if not isinstance(spec, S.Spec):
+        raise ValueError(f'build takes a spec, such as weft.bert("base"), not {spec!r}'[:200])
+    model = build_on_meta(spec).to(dtype)
     if torch.device(device).type == "meta":
         return model
     model.to_empty(device=device)
-    initialise(model, s, seed)
+    initialise_weights(model, spec, seed)
     return model

@@ -1,0 +1,116 @@
+"""What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the command of the same name."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .data.store import open_store
+from .inference.evaluate import evaluate_model
+from .inference.evaluation_data import load_files, task_of
+from .inference.open_model import OpenModel, open_model
+from .kernels.devices import resolve_device, resolve_dtype
+from .ranks import Ranks
+from .recipe import Recipe, apply_overrides
+from .recipe import load_recipe as read_recipe
+from .runs.run import prepared_folder
+from .runs.run import train as train
+from .tasks.predict import PredictOptions
+from .tasks.task import EvaluateOptions, EvaluationData
+from .tuning.plan import TuneOptions, plan_tuning
+from .tuning.search import run_trials
+
+
+def open(name: str | Path, *, device: str = "auto", precision: str = "fp32") -> OpenModel:
+    """Open a model by any name, with its tokenizer and what it was trained for.
+
+    Args:
+        name: the folder of a run, the folder of a model, or a name on the Hugging Face hub.
+        device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
+        precision: "fp32" or "bf16", of the weights.
+    """
+    return open_model(name, device=resolve_device(device), dtype=resolve_dtype(precision))
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        name: `file.py` (its first recipe), `file.py:name`, a JSON file, or the folder of a run.
+        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", as `--set` takes them.
+    """
+    return apply_overrides(read_recipe(name), list(overrides))
+
+
+def evaluate(
+    model: str | Path | OpenModel,
+    on: str | Sequence[str] | None = None,
+    *,
+    task: str | None = None,
+    split: str = "valid",
+    batch_size: int = 32,
+    device: str = "auto",
+    precision: str = "fp32",
+    report: Callable[[str], None] = print,
+) -> dict[str, float | str]:
+    """Score a model by what it was trained for.
+
+    Args:
+        model: an opened model, or what `weft.open` takes.
+        on: files to evaluate on (default: the data of the run).
+        task: the name of the task (default: that of the run, or the one that fits the head).
+        split: "train" or "valid", of the run's own data.
+        batch_size: the number of rows per forward pass.
+        device: of a model that is not open yet: what `weft.open` takes.
+        precision: "fp32" or "bf16", of the computation.
+        report: takes each line that says how the files were read.
+
+    Returns:
+        The metrics by name.
+    """
+    opened = model if isinstance(model, OpenModel) else open(model, device=device)
+    value = task_of(opened, task)
+    if on is not None:
+        files = [on] if isinstance(on, str) else list(on)
+        data = load_files(opened, value, files, report=report)
+    else:
+        if opened.recipe is None:
+            raise ValueError(f"{opened.name} has no data of its own; give some with on=")
+        sources = {"train": opened.recipe.data.train, "valid": opened.recipe.data.valid}
+        folder = prepared_folder(opened.recipe.data, Ranks())
+        data = EvaluationData(open_store(folder, split), sources[split])
+    options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
+    return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
+
+
+def tune(
+    checkpoint: str,
+    data: str | Sequence[str],
+    *,
+    valid: str | Sequence[str] = (),
+    report: Callable[[str], None] = print,
+    **options: Any,
+) -> OpenModel:
+    """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the best.
+
+    Args:
+        checkpoint: what `weft.open` takes.
+        data: the files to train on.
+        valid: the files to select by (default: a part of `data` that is held out).
+        report: takes each line of progress.
+        options: fields of `weft.tuning.plan.TuneOptions`, such as epochs, learning_rates, task, label, out.
+
+    Returns:
+        The best model, opened.
+    """
+
+    def files(paths: str | Sequence[str]) -> tuple[str, ...]:
+        return (paths,) if isinstance(paths, str) else tuple(paths)
+
+    plan = plan_tuning(
+        TuneOptions(checkpoint=checkpoint, data=files(data), valid=files(valid), **options), report
+    )
+    for _ in run_trials(plan, report):
+        pass
+    return open(plan.folder, device=plan.recipe.device)

@@ -1,0 +1,439 @@
+"""`weft classify`, `tag`, `answer`, `embed` and `fill`."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from ..console import print_result, spinner
+from . import COLUMN_PREFIX_HELP, AddCommand, Fields
+from .options import (
+    add_batch_size,
+    add_column_names,
+    add_columns_option,
+    add_device,
+    add_input,
+    add_max_bad_rows,
+    add_model_name,
+    add_precision,
+    finite_float,
+    positive_int,
+)
+from .rows import add_columns, check_output_file, input_rows, report_written, write_output_rows
+
+if TYPE_CHECKING:
+    from ..inference.open_model import OpenModel
+    from ..tasks.predict import PredictOptions
+
+
+def classify(args: argparse.Namespace) -> int:
+    rows = input_texts(args)
+    model, options = open_for_prediction(args)
+    pairs = text_pairs(args, rows, model)
+    from ..inference import methods
+
+    with spinner(f"asking {args.name}"):
+        predictions = methods.classify(model, pairs, options)
+    names = methods.label_names(model)
+
+    def class_fields(probabilities: list[float] | float) -> Fields:
+        if not isinstance(probabilities, list):
+            return {"prediction": probabilities}
+        best = probabilities.index(max(probabilities))
+        return {
+            "prediction": names[best],
+            "probability": probabilities[best],
+            "probabilities": dict(zip(names, probabilities, strict=True)),
+        }
+
+    def line(fields: Fields, pair: tuple[str, str | None]) -> str:
+        label_text = (
+            f"{fields['prediction']}  {fields['probability']:.3f}"
+            if "probability" in fields
+            else f"{fields['prediction']:.3f}"
+        )
+        return f"{label_text}  {pair[0]}" + (f"  |  {pair[1]}" if pair[1] is not None else "")
+
+    return output_predictions(
+        args,
+        rows,
+        [class_fields(probabilities) for probabilities in predictions],
+        lambda fields_of_rows: "\n".join(map(line, fields_of_rows, pairs)),
+    )
+
+
+def tag(args: argparse.Namespace) -> int:
+    rows = input_texts(args)
+    model, options = open_for_prediction(args)
+    sentences = words_of(args, rows, model)
+    from ..inference import methods
+    from ..metrics.entities import find_entities
+
+    with spinner(f"asking {args.name}"):
+        predictions = methods.tag(model, sentences, options)
+    if cut := sum(any(share == 0 for _, share in tags) for tags in predictions):
+        print(
+            f"weft: {cut:,} of {len(rows):,} rows are longer than the model reads; their last words have no tag",
+            file=sys.stderr,
+        )
+
+    def tag_fields(row: Fields, words: list[str], tagged: list[tuple[str, float]]) -> Fields:
+        tags = [name for name, _ in tagged]
+        words_column: Fields = {} if row.get("words") == words else {"words": words}
+        return words_column | {
+            "prediction": tags,
+            "probabilities": [share for _, share in tagged],
+            "entities": [
+                {
+                    "kind": e.kind,
+                    "text": " ".join(words[e.first : e.last + 1]),
+                    "first": e.first,
+                    "last": e.last,
+                }
+                for e in find_entities(tags)
+                if e.kind
+            ],
+        }
+
+    def line(fields: Fields, words: list[str]) -> str:
+        kinds = {e["last"]: e["kind"] for e in fields["entities"]}
+        if not kinds and not all(name == "O" for name in fields["prediction"]):
+            return " ".join(
+                f"{word}/{name}" for word, name in zip(words, fields["prediction"], strict=True)
+            )
+        return " ".join(
+            word + (f" [{kinds[i]}]" if i in kinds else "") for i, word in enumerate(words)
+        )
+
+    return output_predictions(
+        args,
+        rows,
+        [*map(tag_fields, rows, sentences, predictions)],
+        lambda fields_of_rows: "\n".join(map(line, fields_of_rows, sentences)),
+    )
+
+
+def answer(args: argparse.Namespace) -> int:
+    check_output_file(args.output, (".npy",))
+    rows, official = questions(args)
+    columns = columns_of(args)
+    for row in rows:
+        if not all(isinstance(row.get(name), str) and row[name].strip() for name in columns):
+            raise ValueError(
+                f"give a question and a context; {str(row)[:80]} lacks one of them (columns {' and '.join(map(repr, columns))})"
+            )
+    model, options = open_for_prediction(args)
+    from ..inference import methods
+
+    with spinner(f"asking {args.name}"):
+        answers = methods.answer(
+            model, [(row[columns[0]], row[columns[1]]) for row in rows], options
+        )
+    predictions = []
+    for answer in answers:
+        none = (
+            args.no_answer_threshold is not None
+            and answer.no_answer_margin > args.no_answer_threshold
+        )
+        predictions.append(
+            {
+                "prediction": "" if none else answer.text,
+                "begin": -1 if none else answer.begin,
+                "end": -1 if none else answer.end,
+                "score": finite_or_none(answer.score),
+                "no_answer": finite_or_none(answer.no_answer_margin),
+            }
+        )
+    if (
+        official and args.output and args.output.endswith(".json")
+    ):  # as SQuAD's own script reads them
+        import json
+
+        with open(args.output, "w", encoding="utf-8") as file:
+            json.dump(
+                {
+                    row["id"]: answered["prediction"]
+                    for row, answered in zip(rows, predictions, strict=True)
+                },
+                file,
+                ensure_ascii=False,
+            )
+        return report_written(len(rows), args.output)
+    return output_predictions(
+        args,
+        rows,
+        predictions,
+        lambda answers: "\n".join(answered["prediction"] or "(no answer)" for answered in answers),
+    )
+
+
+def finite_or_none(score: float) -> float | None:
+    """Return None for a score that is not finite, which JSON cannot hold."""
+    return score if isfinite(score) else None
+
+
+def embed(args: argparse.Namespace) -> int:
+    rows = input_texts(args, ())
+    model, options = open_for_prediction(args)
+    texts = [first for first, _ in text_pairs(args, rows, model)]
+    from ..inference import methods
+
+    with spinner(f"asking {args.name}"):
+        embeddings = methods.embed(model, texts, args.pooling, args.normalise, options)
+    if args.output and args.output.endswith(".npy"):
+        import numpy as np
+
+        np.save(args.output, np.array(embeddings, np.float32), allow_pickle=False)
+        return report_written(len(rows), args.output)
+
+    def line(text: str, embedding: list[float]) -> str:
+        return (
+            f"[{', '.join(f'{x:.4f}' for x in embedding[:4])}, … {len(embedding)} numbers]  {text}"
+        )
+
+    return output_predictions(
+        args,
+        rows,
+        [{"vector": embedding} for embedding in embeddings],
+        lambda _: "\n".join(map(line, texts, embeddings)),
+    )
+
+
+def fill(args: argparse.Namespace) -> int:
+    rows = input_texts(args)
+    model, options = open_for_prediction(args)
+    texts = [first for first, _ in text_pairs(args, rows, model)]
+    from ..inference import methods
+
+    with spinner(f"asking {args.name}"):
+        predictions = methods.fill(model, texts, args.top_k, options)
+    filled = [
+        {
+            "guesses": [
+                [{"word": word, "probability": share} for word, share in place] for place in masks
+            ]
+        }
+        for masks in predictions
+    ]
+
+    def line(text: str, guesses: list[list[tuple[str, float]]]) -> str:
+        return "\n".join(
+            ["", text] * (len(texts) > 1)
+            + ["  ".join(f"{word} {share:.3f}" for word, share in place) for place in guesses]
+        )
+
+    return output_predictions(
+        args, rows, filled, lambda _: "\n".join(map(line, texts, predictions)).lstrip("\n")
+    )
+
+
+# What comes in
+
+
+def input_texts(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> list[Fields]:
+    """Return single texts, or pairs of texts."""
+    rows = input_rows(args, args.texts, never)
+    if not args.texts or not getattr(args, "pairs", False):
+        return rows
+    if len(args.texts) % 2:
+        raise ValueError(f"--pairs needs an even number of texts; there are {len(args.texts)}")
+    return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
+
+
+def text_pairs(
+    args: argparse.Namespace, rows: list[Fields], model: "OpenModel"
+) -> list[tuple[str, str | None]]:
+    from ..data.columns import text_columns
+
+    first, second = text_columns(rows, args.columns or trained_on(args, rows[0], model))
+    if not hasattr(args, "pairs"):
+        second = None
+    elif args.pairs and second is None:
+        raise ValueError(
+            f"--pairs: which column is the second text? There are {', '.join(map(repr, rows[0]))}; name both with --columns"
+        )
+    if not args.texts and not args.columns and list(rows[0]) != ["text"]:
+        print(
+            f"weft: reading {first!r} as text" + (f", {second!r} as second text" if second else ""),
+            file=sys.stderr,
+        )
+    for row in rows:
+        if any(not isinstance(row.get(name), str) for name in (first, second) if name):
+            raise ValueError(
+                f"{str(row)[:80]} has no text in {first!r}" + (f" and {second!r}" if second else "")
+            )
+    return [(row[first], row[second] if second else None) for row in rows]
+
+
+def trained_on(args: argparse.Namespace, fields: Fields, model: "OpenModel") -> list[str]:
+    """Return the columns that the run was trained on, if the rows have them."""
+    from ..recipe import LabelledTexts, TemplatedPairs
+
+    row = None if args.texts or model.recipe is None else model.recipe.data.rows
+    if isinstance(row, TemplatedPairs):
+        return list(row.template_columns) if set(row.template_columns) <= set(fields) else []
+    if not isinstance(row, LabelledTexts) or (
+        row.second_text is None and getattr(args, "pairs", False)
+    ):
+        return []
+    columns = [row.text, *([row.second_text] if row.second_text else [])]
+    return columns if set(columns) <= set(fields) else []
+
+
+def words_of(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
+    """Return the words of a row: as stored, or its text split into words and punctuation."""
+    from ..data.column_names import WORD_COLUMNS
+    from ..data.columns import find_column
+    from ..metrics.moses import tokenize
+
+    column = args.columns[0] if args.columns else find_column(rows[0], WORD_COLUMNS)
+    if column is not None and isinstance(rows[0].get(column), list):
+        wrong = next(
+            (i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), list)), None
+        )
+        if wrong is not None:
+            raise ValueError(f"row {wrong} has no list of words in {column!r}, as the first has")
+        return [[str(word) for word in row[column]] for row in rows]
+    return [
+        text.split() if args.pre_split else tokenize(text, args.language)
+        for text, _ in text_pairs(args, rows, model)
+    ]
+
+
+def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
+    """Return rows with a question and a context, and whether they come from a SQuAD file."""
+    if args.question or args.context:
+        if args.file or not (args.question and args.context):
+            raise ValueError("give --question and --context, or --input")
+        return [{"question": args.question, "context": args.context}], False
+    if args.file and is_squad(args.file):
+        from ..data.formats.squad import read_questions
+
+        return [
+            {"id": row.id, "question": row.question, "context": row.context}
+            for row in read_questions(args.file)
+        ], True
+    return input_rows(args, []), False
+
+
+def is_squad(path: str) -> bool:
+    from ..data.formats.sniff import detect_format, formats_by_suffix
+
+    return "squad" in [f.name for f in formats_by_suffix(path)] and detect_format(path) == "squad"
+
+
+def columns_of(args: argparse.Namespace) -> tuple[str, str]:
+    if args.columns and len(args.columns) != 2:
+        raise ValueError("--columns: answer reads two, QUESTION CONTEXT")
+    question, context = args.columns or ("question", "context")
+    return question, context
+
+
+def open_for_prediction(args: argparse.Namespace) -> tuple["OpenModel", "PredictOptions"]:
+    with spinner(f"opening {args.name}"):
+        from ..inference.open_model import open_model
+        from ..tasks.predict import PredictOptions
+
+        model = open_model(args.name, device=args.device)
+        return model, PredictOptions(batch_size=args.batch_size, bf16=args.precision == "bf16")
+
+
+# What goes out
+
+
+def output_predictions(
+    args: argparse.Namespace,
+    rows: list[Fields],
+    predictions: list[Fields],
+    page: Callable[[list[Fields]], str],
+) -> int:
+    add_columns(rows, predictions)
+    if args.output:
+        write_output_rows(args.output, rows)
+        return report_written(len(rows), args.output)
+    print_result(args, rows, lambda width: page(predictions))
+    return 0
+
+
+def add(verb: AddCommand) -> None:
+    def common(
+        parser: argparse.ArgumentParser, texts: str | None = "TEXT"
+    ) -> argparse.ArgumentParser:
+        add_model_name(parser)
+        if texts:
+            parser.add_argument(
+                "texts",
+                metavar=texts,
+                nargs="*",
+                help="input text (default: read --input or standard input)",
+            )
+        add_input(parser)
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help=f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}",
+        )
+        add_columns_option(parser)
+        add_column_names(parser)
+        add_max_bad_rows(parser, 0.0)
+        add_batch_size(parser)
+        add_precision(parser)
+        add_device(parser)
+        return parser
+
+    common(verb(classify, "classify texts or pairs of texts, or predict a number")).add_argument(
+        "--pairs", action="store_true", help="take the texts in pairs"
+    )
+    parser = common(verb(tag, "tag every word of a text"))
+    parser.add_argument(
+        "--pre-split",
+        action="store_true",
+        help="the text is already tokenised: split at spaces only",
+    )
+    parser.add_argument(
+        "--language",
+        default="en",
+        help="language whose rules split words and punctuation (default: en)",
+    )
+    parser = common(verb(answer, "answer a question with a span of a text"), None)
+    parser.add_argument("--question", metavar="TEXT", help="question to answer")
+    parser.add_argument("--context", metavar="TEXT", help="text that contains the answer")
+    parser.add_argument(
+        "--no-answer-threshold",
+        type=finite_float,
+        metavar="X",
+        help="give no answer where that scores more than X above the best span (default: always answer)",
+    )
+    parser = common(
+        verb(
+            embed,
+            "compute one embedding vector per text",
+            "Writes .npy with --output, else JSON.",
+        )
+    )
+    parser.add_argument(
+        "--pooling",
+        choices=("mean", "max", "cls", "last"),
+        help="how the vectors of the tokens become one (default: as modules.json says, else mean)",
+    )
+    parser.add_argument(
+        "--normalise",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="scale vectors to length 1 (default: as the folder's modules.json says, else no)",
+    )
+    common(
+        verb(
+            fill,
+            "predict masked words",
+            'Example: weft fill NAME "the man went to the [MASK]".',
+        )
+    ).add_argument(
+        "--top-k",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="number of predictions per mask (default: 5)",
+    )

@@ -1,0 +1,168 @@
+"""`weft prepare`: from options to a data value, and the summary it prints."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from .. import recipe as R
+from ..registry import members
+from ..runs.progress import PrepareProgressLine
+from ..synonyms import suggest
+from ..values import from_plain
+
+
+def data_from_arguments(
+    paths: Sequence[str],
+    *,
+    kind: str = "documents",
+    format: str | None = None,
+    document_boundary: str = "blank",
+    tokenizer: str = "byte-bpe",
+    vocab_size: int = 32_000,
+    lowercase: bool | None = None,
+    sentence_boundaries: bool = False,
+    valid: Sequence[str] = (),
+    column_names: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    numeric_label: bool = False,
+) -> R.Data:
+    """`columns` are those that the row reads, in its order, the label last; without them, `column_names` are. `tokenizer` may be a file."""
+    row = row_schema_from_arguments(
+        kind,
+        tuple(columns or (column_names if kind in ("pairs", "examples") else ())),
+        sentence_boundaries,
+        numeric_label,
+    )
+    cut = None
+    if row.text_columns:
+        cut = tokenizer_from_arguments(tokenizer, vocab_size, lowercase)
+
+    def source(files: Sequence[str]) -> R.Source:
+        source: R.Source = from_plain(
+            {
+                "kind": "Source",
+                "paths": list(files),
+                "format": format,
+                "document_boundary": document_boundary,
+                "column_names": list(column_names),
+                "has_header": not column_names,
+            }
+        )
+        return source
+
+    return R.Data(
+        rows=row, train=source(paths), valid=source(valid) if valid else None, tokenizer=cut
+    )
+
+
+def row_schema_from_arguments(
+    kind: str, columns: tuple[str, ...], sentence_boundaries: bool, numeric_label: bool
+) -> R.RowSchema:
+    schemas: dict[str, Any] = {schema.name: schema for schema in members(R.RowSchema)}
+    if kind not in schemas:
+        raise ValueError(f"no kind of rows is called {kind!r}; {suggest(kind, list(schemas))}")
+    schema = schemas[kind]
+    optional = {f.name for f in fields(schema) if f.default is None}
+    known = {f.name for f in fields(schema)}
+    options = {"sentence_boundaries": sentence_boundaries, "numeric_label": numeric_label}
+    values: dict[str, Any] = {name: value for name, value in options.items() if name in known}
+    if columns:
+        names = schema.column_fields
+        if len(columns) < len(names):
+            names = tuple(name for name in names if name not in optional)
+        if not names or len(columns) < len(names):
+            raise ValueError(
+                f"{kind} cannot read the columns {', '.join(columns)}"
+                + (f"; give {', '.join(names)}" if names else "")
+            )
+        values |= dict(zip(names, columns, strict=False))
+    row: R.RowSchema = schema(**values)
+    return row
+
+
+def tokenizer_from_arguments(name: str, vocabulary: int, lowercase: bool | None) -> R.TokenizerSpec:
+    if name.endswith(".json") or os.path.exists(name):
+        return R.TokenizerFile(path=name)
+    kinds: dict[str, Any] = {
+        kind.name: kind for kind in members(R.TokenizerSpec) if kind is not R.TokenizerFile
+    }
+    if name not in kinds:
+        raise ValueError(
+            f"no tokenizer and no file is called {name!r}; {suggest(name, list(kinds))}"
+        )
+    values = {"vocab_size": vocabulary} | ({} if lowercase is None else {"lowercase": lowercase})
+    known = {kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()}
+    if lowercase is not None and "lowercase" not in known[name]:
+        able = " or ".join(kind for kind in kinds if "lowercase" in known[kind])
+        raise ValueError(f"{name} cannot lower-case the text; leave --lowercase out, or use {able}")
+    tokenizer: R.TokenizerSpec = kinds[name](
+        **{k: v for k, v in values.items() if k in known[name]}
+    )
+    return tokenizer
+
+
+def parse_part(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal()):
+        raise ValueError(f"--shard {text}: write I/N, such as 0/8")
+    return int(index), int(count)
+
+
+def prepared_summary(folder: Path, preparing: PrepareProgressLine) -> dict[str, Any]:
+    """Return what a prepared folder holds, from its JSON files."""
+    data = json.loads((folder / "data.json").read_text())
+    splits: dict[str, Any] = {}
+    for path in sorted(folder.glob("*/index.json")):
+        index = json.loads(path.read_text())
+        splits[path.parent.name] = {
+            "rows": index["rows"],
+            "shards": len(index["shards"]),
+            "fingerprint": index["fingerprint"],
+            "tokens": sum(s["tokens"] for s in index["shards"]),
+        }
+    quarantined = sum(
+        len(path.read_text().splitlines()) for path in folder.glob("*/quarantine.jsonl")
+    )
+    p = preparing.last
+    speed = (
+        {}
+        if p is None or not p.tokenizer_seconds
+        else {"speed": p.speed, "tokenizer_speed": p.tokenizer_speed}
+    )
+    return {
+        "folder": str(folder),
+        "vocab_size": data["vocab_size"],
+        "labels": data["labels"],
+        "splits": splits,
+        "quarantined": quarantined,
+        **speed,
+    }
+
+
+def prepared_page(f: dict[str, Any]) -> Table:
+    page = Table.grid(padding=(0, 2))
+    page.add_row("folder", f["folder"])
+    if f["vocab_size"]:
+        page.add_row("vocabulary", f"{f['vocab_size']:,} tokens")
+    for name, s in f["splits"].items():
+        page.add_row(
+            name,
+            f"{s['rows']:,} rows, {s['tokens']:,} tokens in {s['shards']:,} shards; fingerprint {s['fingerprint'][:12]}",
+        )
+    if not f["splits"]:
+        page.add_row("index", "incomplete: the shards of other parts are missing")
+    if f["quarantined"]:
+        page.add_row("quarantined", f"{f['quarantined']:,} rows: see quarantine.jsonl")
+    if "speed" in f:
+        page.add_row(
+            "speed",
+            f"{f['speed']:.1f} M characters/s, the tokenizer alone {f['tokenizer_speed']:.1f}",
+        )
+    return page

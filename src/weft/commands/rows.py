@@ -1,0 +1,99 @@
+"""Rows that a verb reads and writes."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..console import report
+from . import COLUMN_PREFIX, Fields
+
+if TYPE_CHECKING:
+    from ..recipe import Source
+
+
+def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
+    """Add fields to the rows. A column of the input keeps its name; a new one of the same name gets a prefix in every row."""
+    taken = {
+        name.partition(".")[0] for row in rows for name in row
+    }  # a table writes an object as NAME.PART
+    for row, prediction in zip(rows, new_fields, strict=True):
+        row |= {COLUMN_PREFIX * (name in taken) + name: value for name, value in prediction.items()}
+
+
+def check_output_file(path: str | None, never: tuple[str, ...] = ()) -> None:
+    """Raise before the work if the output file cannot be written."""
+    if path is None:
+        return
+    file = Path(path)
+    if file.suffix in (".gz", ".zst", ".xls", ".xlsx", *never):
+        raise ValueError(
+            f"--output {path}: {file.suffix} is not written; see --help for the endings that are"
+        )
+    if file.is_dir():
+        raise ValueError(f"--output {path} is a folder; name a file in it")
+    if file.is_fifo():
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            raise ValueError(f"--output {path} is a pipe that nobody reads") from None
+    if not file.parent.is_dir():
+        raise ValueError(f"--output {path}: there is no folder {file.parent}; make it first")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(f"--output {path} cannot be written; give a file that can")
+
+
+def write_output_rows(path: str, rows: list[Fields]) -> None:
+    """Write the rows; if that fails, print them, so that they are not lost."""
+    from ..data.write_rows import write_rows
+
+    try:
+        write_rows(path, rows)
+    except (OSError, ValueError):
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+        raise
+
+
+def input_rows(
+    args: argparse.Namespace, texts: Sequence[str], never: tuple[str, ...] = (".npy",)
+) -> list[Fields]:
+    """Return the rows of the command line, of a file, or of standard input."""
+    from ..data.load import read_rows
+
+    check_output_file(args.output, never)
+    if texts and args.file:
+        raise ValueError("give a text or --input, not both")
+    if texts:
+        return [{"text": text} for text in texts]
+    if not args.file and sys.stdin.isatty():
+        raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
+    rows = read_rows(
+        args.file or "-",
+        getattr(args, "column_names", ()),
+        training_source(args.name),
+        args.max_bad_row_fraction,
+        report,
+        whole=args.verb == "generate" and not args.file,
+    )
+    if not rows:
+        raise ValueError(f"{args.file or 'standard input'} holds no row; give at least one text")
+    return rows
+
+
+def training_source(run: str) -> "Source | None":
+    """Return the source that a run was trained on; None if the name is no run."""
+    if not (Path(run) / "recipe.json").is_file():
+        return None
+    from ..data.load import training_source
+    from ..training.compatibility import recipe_of
+
+    return training_source(recipe_of(Path(run), lambda line: None).data)
+
+
+def report_written(count: int, path: str) -> int:
+    report(f"{count:,} row{'s' * (count != 1)} in {path}")
+    return 0

@@ -1,0 +1,346 @@
+"""`weft prepare`, `train`, `resume` and `status`."""
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..console import console, print_result, report, spinner
+from . import EXIT_STOPPED, AddCommand, export_hint
+from .options import (
+    add_code_changed,
+    add_column_names,
+    add_columns_option,
+    add_device,
+    add_max_bad_rows,
+    add_precision,
+    add_set,
+)
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from ..recipe.overrides import Report
+    from ..runs.run import RunState
+
+
+def prepare(args: argparse.Namespace) -> int:
+    from .. import recipe
+    from ..data.prepare import prepare as make
+    from ..data.quarantine import quarantine_notes
+    from ..runs import progress
+    from .prepare import data_from_arguments, parse_part, prepared_page, prepared_summary
+
+    if args.paths[0].partition(":")[0].endswith((".py", "recipe.json")):
+        data = recipe.apply_overrides(recipe.load_recipe(args.paths[0]), args.set).data
+    else:
+        words = (
+            "kind",
+            "format",
+            "document_boundary",
+            "tokenizer",
+            "vocab_size",
+            "lowercase",
+            "sentence_boundaries",
+            "valid",
+            "column_names",
+            "columns",
+            "numeric_label",
+        )
+        data = data_from_arguments(args.paths, **{word: getattr(args, word) for word in words})
+    data = replace(
+        data, max_bad_row_fraction=max(data.max_bad_row_fraction, args.max_bad_row_fraction)
+    )
+    with progress.PrepareProgressLine("looking at the sources") as preparing:
+        folder = make(
+            data,
+            args.output,
+            shard=parse_part(args.shard),
+            workers=args.workers,
+            report=preparing.show,
+            verify=True,
+            overwrite=args.overwrite,
+        )
+    for line in quarantine_notes(folder):
+        report(line)
+    summary = prepared_summary(folder, preparing)
+    print_result(args, summary, lambda width: prepared_page(summary))
+    return 0
+
+
+def train(args: argparse.Namespace) -> int:
+    from .. import recipe
+    from ..training.compatibility import recipe_of
+    from ..user_code import load_code_of_run
+
+    folder = Path(args.recipe)
+    load_code_of_run(folder, args.code_changed)
+    read = (
+        recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.load_recipe(args.recipe)
+    )
+    return train_with_progress(
+        recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank()),
+        args.output or (args.recipe if folder.is_dir() else None),
+        args,
+    )
+
+
+def resume(args: argparse.Namespace) -> int:
+    from ..user_code import load_code_of_run
+
+    load_code_of_run(Path(args.run_folder), args.code_changed)
+    if not args.verify:
+        return continue_run(Path(args.run_folder), args)
+    if args.precision is not None:
+        raise ValueError("--verify repeats the run in its own precision; leave --precision out")
+    with spinner(f"training the last interval of {args.run_folder} again"):
+        from ..runs.verify_resume import verify_resume
+
+        proof = verify_resume(args.run_folder, args.device)
+    plain = proof._asdict() | {"same": proof.saved_digest == proof.repeated_digest}
+    message = f"steps {proof.first_step:,} to {proof.last_step:,} trained again in {proof.seconds:.0f} s: "
+    message += (
+        f"every bit is the same (SHA-256 {proof.saved_digest[:16]}…)"
+        if plain["same"]
+        else f"NOT the same: {proof.saved_digest[:16]}… was saved, {proof.repeated_digest[:16]}… came out"
+    )
+    print_result(args, plain, lambda width: message)
+    return 0 if plain["same"] else 1
+
+
+def continue_run(folder: Path, args: argparse.Namespace) -> int:
+    """Train the rest of a run, with the options that may change."""
+    from ..recipe import apply_overrides
+    from ..runs.log import is_finished
+    from ..training.compatibility import recipe_differences, recipe_of
+
+    saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
+    recipe = apply_overrides(saved, overrides_of(args))
+    for name, before in recipe_differences(saved, recipe):
+        raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
+    if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
+        report_run(folder, args)  # weft tune keeps the model alone
+        return 0
+    return train_with_progress(recipe, args.run_folder, args)
+
+
+def overrides_of(args: argparse.Namespace) -> list[str]:
+    """Return the options that change a field of the recipe, as --set takes them."""
+    return [
+        f"{name}={value}"
+        for name in ("device", "precision")
+        if (value := getattr(args, name)) is not None
+    ]
+
+
+def is_first() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def report_on_first_rank() -> "Report":
+    """Return a function that prints a line to stderr on the first rank only."""
+    return (
+        (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True))
+        if is_first()
+        else (lambda line: None)
+    )
+
+
+def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
+    """Train with a forecast, live progress and a summary. Returns the exit code."""
+    from ..data.ownership import refuse_strange
+    from ..runs import progress
+    from ..runs.run import run_folder
+    from ..runs.run import train as steps
+    from ..training.averages import checkpoints_kept
+
+    screen: list[progress.TrainProgressLine] = []
+    started_runs: list[RunState] = []  # nothing, if there was nothing left to do
+    if first := is_first():
+        refuse_strange(run_folder(recipe, out), "recipe.json", "checkpoints/step-*/manifest.json")
+
+    def begun(run: "RunState", seconds: float, tokens: int) -> None:
+        preparing.close()
+        started_runs.append(run)
+        if first:
+            forecast = progress.forecast(run, seconds, tokens)
+            console(stderr=True).print(progress.forecast_page(forecast, checkpoints_kept(recipe)))
+            screen.append(
+                progress.TrainProgressLine(
+                    recipe,
+                    forecast["done"],
+                    forecast["flops"] / recipe.steps,
+                    forecast["peak_flops"],
+                )
+            )
+
+    report = report_on_first_rank()
+    preparing = progress.PrepareProgressLine("getting ready")
+    try:
+        for event in steps(
+            recipe,
+            out,
+            report=report,
+            progress=preparing.show,
+            on_start=begun,
+            tensorboard=args.tensorboard,
+            code_changed=args.code_changed,
+        ):
+            if screen:
+                screen[0].show(event)
+    finally:
+        preparing.close()
+        for one in screen:
+            one.close()
+    ended = all(run.trainer.step == recipe.steps for run in started_runs)
+    if first:
+        ended = report_run(run_folder(recipe, out), args) and ended
+    return 0 if ended else EXIT_STOPPED
+
+
+def report_run(folder: Path, args: argparse.Namespace) -> bool:
+    """Print the status of a run and return whether it is finished."""
+    from ..runs import status
+
+    run_status, say = status.run_status(folder), report_on_first_rank()
+    print_result(args, run_status, lambda width: status.status_page(run_status))
+    if not run_status["finished"]:
+        say(
+            f"stopped; saved at step {run_status['checkpoint_step']:,}; to continue: weft resume {folder}"
+            if run_status["checkpoint_step"]
+            else "stopped before the first checkpoint; the next start begins at the first step"
+        )
+    elif command := export_hint(str(folder)):
+        say(command)
+    return bool(run_status["finished"])
+
+
+def status(args: argparse.Namespace) -> int:
+    from ..runs import status
+
+    folders = status.find_runs(args.run_folders)
+    statuses = [status.run_status(folder) for folder in folders]
+    if len(statuses) == 1:
+        print_result(args, statuses[0], lambda width: status.status_page(statuses[0]))
+    else:
+        print_result(args, statuses, lambda width: status.status_table(statuses))
+    return 0
+
+
+def add_prepare(verb: AddCommand) -> None:
+    parser = verb(
+        prepare,
+        "prepare data as Arrow shards",
+        "The data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards. Run it again to resume; finished "
+        "shards are verified by their SHA-256 and damaged ones are rebuilt.",
+    )
+    parser.add_argument(
+        "paths",
+        metavar="RECIPE|PATH",
+        nargs="+",
+        help="recipe, or files, globs and URLs, also as .gz and .zst",
+    )
+    add_set(parser)
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="folder of the shards (default: prepared/<fingerprint>)"
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace what the output folder holds",
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="prepare only part I of N (from 0), as one of N jobs; the result is the same",
+    )
+    parser.add_argument(
+        "--workers", type=int, help="number of worker processes (default: the number of cores)"
+    )
+    parser.add_argument(
+        "--rows",
+        dest="kind",
+        default="documents",
+        metavar="ROW",
+        help="kind of rows: documents, pairs, examples, choices, tagged, questions, images or boxed (default: documents)",
+    )
+    parser.add_argument(
+        "--format",
+        help="data format: text, parallel, jsonl, json, csv, tsv, parquet, hub, conll, squad, folder, coco, "
+        "or one of your own (default: from the rows, the name of the file and its first lines)",
+    )
+    parser.add_argument(
+        "--document-boundary",
+        default="blank",
+        choices=("file", "line", "blank", "heading"),
+        help="where a document of a text file ends (default: at a blank line)",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        default="byte-bpe",
+        help="tokenizer to train: byte-bpe, bpe, wordpiece, unigram, bytes, characters, or a tokenizer.json (default: byte-bpe)",
+    )
+    parser.add_argument(
+        "--vocab-size", type=int, default=32_000, help="size of the vocabulary (default: 32000)"
+    )
+    parser.add_argument(
+        "--lowercase", action="store_true", default=None, help="lower-case the text first"
+    )
+    parser.add_argument(
+        "--sentence-boundaries",
+        action="store_true",
+        help="store where sentences start, for next-sentence prediction",
+    )
+    parser.add_argument(
+        "--valid", nargs="+", default=[], metavar="FILE", help="validation files (default: none)"
+    )
+    add_column_names(parser)
+    add_columns_option(parser)
+    parser.add_argument("--numeric-label", action="store_true", help="the label is a number")
+    add_max_bad_rows(parser)
+
+
+def add_training(verb: AddCommand) -> None:
+    parser = verb(
+        train,
+        "train a recipe, or resume it bit for bit",
+        f"Run the same command again to resume. Ctrl-C or SIGTERM saves a checkpoint and exits with code {EXIT_STOPPED}.",
+    )
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="recipe file such as recipes/gpt_char.py or recipes/gpt_char.py:name, recipe.json, or folder of a run",
+    )
+    add_set(parser)
+    parser.add_argument("--output", metavar="RUN", help="folder of the run (default: runs/<name>)")
+    add_device(parser, default=None)
+    add_precision(parser, default=None, note="the recipe's")
+    add_code_changed(parser)
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
+    )
+    verb(status, "show the progress and metrics of runs").add_argument(
+        "run_folders",
+        metavar="RUN",
+        nargs="+",
+        help="folder of a run, or folder of runs, such as runs",
+    )
+    parser = verb(resume, "resume a run; --verify proves that it resumes exactly")
+    parser.add_argument("run_folder", metavar="RUN", help="folder of the run")
+    add_device(parser, default=None)
+    add_precision(parser, default=None, note="the recipe's, which a run keeps")
+    add_code_changed(parser)
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="train again from the last checkpoint but one and compare every bit",
+    )
+
+
+def add(verb: AddCommand) -> None:
+    add_prepare(verb)
+    add_training(verb)

@@ -1,0 +1,80 @@
+"""Output: JSON for programs, text for people, a spinner while they wait. Nothing heavy is imported before it is needed."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SPINNER_DELAY = 2.0  # seconds before a person wants to see that something happens
+
+
+def console(stderr: bool = False) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def print_result(args: argparse.Namespace, plain: Any, page: Callable[[int], Any]) -> None:
+    """Print JSON if --json is given, else the page."""
+    if args.json:
+        print(json.dumps(plain, indent=1, ensure_ascii=False))
+    else:
+        screen = console()
+        content = page(screen.width)
+        print(content) if isinstance(content, str) else screen.print(content)
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show a spinner on stderr if it is a terminal and the work takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+
+    status = console(stderr=True).status(text)
+    timer = Timer(SPINNER_DELAY, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+# Numbers
+
+
+def format_number(number: float, unit: str = "") -> str:
+    """Format a number with three digits and a unit prefix: 1.2 M, 3.4 GB."""
+    for size, letter in (
+        (1e21, "Z"),
+        (1e18, "E"),
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+    ):
+        if number >= size:
+            return f"{number / size:.3g} {letter}{unit}"
+    return f"{number:.3g} {unit}".rstrip()
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def report(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)

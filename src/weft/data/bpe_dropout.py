@@ -1,0 +1,72 @@
+"""Words cut anew each time: BPE with some merges left out (BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267, algorithm 1)."""
+
+import json
+from functools import lru_cache
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+
+from .samples import RowSamples, Sample
+
+VARIANTS_PER_WORD = 64  # cuts of a word to choose from: drawing is a look-up
+
+
+class BPEDropout:
+    """A word's cut number k is a pure function of the word and k, so that it does not matter who asks first."""
+
+    def __init__(self, tokenizer: str, dropout: float) -> None:
+        model = json.loads(tokenizer)["model"]
+        if model["type"] != "BPE" or not model["merges"]:
+            raise ValueError(
+                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges to leave out; this one is {model['type']}"
+            )
+        self.dropout, self.ids = dropout, model["vocab"]
+        self.names = {i: name for name, i in self.ids.items()}
+        self.unknown = self.ids.get(model["unk_token"])
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self.cuts = lru_cache(maxsize=1 << 20)(self.cut)
+
+    def cut(self, word: tuple[int, ...], way: int) -> tuple[int, ...]:
+        if self.unknown in word:
+            return word  # what it stood for is lost
+        pieces = list("".join(self.names[i] for i in word))
+        draw = Random(f"{way} {''.join(pieces)}").random
+        while len(pieces) > 1:
+            candidate_merges = [
+                (self.ranks[pair], i)
+                for i, pair in enumerate(pairwise(pieces))
+                if pair in self.ranks and draw() >= self.dropout
+            ]
+            if not candidate_merges:
+                break
+            _, i = min(candidate_merges)
+            pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+        return tuple(self.ids[piece] for piece in pieces)
+
+    def __call__(
+        self, tokens: np.ndarray, continues: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        starts = np.flatnonzero(~continues[tokens])
+        bounds = [0, *(int(s) for s in starts if s), len(tokens)]
+        ways = rng.integers(0, VARIANTS_PER_WORD, len(bounds) - 1)
+        ids = tokens.tolist()
+        return np.array(
+            [
+                piece
+                for (a, b), way in zip(pairwise(bounds), ways.tolist(), strict=True)
+                for piece in self.cuts(tuple(ids[a:b]), way)
+            ],
+            np.int64,
+        )
+
+
+class BPEDropoutSamples(RowSamples):
+    """Rows of tokens that are cut anew; lengths are those of the usual cut."""
+
+    merges: BPEDropout
+
+    def retokenize(self, sample: Sample, column: str, rng: np.random.Generator) -> np.ndarray:
+        continues = self.store.meta.is_continuation
+        assert continues is not None
+        return self.merges(sample[column], continues, rng)

@@ -1,0 +1,84 @@
+"""Columns by the names that people give them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..recipe.cells import is_number
+
+MOST_OF_THEM = 0.9  # of the lines of a file without a known name hold the delimiter
+
+TEXT_COLUMNS = (
+    "text",
+    "sentence",
+    "sentence1",
+    "premise",
+    "first",
+    "question1",
+    "sentence_a",
+    "#1 string",
+    "review",
+    "content",
+    "question",
+)
+SECOND_TEXT_COLUMNS = (
+    "sentence2",
+    "hypothesis",
+    "second",
+    "question2",
+    "sentence_b",
+    "#2 string",
+    "text2",
+    "text_b",
+)
+LABEL_COLUMNS = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "score",
+    "similarity",
+    "relatedness",
+    "relatedness_score",
+    "sentiment",
+    "quality",
+    "rating",
+    "stars",
+    "intent",
+    "polarity",
+    "y",
+    "tags",
+    "ner_tags",
+    "answer",
+)
+WORD_COLUMNS, TAG_COLUMNS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
+CONTEXT_COLUMNS, ENDING_COLUMNS = (
+    ("context", "ctx", "startphrase", "question", "premise", "sent1", "text"),
+    ("endings", "choices", "options", "answers"),
+)
+SOURCE_COLUMNS, TARGET_COLUMNS = ("source", "src", "en"), ("target", "tgt", "trg", "de", "fr")
+COMMON_COLUMNS = {
+    *TEXT_COLUMNS,
+    *SECOND_TEXT_COLUMNS,
+    *LABEL_COLUMNS,
+    *WORD_COLUMNS,
+    *TAG_COLUMNS,
+    *CONTEXT_COLUMNS,
+    *ENDING_COLUMNS,
+    *SOURCE_COLUMNS,
+    *TARGET_COLUMNS,
+    "prompt",
+    "id",
+} - {"y"}
+
+# The first line
+
+
+def is_common_column_name(name: str) -> bool:
+    return name.lower().strip("#_ ") in COMMON_COLUMNS
+
+
+def mostly_numbers(cells: Sequence[Any]) -> bool:
+    """Numbers but for a few that are broken."""
+    return bool(cells) and sum(map(is_number, cells)) >= MOST_OF_THEM * len(cells)

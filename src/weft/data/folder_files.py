@@ -1,0 +1,68 @@
+"""Files of a folder that strangers may have written: regular ones, within bounds, and none that a link has outside of it.
+
+Hugging Face's cache keeps a model as links, snapshots/<revision>/config.json -> ../../blobs/<hash>: these alone may lead out of a folder,
+and only to the blobs of the same repository."""
+
+import os
+from pathlib import Path
+
+MAX_TEXT_BYTES = 1 << 23  # bytes of a JSON file that describes a model
+MAX_TABLE_BYTES = 1 << 26  # of one that lists a vocabulary or tensors
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """A regular file of a folder, or None where there is nothing of this name.
+
+    Raises ValueError for a pipe, a device, a folder, a link that leads nowhere or out of the folder."""
+    path = folder / name
+    if not os.path.lexists(path):
+        return None
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        raise ValueError(f"{path} is a link that leads nowhere") from None
+    if not target.is_file():
+        raise ValueError(
+            f"{path} is {'not a regular file' if target.exists() else 'a link that leads nowhere'}"
+        )
+    if not is_inside(folder.resolve(), target):
+        raise ValueError(
+            f"{path} is a link to {target}, outside of the folder; put the file itself there"
+        )
+    return path
+
+
+def is_inside(root: Path, target: Path) -> bool:
+    """Is a file in the folder, or in the blobs of a cache whose snapshot the folder is?"""
+    snapshot = next(
+        (part for part in (root, *root.parents) if part.parent.name == "snapshots"), None
+    )
+    return target.is_relative_to(root) or (
+        snapshot is not None and target.is_relative_to(snapshot.parent.parent / "blobs")
+    )
+
+
+def read_file(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> str:
+    """The text of a file of a folder."""
+    path = find_file(folder, name)
+    if path is None:
+        raise ValueError(f"{folder / name} does not exist")
+    return read_bounded(path, limit)
+
+
+def read_bounded(path: Path, limit: int) -> str:
+    """The text of a regular file of at most `limit` bytes."""
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is not a regular file" if path.exists() else f"{path} does not exist"
+        )
+    if path.stat().st_size > limit:
+        raise ValueError(
+            f"{path} has {path.stat().st_size:,} bytes, more than the {limit:,} that such a file may have"
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
+        ) from None

@@ -1,0 +1,151 @@
+"""What formats of files share: pieces of about one size, each read on its own."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import accumulate, groupby, islice
+from typing import Any
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
+from ...storage import digest_plain
+from ..addresses import is_remote
+from ..files import (
+    BLOCK,
+    cached_value,
+    expand,
+    file_identity,
+    file_size,
+    is_compressed,
+    unpacking_error,
+)
+
+ROWS_PER_READ = 1 << 10  # read together
+WHOLE = (0.0, 1.0)  # a `Source.fraction` that is all
+ENDLESS = 1 << 62  # bytes of a piece that is never divided
+
+
+def stretch(count: int, fraction: tuple[float, float]) -> tuple[int, int]:
+    """The part of so many rows: the first, and the one after the last."""
+    return int(count * fraction[0]), int(count * fraction[1])
+
+
+class FileFormat(Format):
+    """A format whose files are read one by one. Small files are read together in one piece, a large one in several."""
+
+    def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
+        """Divide a file: spans, in its order and without gaps, and the bytes to read for each. Here: the whole file."""
+        return [((0, None), estimated_bytes(path))]
+
+    def rows(
+        self, path: str, span: Span, source: Source, columns: tuple[str, ...]
+    ) -> Iterator[SourceItem]:
+        """Yield the rows of one of the `spans` of a file, each bad one in its place."""
+        raise NotImplementedError
+
+    def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
+        pieces: list[list[Piece]] = []
+        for path in expand(source.paths):
+            if os.path.isdir(path):
+                raise ValueError(f"{path} is a folder; give its files, such as {path}/*.txt")
+            identity = file_identity(path)
+            spans = self.spans(path, source, piece_bytes)
+            pieces.append([Piece((path,), (span,), size, identity) for span, size in spans])
+        return merge_small_files(pieces, piece_bytes)
+
+    def first_rows(self, source: Source, count: int) -> list[SourceRow]:
+        """The rows among the first `count` items of a source."""
+        piece = self.pieces(source, ENDLESS)[0]
+        items = islice(self.read(piece, source), count)
+        return [item for item in items if isinstance(item, SourceRow)]
+
+    def read(
+        self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
+    ) -> Iterator[SourceItem]:
+        for path, span in zip(piece.paths, piece.spans, strict=True):
+            for item in if_undamaged((path,), partial(self.rows, path, span, source, columns)):
+                yield item._replace(path=path) if len(piece.paths) > 1 else item
+
+
+def if_undamaged(
+    paths: tuple[str, ...], rows: Callable[[], Iterator[SourceItem]]
+) -> Iterator[SourceItem]:
+    """The rows of files. No row of a damaged archive can be trusted, for its checksum is of all of it: each that is found is bad."""
+    reason = next(filter(None, map(damage, paths)), None)
+    if reason is None:
+        yield from rows()
+        return
+    count = 0
+    with suppress(ValueError):
+        for count, item in enumerate(rows(), 1):  # noqa: B007
+            yield BadRow(item.offset, reason)
+    if not count:
+        yield BadRow(0, reason)
+
+
+def damage(path: str) -> str | None:
+    """What is wrong with a packed local file, if something is; found out once."""
+    if is_remote(path) or not is_compressed(path):
+        return None
+    reason: str | None = cached_if_large(
+        [path], ["unpacking", file_identity(path)], partial(unpacking_error, path)
+    )
+    return reason
+
+
+def merge_small_files(files: list[list[Piece]], piece_bytes: int) -> list[Piece]:
+    """Small files, each one piece, make pieces of about the usual size; the pieces of a large one stay as they are."""
+    pieces: list[Piece] = []
+    for small, run in groupby(
+        files,
+        lambda file_pieces: (
+            len(file_pieces) < 2 and sum(piece.size for piece in file_pieces) < piece_bytes
+        ),
+    ):
+        flat = [piece for file_pieces in run for piece in file_pieces]
+        groups = (
+            [group for group, _ in group_by_size(flat, [p.size for p in flat], piece_bytes)]
+            if small
+            else [[piece] for piece in flat]
+        )
+        pieces += map(join_pieces, groups)
+    return pieces
+
+
+def join_pieces(group: list[Piece]) -> Piece:
+    """Pieces of one file each as one piece."""
+    if len(group) == 1:
+        return group[0]
+    return Piece(
+        tuple(piece.paths[0] for piece in group),
+        tuple(piece.spans[0] for piece in group),
+        sum(piece.size for piece in group),
+        digest_plain([piece.identity for piece in group]),
+    )
+
+
+def cached_if_large(paths: Sequence[str], words: list[Any], find_out: Callable[[], Any]) -> Any:
+    """What takes reading the files through is remembered, unless they are small."""
+    return (
+        cached_value(["1", [is_compressed(path) for path in paths], *words], find_out)
+        if sum(map(estimated_bytes, paths)) > BLOCK
+        else find_out()
+    )
+
+
+def estimated_bytes(path: str) -> int:
+    """Bytes to read: text packs to about a third."""
+    return file_size(path) * (3 if is_compressed(path) else 1)
+
+
+def group_by_size(
+    files: list[Any], sizes: list[int], piece_bytes: int
+) -> Iterator[tuple[list[Any], int]]:
+    """Consecutive files of about a piece together."""
+    ends = list(accumulate(sizes))
+    first, before = 0, 0
+    for i, end in enumerate(ends):
+        if end - before >= piece_bytes or i == len(files) - 1:
+            yield files[first : i + 1], end - before
+            first, before = i + 1, end

@@ -1,0 +1,178 @@
+"""COCO: images with boxes and classes."""
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
+from ...storage import digest_plain
+from ..files import file_identity, find, local_file_size, read_bounded, size_and_mtime
+from ..json_cursor import JSONCursor, describe_missing_key
+from .base import group_by_size, stretch
+
+
+class COCOFormat(Format):
+    """`Source.paths` are two: the JSON, and the folder of its images (Lin et al. 2014, arXiv:1405.0312)."""
+
+    name = "coco"
+    suffixes = (".json",)
+    offset_unit = "row"
+
+    def sniff(self, head: bytes, path: str) -> float:
+        """0: the JSON is half of the data, and what tells it may be far from its start."""
+        return 0.0
+
+    def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
+        table = pieces[0].paths[0]
+        return list(dict.fromkeys(load_coco(table, size_and_mtime(table)).names.values()))
+
+    def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
+        return coco_pieces(source, piece_bytes)
+
+    def read(
+        self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
+    ) -> Iterator[SourceItem]:
+        return read_coco(piece.paths, piece.spans[0])
+
+
+class Coco(NamedTuple):
+    """Images or why one is none, the annotations of each by its id, the names of categories, and annotations that are none."""
+
+    images: list[dict[str, Any] | BadRow]
+    boxes: dict[str | int, list[dict[str, Any] | BadRow]]
+    names: dict[str | int, str]
+    lost: list[BadRow]
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the images' files, "" for what is no image."""
+        return ["" if isinstance(image, BadRow) else image["file_name"] for image in self.images]
+
+
+ID = str | int
+LISTS = {
+    "images": {"id": ID, "file_name": str},
+    "categories": {"id": ID, "name": str},
+    "annotations": {"image_id": ID, "category_id": ID, "bbox": list},
+}
+
+
+@lru_cache(maxsize=2)
+def load_coco(path: str, version: str) -> Coco:
+    """What a file of COCO's says, without what nobody asks for."""
+    sections: dict[str, list[dict[str, Any] | BadRow]] = {}
+    cursor = JSONCursor(path)
+    for name in cursor.members() if cursor.peek() == "{" else ():
+        if name not in LISTS or cursor.peek() != "[":
+            cursor.value()
+            continue
+        sections[name] = [
+            kept_fields(place, cursor.value(), LISTS[name]) for place in cursor.elements()
+        ]
+    missing = [name for name in LISTS if name not in sections]
+    if missing:
+        raise ValueError(
+            f"{path} is not COCO's JSON: it has no list {', '.join(map(repr, missing))}"
+        )
+    names = {
+        c["id"]: c["name"]
+        for c in sorted(
+            (c for c in sections["categories"] if not isinstance(c, BadRow)),
+            key=lambda c: image_order(c["id"]),
+        )
+    }
+    boxes, lost = dict[str | int, list[dict[str, Any] | BadRow]](), list[BadRow]()
+    for place, note in enumerate(sections["annotations"]):
+        if isinstance(note, BadRow):
+            lost.append(BadRow(place, f"annotation {place}: {note.reason}"))
+        elif not note["iscrowd"]:
+            category = note["category_id"]
+            boxes.setdefault(note["image_id"], []).append(
+                {"bbox": note["bbox"], "name": names[category]}
+                if category in names
+                else BadRow(place, f"annotation {place}: no category {category!r}")
+            )
+    return Coco(sections["images"], boxes, names, lost)
+
+
+def kept_fields(place: int, value: Any, fields: dict[str, Any]) -> dict[str, Any] | BadRow:
+    """The fields of an object that are read."""
+    reason = describe_missing_key(value, fields)
+    return (
+        BadRow(place, reason)
+        if reason
+        else {name: value[name] for name in fields} | {"iscrowd": bool(value.get("iscrowd"))}
+    )
+
+
+def image_order(id: str | int) -> tuple[bool, str | int]:
+    """Numbers by size, then names."""
+    return isinstance(id, str), id
+
+
+def read_coco(paths: tuple[str, ...], span: Span) -> Iterator[SourceItem]:
+    """Broken annotations come first."""
+    table = load_coco(paths[0], size_and_mtime(paths[0]))
+    root = Path(paths[1]).resolve()
+    yield from table.lost if span[0] == 0 else ()
+    for place, image in enumerate(table.images[slice(*span)], span[0]):
+        if isinstance(image, BadRow):
+            yield BadRow(place, f"image {place}: {image.reason}")
+            continue
+        annotations = table.boxes.get(image["id"], [])
+        wrong = next((note for note in annotations if isinstance(note, BadRow)), None)
+        yield (
+            BadRow(place, wrong.reason)
+            if wrong
+            else boxed_row(
+                place, root, image["file_name"], [n for n in annotations if isinstance(n, dict)]
+            )
+        )
+
+
+def boxed_row(place: int, root: Path, name: str, annotations: list[dict[str, Any]]) -> SourceItem:
+    try:
+        file = (root / name).resolve()
+        if not file.is_relative_to(root):
+            return BadRow(place, f"{name} is outside {root}")
+        return SourceRow(
+            place,
+            {
+                "image": read_bounded(file),
+                "boxes": [note["bbox"] for note in annotations],
+                "labels": [note["name"] for note in annotations],
+                "file": str(file),
+            },
+        )
+    except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        return BadRow(place, f"{root / name}: {error}")
+
+
+def coco_pieces(source: Source, piece_bytes: int) -> list[Piece]:
+    if len(source.paths) != 2:
+        raise ValueError(
+            f"a COCO source has two paths, the JSON and the folder of images, not {len(source.paths)}"
+        )
+    (table,), (root,) = map(find, source.paths)
+    word = file_identity(table)
+    names = [
+        os.path.join(root, name) if name else ""
+        for name in load_coco(table, size_and_mtime(table)).files
+    ]
+    begin, end = stretch(len(names), source.fraction)
+    sizes = [local_file_size(names[i]) for i in range(begin, end)]
+    return [
+        Piece(
+            (table, root),
+            ((group[0], group[-1] + 1),),
+            bytes_,
+            digest_plain([word, [size_and_mtime(names[i]) for i in group]]),
+        )
+        for group, bytes_ in group_by_size(list(range(begin, end)), sizes, piece_bytes)
+    ]
+
+
+COCO = COCOFormat()

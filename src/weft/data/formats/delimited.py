@@ -1,0 +1,263 @@
+"""Tables of delimited text: CSV with quotes (RFC 4180), TSV without."""
+
+import csv
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from ...recipe import Source
+from ...recipe.cells import is_number
+from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from ..column_names import MOST_OF_THEM, is_common_column_name, mostly_numbers
+from ..files import MAX_LINE_BYTES, MissingFile, find
+from .base import WHOLE, FileFormat, stretch
+from .lines import SNIFF_LINES, LineFormat, decoded_lines, full_lines, read_head
+from .sniff import formats_by_suffix
+
+QUOTES = "a text that holds the delimiter needs quotes"
+
+
+class TableFormat(FileFormat):
+    """What both kinds of table share: the first line may name the columns."""
+
+    def sniff(self, head: bytes, path: str) -> float:
+        delimiter = most_consistent_delimiter(full_lines(head), bool(formats_by_suffix(path)))
+        if delimiter is None:
+            return 0.1 if self.has_suffix(path) else 0.0  # a single column
+        return 0.3 if (delimiter == "\t") == (self.name == "tsv") else 0.0
+
+    def detect_columns(
+        self,
+        source: Source,
+        expected: Sequence[str] = (),
+        reference: Source | None = None,
+        assume_header: bool = False,
+    ) -> Source:
+        """What the columns are called: `Source.column_names`, the header's names, those of `like`, a table without a header that a model
+        learned from, or numbers."""
+        source = self.complete(source)
+        raw = replace(source, column_names=(), has_header=False, fraction=WHOLE)
+        rows = [list(row.fields.values()) for row in self.first_rows(raw, SNIFF_LINES)]
+        if not rows:
+            return source
+        assume_header = (
+            assume_header
+            and not source.column_names
+            and (reference is None or reference.has_header)
+        )
+        if looks_like_header(rows[0], rows[1:], [*expected, *source.column_names], assume_header):
+            return replace(source, has_header=True)
+        width = self.width(Counter(map(len, rows)))
+        known = reference.column_names if reference is not None and not reference.has_header else ()
+        names = source.column_names or known[:width] or tuple(map(str, range(width)))
+        return replace(source, column_names=names, has_header=False)
+
+    def width(self, widths: Counter[int]) -> int:
+        """How many columns a table without a header has, from how many its rows have."""
+        return widths.most_common(1)[0][0]
+
+
+class TSVFormat(TableFormat, LineFormat):
+    """Tabs between columns, no quotes. Without a header, rows may have more columns than names, as those of STS-B do."""
+
+    name = "tsv"
+    suffixes = (".tsv",)
+
+    def width(self, widths: Counter[int]) -> int:
+        return min(widths)
+
+    def rows(
+        self, path: str, span: Span, source: Source, columns: tuple[str, ...]
+    ) -> Iterator[SourceItem]:
+        named = source.has_header
+        names, width = column_layout(path, "\t", source.column_names, named)
+        skip = 1 if named and span[0] == 0 else 0
+        for offset, line in islice(decoded_lines(path, span), skip, None):
+            if isinstance(line, BadRow):
+                yield line
+            elif line.strip():
+                yield make_row(offset, line.split("\t"), names, width if named else None)
+
+
+class CSVFormat(TableFormat):
+    """A quoted field may hold line ends, so a file is one piece and its parts are counted in rows. Every row is as wide as the header
+    or `names`: in a wider one, a delimiter without quotes has cut a field in two."""
+
+    name = "csv"
+    suffixes = (".csv",)
+
+    def complete(self, source: Source) -> Source:
+        delimiter: Any = source.delimiter or detect_delimiter(source.paths[0])
+        return replace(source, delimiter=delimiter)
+
+    def rows(
+        self, path: str, span: Span, source: Source, columns: tuple[str, ...]
+    ) -> Iterator[SourceItem]:
+        delimiter = source.delimiter or ","
+        names, width = column_layout(path, delimiter, source.column_names, source.has_header)
+        skip = 1 if source.has_header else 0
+        begin, end = 0, None
+        if source.fraction != WHOLE:
+            count = sum(1 for _ in csv_records(path, delimiter)) - skip
+            begin, end = stretch(count, source.fraction)
+            end += skip
+        for offset, row in islice(csv_records(path, delimiter), begin + skip, end):
+            if isinstance(row, BadRow):
+                yield row
+            elif any(cell.strip() for cell in row):
+                yield make_row(offset, row, names, width)
+
+
+def read_first_row(path: str, delimiter: str) -> list[str]:
+    rows: Iterator[tuple[int, str | list[str] | BadRow]] = (
+        decoded_lines(path, (0, None)) if delimiter == "\t" else csv_records(path, delimiter)
+    )
+    first = next((row for _, row in rows), "")
+    if isinstance(first, BadRow):
+        raise ValueError(f"{path}: its first line should name the columns, but is {first.reason}")
+    return first.split("\t") if isinstance(first, str) else first
+
+
+def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
+    """A header's names, each once."""
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"{path}: more than one column is named {', '.join(map(repr, twice))}; rename them in the file, or give names for "
+            "all columns with --column-names (in a recipe, Source.column_names)"
+        )
+    return tuple(names)
+
+
+def column_layout(
+    path: str, delimiter: str, names: tuple[str, ...], named: bool
+) -> tuple[tuple[str, ...], int | None]:
+    """What the columns are called, and how many a row has, where that is known. `names` overrules a header."""
+    if not named:
+        return names, len(names) or None
+    first = read_first_row(path, delimiter)
+    return names or check_unique_names(path, first), len(first)
+
+
+def csv_records(path: str, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:
+    """Rows of a table with the place of their first line; bad lines come in their turn. Where quotes are wrong, one line is bad and
+    those after it are read again: a quote that never closes would swallow them all."""
+    csv.field_size_limit(MAX_LINE_BYTES)
+    source = decoded_lines(path, (0, None))
+    again, taken = (
+        deque[tuple[int, str]](),
+        list[tuple[int, str]](),
+    )  # lines to read again, and those of the row being read
+    bad: list[BadRow] = []
+
+    def feed() -> Iterator[str]:
+        while True:
+            offset, line = again.popleft() if again else next(source, (0, None))
+            if line is None:
+                return
+            if isinstance(line, BadRow):
+                bad.append(line)
+            else:
+                taken.append((offset, line))
+                yield line + "\n"
+
+    reader = csv.reader(feed(), strict=True, delimiter=delimiter)
+    while True:
+        taken.clear()
+        try:
+            row: list[str] | BadRow | None = next(reader, None)
+        except csv.Error as error:
+            row = BadRow(taken[0][0], f"bad CSV: {error}")
+            again.extendleft(reversed(taken[1:]))
+            reader = csv.reader(feed(), strict=True, delimiter=delimiter)
+        yield from ((b.offset, b) for b in bad)
+        bad.clear()
+        if row is None:
+            return
+        yield taken[0][0], row
+
+
+def make_row(
+    offset: int, cells: list[str], columns: tuple[str, ...], width: int | None
+) -> SourceItem:
+    """Columns without a name are called 0, 1, …"""
+    columns = columns or tuple(map(str, range(len(cells))))
+    if len(cells) < len(columns) or len(cells) != (width or len(cells)):
+        return BadRow(
+            offset,
+            f"{len(cells)} columns instead of {width or len(columns)}"
+            + (f"; {QUOTES}" if len(cells) > len(columns) else ""),
+        )
+    return SourceRow(offset, dict(zip(columns, cells, strict=False)))
+
+
+# The first lines
+
+
+def detect_delimiter(path: str) -> str:
+    """Of a csv; a comma where nothing tells."""
+    try:
+        return most_consistent_delimiter(full_lines(read_head(find(path)[0])), True) or ","
+    except MissingFile:
+        return ","
+
+
+def most_consistent_delimiter(lines: Sequence[str], named: bool) -> str | None:
+    """The one by which most rows have the same number of columns, two at least; in doubt a tab, a comma, a semicolon, in this order."""
+    if sum("\t" in line for line in lines) > MOST_OF_THEM * len(lines):
+        return "\t"
+    best, best_delimiter = 0.0, None
+    csv.field_size_limit(MAX_LINE_BYTES)
+    for delimiter in ",;|":
+        if not named and sum(delimiter in line for line in lines) <= MOST_OF_THEM * len(lines):
+            continue
+        try:
+            widths = Counter(
+                len(row)
+                for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter)
+                if row
+            )
+        except csv.Error:  # a stray carriage return, a field without end
+            continue
+        width, count = widths.most_common(1)[0] if widths else (0, 0)
+        if width > 1 and count / sum(widths.values()) > best:
+            best, best_delimiter = count / sum(widths.values()), delimiter
+    return best_delimiter
+
+
+def looks_like_header(
+    first: Sequence[str],
+    rest: Sequence[Sequence[str]],
+    expected: Sequence[str] = (),
+    assume_header: bool = False,
+) -> bool:
+    """Does the first line name the columns? By the names: all usual ones, or one that does not stand below it as well. By the kinds: not
+    a number above numbers, short above long texts, a new word above few that repeat. `assume_header` where nothing tells."""
+    if set(expected) & set(first) or all(map(is_common_column_name, first)):
+        return True
+    if any(not cell.strip() or len(cell) > 40 or is_number(cell) for cell in first):
+        return False
+    columns = [[row[i] for row in rest if len(row) > i] for i in range(len(first))]
+    new = [name not in column for name, column in zip(first, columns, strict=True)]
+    if any(is_common_column_name(name) and fresh for name, fresh in zip(first, new, strict=True)):
+        return True
+    if not all(new) or not rest:
+        return assume_header and not rest
+    numbers = [mostly_numbers(column) for column in columns]
+    texts = [
+        sum(len(cell.split()) for cell in column) > 3 * len(column) and len(name.split()) <= 3
+        for name, column in zip(first, columns, strict=True)
+    ]
+    repeat = [len(set(column)) <= len(column) / 3 for column in columns]
+    return (
+        any(numbers)
+        or any(texts)
+        or any(repeat)
+        or (assume_header and not all(" " in cell.strip() for cell in first))
+    )
+
+
+CSV = CSVFormat()
+TSV = TSVFormat()

@@ -1,0 +1,83 @@
+"""Images in folders, one folder per class."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow
+from ...storage import digest_plain
+from ..files import expand, local_file_size, read_bounded, size_and_mtime
+from .base import group_by_size, stretch
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+
+
+class FolderFormat(Format):
+    """`Source.paths` are folders; the name of a sub-folder is the class of its images."""
+
+    name = "folder"
+    offset_unit = "file"
+
+    def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
+        return sorted({name for folder in expand(source.paths) for name in class_folders(folder)})
+
+    def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
+        return [
+            piece
+            for path in expand(source.paths)
+            for piece in folder_pieces(path, source.fraction, piece_bytes)
+        ]
+
+    def read(
+        self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
+    ) -> Iterator[SourceItem]:
+        return read_image_folder(piece.paths)
+
+
+def image_files(folder: str, fraction: tuple[float, float]) -> list[str]:
+    """Class by class, each in the order of names; `part` is a stretch of each class."""
+    selected = []
+    for name in class_folders(folder):
+        files = sorted(
+            e.path
+            for e in os.scandir(os.path.join(folder, name))
+            if e.name.lower().endswith(IMAGE_SUFFIXES)
+        )
+        begin, end = stretch(len(files), fraction)
+        selected += files[begin:end]
+    if not selected:
+        raise ValueError(f"{folder} has no images in sub-folders; a class is a sub-folder")
+    return selected
+
+
+def class_folders(folder: str) -> list[str]:
+    return sorted(e.name for e in os.scandir(folder) if e.is_dir() and not e.name.startswith("."))
+
+
+def read_image_folder(paths: tuple[str, ...]) -> Iterator[SourceItem]:
+    for path in paths:
+        try:
+            yield SourceRow(
+                0, {"image": read_bounded(path), "label": Path(path).parent.name, "file": path}
+            )
+        except ValueError as error:
+            yield BadRow(0, str(error), path)
+
+
+def folder_pieces(path: str, fraction: tuple[float, float], piece_bytes: int) -> list[Piece]:
+    files = image_files(path, fraction)
+    return [
+        Piece(
+            tuple(group),
+            (),
+            bytes_,
+            digest_plain([[os.path.relpath(name, path), size_and_mtime(name)] for name in group]),
+        )
+        for group, bytes_ in group_by_size(
+            files, [local_file_size(name) for name in files], piece_bytes
+        )
+    ]
+
+
+FOLDER = FolderFormat()

@@ -1,0 +1,54 @@
+"""JSON arrays of objects."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from ..json_cursor import JSONCursor
+from .base import WHOLE, FileFormat, stretch
+from .lines import full_lines
+
+ARRAY = re.compile(r"\s*\[\s*(\{|\]\s*$)")
+
+
+class JSONFormat(FileFormat):
+    name = "json"
+    suffixes = (".json",)
+    offset_unit = "row"
+
+    def sniff(self, head: bytes, path: str) -> float:
+        return 0.9 if ARRAY.match("\n".join(full_lines(head)[:2])) else 0.0
+
+    def rows(
+        self, path: str, span: Span, source: Source, columns: tuple[str, ...]
+    ) -> Iterator[SourceItem]:
+        begin, end = part_rows(path, source.fraction)
+        for place, row in values(path):
+            if begin <= place and (end is None or place < end):
+                yield (
+                    SourceRow(place, row)
+                    if isinstance(row, dict)
+                    else BadRow(place, f"element {place} of the array is not an object")
+                )
+
+
+def part_rows(path: str, fraction: tuple[float, float]) -> Span:
+    return (0, None) if fraction == WHOLE else stretch(sum(1 for _ in values(path)), fraction)
+
+
+def values(path: str) -> Iterator[tuple[int, Any]]:
+    """The elements of the array that a file is."""
+    cursor = JSONCursor(path)
+    if cursor.peek() != "[":
+        cursor.value()
+        raise ValueError(
+            f"{path} is not an array of objects; write one object per line (.jsonl), or [{{…}}, {{…}}]"
+        )
+    for place in cursor.elements():
+        yield place, cursor.value()
+    cursor.end()
+
+
+JSON = JSONFormat()

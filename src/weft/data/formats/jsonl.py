@@ -1,0 +1,42 @@
+"""JSON lines: one object per line."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from .lines import LineFormat, decoded_lines, full_lines
+
+
+class JSONLinesFormat(LineFormat):
+    name = "jsonl"
+    suffixes = (".jsonl", ".ndjson")
+
+    def sniff(self, head: bytes, path: str) -> float:
+        lines = full_lines(head)
+        return 0.8 if lines and lines[0].lstrip().startswith("{") else super().sniff(head, path)
+
+    def rows(
+        self, path: str, span: Span, source: Source, columns: tuple[str, ...]
+    ) -> Iterator[SourceItem]:
+        return parse_json_lines(decoded_lines(path, span))
+
+
+def parse_json_lines(lines: Iterable[tuple[int, str | BadRow]]) -> Iterator[SourceItem]:
+    """The objects of lines, each with its offset."""
+    for offset, line in lines:
+        if isinstance(line, BadRow):
+            yield line
+        elif line.strip():
+            try:
+                fields = json.loads(line)
+                yield (
+                    SourceRow(offset, fields)
+                    if isinstance(fields, dict)
+                    else BadRow(offset, "bad JSON: not an object")
+                )
+            except (ValueError, RecursionError) as error:
+                yield BadRow(offset, f"bad JSON: {error}")
+
+
+JSONL = JSONLinesFormat()

@@ -1,0 +1,184 @@
+"""Formats of lines: the lines of a file, and where one can be divided."""
+
+import codecs
+import inspect
+import secrets
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, pairwise
+
+from ...recipe import Source
+from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from ...storage import DamagedFile
+from ..files import (
+    MAX_LINE_BYTES,
+    file_identity,
+    file_size,
+    is_compressed,
+    read_blocks,
+    refuse_special,
+    unpacked_size,
+)
+from .base import WHOLE, FileFormat, cached_if_large, estimated_bytes
+
+BOM = codecs.BOM_UTF8
+CONVERT = "if the file is Latin-1, convert it: iconv -f latin1 -t utf-8"
+SNIFF_LINES = 200  # lines that tell what a file is
+SHORT = 1 << 16  # characters of a file that is read to its end
+
+StartsRow = Callable[[bytes, bool], bool]  # a line, and whether a blank one is before it
+
+
+class LineFormat(FileFormat):
+    """A format of lines. A file is divided where a row starts, so that a piece reads whole rows only."""
+
+    def starts_row(self, line: bytes, after_blank: bool, source: Source) -> bool:
+        """Return whether a row starts at this line. A row of one line: always.
+
+        Args:
+            line: the line without its end.
+            after_blank: whether the line before it is blank or missing.
+            source: the source, for its options.
+        """
+        return True
+
+    def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
+        """Divide a file at rows; one that is compressed is read from its start, so it stays whole."""
+        if is_compressed(path) and source.fraction == WHOLE:
+            return [((0, None), estimated_bytes(path))]
+        starts = partial(self.starts_row, source=source)
+        find_out = partial(part_span, path, source.fraction, starts)
+        begin, end = (
+            cached_if_large([path], ["stretch", *self.cut_key(path, source)], find_out)
+            if is_compressed(path)
+            else find_out()
+        )
+        cuts = {begin, end}
+        if not is_compressed(path):
+            cuts |= {
+                min(end, row_start_after(path, place, file_size(path), starts))
+                for place in range(begin + piece_bytes, end, piece_bytes)
+            }
+        return [((a, b), b - a) for a, b in pairwise(sorted(cuts))]
+
+    def cut_key(self, path: str, source: Source) -> list[object]:
+        """What a cached cut depends on: the bytes, the part, and the code that says where a row starts."""
+        try:
+            code = file_identity(inspect.getfile(type(self)))
+        except (TypeError, OSError):  # a class that was typed at a prompt: never the same
+            code = secrets.token_hex(8)
+        return [file_identity(path), source.fraction, self.name, source.document_boundary, code]
+
+
+def part_span(path: str, fraction: tuple[float, float], starts: StartsRow) -> tuple[int, int]:
+    """The bytes of a `Source.fraction`, from the start of a row to the start of another."""
+    total = unpacked_size(path)
+    begin, end = (row_start_after(path, int(total * share), total, starts) for share in fraction)
+    return begin, end
+
+
+def row_start_after(path: str, position: int, total: int, starts: StartsRow) -> int:
+    """The first place from `position` on where a row starts, a pure function of the file."""
+    if position <= 0 or position >= total:
+        return min(max(position, 0), total)
+    after_blank = False
+    for offset, line in islice(read_lines(path, (position - 1, None)), 1, None):
+        line = b"x" if line is None else line
+        if starts(line, after_blank):
+            return offset
+        after_blank = not line.strip()
+    return total
+
+
+def read_records(path: str, span: Span, starts: StartsRow) -> Iterator[SourceItem]:
+    """Rows of several lines, each a `text`. One longer than a line may be is cut there, so that memory stays bounded."""
+    record_lines: list[bytes | None] = []
+    first, size, after_blank = span[0], 0, True
+    for offset, line in read_lines(path, span):
+        if record_lines and (starts(line or b"x", after_blank) or size > MAX_LINE_BYTES):
+            yield from join_record(first, record_lines)
+            record_lines, size = [], 0
+        first = first if record_lines else offset
+        record_lines.append(line)
+        size += len(line or b"") + 1
+        after_blank = line is not None and not line.strip()
+    yield from join_record(first, record_lines)
+
+
+def join_record(offset: int, record_lines: list[bytes | None]) -> Iterator[SourceItem]:
+    if None in record_lines:
+        yield BadRow(offset, f"a line of more than {MAX_LINE_BYTES} bytes")
+        return
+    text = decode_line(offset, b"\n".join(line for line in record_lines if line is not None))
+    if isinstance(text, BadRow):
+        yield text
+    elif text.strip():  # blank lines are not a row
+        yield SourceRow(offset, {"text": text.replace("\r\n", "\n").strip("\n")})
+
+
+def read_lines(path: str, span: Span = (0, None)) -> Iterator[tuple[int, bytes | None]]:
+    """The lines that start in a span of bytes, None for one that is too long to be one."""
+    offset, end = span
+    rest, lost = b"", 0  # the start of an open line, and how much of a long one is gone already
+    for block in read_blocks(path, offset):
+        parts = (rest + block).split(b"\n")
+        rest = parts.pop()
+        for line in parts:
+            if end is not None and offset >= end:
+                return
+            length = lost + len(line)
+            yield offset, line if length <= MAX_LINE_BYTES else None
+            offset, lost = offset + length + 1, 0
+        if lost + len(rest) > MAX_LINE_BYTES:
+            rest, lost = b"", lost + len(rest)
+    if (rest or lost) and (end is None or offset < end):
+        yield offset, rest if lost + len(rest) <= MAX_LINE_BYTES else None
+
+
+def decoded_lines(path: str, span: Span) -> Iterator[tuple[int, str | BadRow]]:
+    for offset, line in read_lines(path, span):
+        yield offset, decode_line(offset, line)
+
+
+def decode_line(offset: int, line: bytes | None) -> str | BadRow:
+    if line is None:
+        return BadRow(offset, f"a line of more than {MAX_LINE_BYTES} bytes")
+    try:
+        return (line.removeprefix(BOM) if offset == 0 else line).removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        return BadRow(
+            offset,
+            f"not UTF-8: byte 0x{error.object[error.start]:02x} at {offset + error.start}; {CONVERT}",
+        )
+
+
+def characters(path: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    for block in read_blocks(path):
+        yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
+
+
+# The first lines, which tell what a file is
+
+
+def read_head(path: str) -> bytes:
+    """The first bytes of an unpacked file; none of one that cannot be unpacked."""
+    refuse_special(path)
+    try:
+        return next(read_blocks(path), b"")
+    except DamagedFile:
+        return b""
+
+
+def head_lines(head: bytes) -> list[str]:
+    """The first lines of a file that starts with these bytes; of one long line, its start."""
+    text = head.decode("utf-8-sig", errors="replace")
+    lines = text.split("\n")
+    whole = lines if len(text) <= SHORT else lines[: max(1, len(lines) - 1)]
+    return whole[:SNIFF_LINES]
+
+
+def full_lines(head: bytes) -> list[str]:
+    """The first lines that are not blank."""
+    return [line for line in head_lines(head) if line.strip()]

@@ -1,0 +1,121 @@
+"""Samples: windows over running text, and rows such as pairs, examples and images."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from .store import Store
+
+Sample = dict[str, Any]  # numpy arrays, numbers, bytes and strings
+
+
+class RowSamples:
+    """A sample is a row. Its length is that of the columns of `length_of` end to end; with `apart`, that of the longest,
+    for columns that go into different streams. `extra` counts what a corruption adds, such as marks."""
+
+    def __init__(
+        self,
+        store: Store,
+        length_of: tuple[str, ...] = (),
+        *,
+        longest_column: bool = False,
+        extra_tokens: int = 0,
+    ) -> None:
+        self.store, self.length_of, self.longest_column, self.extra_tokens = (
+            store,
+            length_of,
+            longest_column,
+            extra_tokens,
+        )
+        if not len(store):
+            raise ValueError("the data holds no rows; give more")
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def __getitem__(self, i: int) -> Sample:
+        return self.store.row(i)
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        columns = [self.store.lengths(indices, column) for column in self.length_of]
+        if not columns:
+            return np.ones(len(indices), np.int64)
+        together: np.ndarray = (np.max if self.longest_column else np.sum)(columns, axis=0)
+        return together + self.extra_tokens
+
+
+class Samples(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int) -> Sample: ...
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        """About how many tokens each sample has; cheap."""
+
+
+class TokenWindows:
+    """`size` tokens, each window `stride` after the one before; with `tail`, a last shorter one, so that every token is seen."""
+
+    def __init__(self, store: Store, size: int, stride: int, include_partial: bool = False) -> None:
+        self.store, self.size, self.stride = store, size, stride
+        beyond = store.tokens - size
+        self.count = (
+            max(1 + -(-max(beyond, 0) // stride) if include_partial else 1 + beyond // stride, 0)
+            if store.tokens
+            else 0
+        )
+        if not self.count:
+            raise ValueError(
+                f"the data holds {store.tokens} tokens, less than one window of {size}; give more text or a shorter length"
+            )
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> Sample:
+        start = i * self.stride
+        stop = min(start + self.size, self.store.tokens)
+        return {
+            "tokens": self.store.stream(start, stop),
+            "documents": self.store.documents(start, stop) - start,
+        }
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return np.minimum(
+            self.size, self.store.tokens - np.asarray(indices, np.int64) * self.stride
+        )
+
+
+class SentenceSamples:
+    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), cut at `size`: whole sentences come first,
+    each starts in one sample. Where no sentence starts, the sample is those tokens as they are.
+
+    With `follow`, the sentence after the run belongs to it too, and the cut is at twice the size: as in BERT's own data, where a run is as
+    long as a row at least, a long sentence is not alone."""
+
+    def __init__(self, store: Store, size: int, follow: bool = False) -> None:
+        if not store.tokens:
+            raise ValueError("the data holds no tokens; give more text")
+        self.store, self.size, self.follow = store, size, follow
+
+    def __len__(self) -> int:
+        return -(-self.store.tokens // self.size)
+
+    def __getitem__(self, i: int) -> Sample:
+        first, after, most = i * self.size, (i + 1) * self.size, self.size * (1 + self.follow)
+        starts = self.store.sentences(first, after + most)
+        sentence_starts = starts[: starts.searchsorted(after)]
+        start = int(sentence_starts[0]) if len(sentence_starts) else first
+        stop = min(start + most, self.store.tokens)
+        count = len(sentence_starts) + self.follow
+        if not len(sentence_starts):
+            sentence_starts = np.array([first])
+        else:
+            stop = min([stop, *starts[count : count + 1].tolist()])
+            sentence_starts = starts[: starts[:count].searchsorted(stop)]
+        return {
+            "tokens": self.store.stream(start, stop),
+            "sentences": sentence_starts - start,
+            "documents": self.store.documents(start, stop) - start,
+        }
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return np.full(len(indices), self.size)

@@ -1,0 +1,424 @@
+"""The language of families: sizes, configuration fields and weight rows, each row true in both directions."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from .. import spec as S
+from ..registry import Named, place_of
+from ..synonyms import suggest
+from .weights import WeightTable
+
+DEPTH = (
+    4096  # blocks of a stack; the deepest that was trained has 1,000 (DeepNet, arXiv:2203.00555)
+)
+CLASSES = 1 << 20
+
+
+def size_table(columns: str, /, **rows: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+    """The paper's size table; in a name, `_` reads "-" and `__` reads "."."""
+    return {
+        name.lstrip("_").replace("__", ".").replace("_", "-"): dict(
+            zip(columns.split(), row, strict=True)
+        )
+        for name, row in rows.items()
+    }
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How a configuration value reads and writes."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+
+ACTIVATION_NAMES = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+HF_ACTIVATION_NAMES = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "tanh": "tanh",
+}
+
+
+def read_activation(name: str) -> str:
+    if name not in ACTIVATION_NAMES:
+        raise ValueError(
+            f"activation {name!r} is not in the design space; {suggest(name, sorted(ACTIVATION_NAMES))}"
+        )
+    return ACTIVATION_NAMES[name]
+
+
+ACTIVATION_CODEC = Codec(read_activation, HF_ACTIVATION_NAMES.__getitem__)
+PYTORCH_ACTIVATION_CODEC = Codec(
+    read_activation,
+    lambda name: "gelu_pytorch_tanh" if name == "gelu_tanh" else HF_ACTIVATION_NAMES[name],
+)  # not gelu_new
+TUPLE_CODEC = Codec(tuple, list)
+IDENTITY_CODEC = Codec(lambda x: x, lambda x: x)
+
+
+@dataclass(frozen=True)
+class ConfigField:
+    """One argument of a family: its keys in config.json (all are written) and its place in the spec."""
+
+    argument: str
+    key: str | tuple[str, ...]
+    path: str | Callable[[Any], Any]
+    default: Any = None  # what the other side means where the key is absent
+    codec: Codec = IDENTITY_CODEC
+    legacy: tuple[str, ...] = ()  # older keys, read only
+    nullable: bool = False  # a null in the file is a value of its own, not an absent key
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.key,) if isinstance(self.key, str) else self.key
+
+
+SPECIAL_TOKEN_FIELDS = (
+    ConfigField("pad", "pad_token_id", "special_tokens.pad"),
+    ConfigField("bos", "bos_token_id", "special_tokens.bos"),
+    ConfigField(
+        "eos",
+        "eos_token_id",
+        "special_tokens.eos",
+        codec=Codec(
+            lambda x: tuple(x) if isinstance(x, list) else x,
+            lambda x: list(x) if isinstance(x, tuple) else x,
+        ),
+    ),
+    ConfigField("decoder_start", "decoder_start_token_id", "special_tokens.decoder_start"),
+)
+
+
+def get_nested(config: Mapping[str, Any], key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+@dataclass(frozen=True)
+class LabelNames:
+    """What a fine-tuned head's names are made from."""
+
+    outputs: int = 2
+    labels: tuple[str, ...] | None = None
+
+
+HeadBuilder = Callable[
+    [Any, LabelNames], Any
+]  # the head of an architecture, given the rest of the model
+
+
+@dataclass(frozen=True)
+class Family(Named):
+    """A preset and its two-way tables. Call it for a spec: `bert("base")`, `bert("base", head=…)`, `bert(width=…, …)`.
+
+    `weft.register(weft.Family(…))` in a file of your own adds one, which is then found by its name and by the `model_type`
+    of a config.json.
+
+    Attributes:
+        name: the name on the command line.
+        paper: where it is described.
+        build_spec: from the columns of `sizes` and the arguments of `fields` to a spec.
+        sizes: the paper's size table; the first is the default.
+        model_type: in config.json; "" where no other library has it.
+        fields: the keys of config.json.
+        table: one row per tensor in a published file.
+        heads: the name of each published class, and what builds its head.
+        prefix: of the base model's keys, absent in files of the bare model.
+        supported_values: keys of config.json of which only these values can be expressed; the first is written.
+        init: how new weights are initialised.
+        context_length_key: the key of config.json that holds the length it was trained for.
+        derived_config: from a spec to the keys of config.json that follow from the others.
+        decoder_start: the special token that a decoder beside an encoder reads first, where config.json names none:
+            "pad" (T5), "eos" (BART) or "bos".
+    """
+
+    name: str
+    paper: str
+    build_spec: Callable[..., S.Spec]
+    sizes: Mapping[str, Mapping[str, Any]]
+    model_type: str = ""
+    fields: tuple[ConfigField, ...] = ()
+    table: WeightTable = ()
+    heads: Mapping[str, HeadBuilder] = field(default_factory=dict)
+    prefix: str = ""
+    supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    init: S.Init = S.NormalInit()
+    context_length_key: str = ""
+    derived_config: Callable[[Any], Mapping[str, Any]] = lambda m: {}
+    decoder_start: str = "bos"
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        return place_of(self.build_spec)
+
+    def __call__(self, size: str | None = None, **changes: Any) -> S.Spec:
+        if size is not None and size not in self.sizes:
+            raise ValueError(f"{self.name} has no size {size!r}; {suggest(size, list(self.sizes))}")
+        size_arguments = self.sizes[size or next(iter(self.sizes))]
+        if changes:
+            parameters = inspect.signature(self.build_spec).parameters
+            names = {
+                *size_arguments,
+                *(f.argument for f in self.fields),
+                *(p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD),
+                "head",
+                "init",
+                "special_tokens",
+                "context_length",
+            }
+            for name in set(changes) - names:
+                raise ValueError(
+                    f"{self.name} has no {name!r}; {suggest(name, sorted(names - {'std'}))}"
+                )
+        outer: dict[str, Any] = {"init": self.init} | {
+            k: changes.pop(k) for k in ("init", "special_tokens", "context_length") if k in changes
+        }
+        spec = self.build_spec(**{**size_arguments, **changes})
+        return (
+            spec
+            if all(getattr(spec, name) == part for name, part in outer.items())
+            else replace(spec, **outer)
+        )
+
+    def from_config(self, config: Mapping[str, Any]) -> S.Spec:
+        """The spec that a config.json describes."""
+        for key, allowed in self.supported_values.items():
+            if get_nested(config, key) not in (*allowed, None):
+                raise ValueError(
+                    f"config.json: {key} = {get_nested(config, key)!r} is not supported for {self.name}; "
+                    f"Weft knows {' or '.join(map(repr, allowed))}"
+                )
+        arguments = {f.argument: self.read_field(f, config) for f in self.fields}
+        bounded(arguments)
+        std = arguments.pop("std", None)
+        spec = self(next(iter(self.sizes)), **arguments)
+        if std is not None and isinstance(spec.init, S.NormalInit):
+            spec = replace(spec, init=replace(spec.init, std=std))
+        spec = replace(
+            spec,
+            special_tokens=S.SpecialTokens(
+                **{f.argument: self.read_field(f, config) for f in SPECIAL_TOKEN_FIELDS}
+            ),
+            context_length=get_nested(config, self.context_length_key)
+            if self.context_length_key
+            else None,
+        )
+        named = config.get("architectures") or [""]
+        architecture = named if isinstance(named, str) else named[0]
+        if architecture in self.heads:
+            spec = replace(spec, head=self.heads[architecture](spec, read_labels(config)))
+        elif architecture:
+            raise ValueError(
+                f"config.json: architecture {architecture!r} is not in the {self.name} table; "
+                f"{suggest(architecture, list(self.heads))}"
+            )
+        return spec
+
+    def read_field(self, f: ConfigField, config: Mapping[str, Any]) -> Any:
+        if f.nullable and any(key in config and config[key] is None for key in f.keys):
+            return None
+        for key in (*f.keys, *f.legacy):
+            if (raw := get_nested(config, key)) is not None:
+                try:
+                    return f.codec.read(raw)
+                except ValueError as error:
+                    raise ValueError(f"config.json: {key}: {error}") from None
+        return f.default
+
+    def to_config(self, spec: S.Spec) -> dict[str, Any]:
+        """The config.json of a spec; ValueError where this family cannot say it."""
+        arguments = self.arguments_of(spec)
+        again = self.rebuild(spec, arguments)
+        if again != spec:
+            raise ValueError(
+                f"this spec is not a {self.name}: {next(iter(spec_differences(spec, again)), 'its parts')} differs"
+            )
+        config: dict[str, Any] = {
+            "architectures": [self.class_name_of(spec)],
+            "model_type": self.model_type,
+        }
+        for key, allowed in self.supported_values.items():
+            set_nested(config, key, allowed[0])
+        for f in (*self.fields, *SPECIAL_TOKEN_FIELDS):
+            argument = (
+                S.get_path(spec, f.path)
+                if isinstance(f.path, str) and f in SPECIAL_TOKEN_FIELDS
+                else arguments[f.argument]
+            )
+            for key in f.keys:
+                set_nested(
+                    config,
+                    key,
+                    None
+                    if argument is None and f in SPECIAL_TOKEN_FIELDS
+                    else f.codec.write(argument),
+                )
+        for key, argument in self.derived_config(spec).items():
+            set_nested(config, key, argument)
+        if self.context_length_key and spec.context_length:
+            config[self.context_length_key] = spec.context_length
+        return config | write_labels(spec.head)
+
+    def rebuild(self, spec: S.Spec, changes: Mapping[str, Any]) -> S.Spec:
+        """The family's spec with these arguments, and all else as in `spec`."""
+        arguments = {k: v for k, v in changes.items() if k != "std"}
+        return replace(
+            self(next(iter(self.sizes)), **arguments, head=spec.head),
+            init=spec.init,
+            special_tokens=spec.special_tokens,
+            context_length=spec.context_length,
+        )
+
+    def explain_differences(self, spec: S.Spec) -> list[str]:
+        """The fields in which a spec differs from the nearest one that this family can say, with both values; [] where none is near."""
+        try:
+            again = self.rebuild(spec, self.arguments_of(spec))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return []
+        differences = [
+            f"{path} is {ours!r}, there {theirs!r}"
+            for path, (ours, theirs) in spec_differences(spec, again).items()
+        ]
+        try:
+            self.class_name_of(spec)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            differences.append(str(error))
+        return differences
+
+    def arguments_of(self, spec: S.Spec) -> dict[str, Any]:
+        arguments = {}
+        for f in self.fields:
+            try:
+                arguments[f.argument] = (
+                    f.path(spec) if callable(f.path) else S.get_path(spec, f.path)
+                )
+            except (AttributeError, IndexError):
+                if f.argument == "std":
+                    arguments["std"] = 0.02
+                    continue
+                raise ValueError(f"this spec is not a {self.name}: it has no {f.path}") from None
+        return arguments
+
+    def head_of_class(
+        self, name: str, spec: S.Spec, outputs: int = 2, labels: tuple[str, ...] | None = None
+    ) -> Any:
+        """The head of a published class, such as "BertForSequenceClassification", on this model."""
+        if name not in self.heads:
+            raise ValueError(
+                f"{self.name} has no class {name!r}; {suggest(name, list(self.heads))}"
+            )
+        return self.heads[name](spec, LabelNames(len(labels) if labels else outputs, labels))
+
+    def class_name_of(self, spec: S.Spec) -> str:
+        labels = LabelNames(
+            getattr(spec.head, "num_labels", 2),
+            getattr(spec.head, "labels", None),
+        )
+        for name, head in self.heads.items():
+            if head(spec, labels) == spec.head:
+                return name
+        alike = {
+            name: task_head
+            for name, head in self.heads.items()
+            if type(task_head := head(spec, labels)) is type(spec.head)
+        }
+        differ = [
+            f"{name} has {path} = {leaf!r}"
+            for name, head in alike.items()
+            for path, leaf in S.iterate_leaves(head)
+            if dict(S.iterate_leaves(spec.head)).get(path, S) != leaf
+        ]
+        raise ValueError(
+            f"{self.name} has no published class with this {type(spec.head).__name__} head"
+            + (
+                f" ({differ[0]}; name the class: head={next(iter(alike))!r})"
+                if differ
+                else f"; there is {', '.join(self.heads)}"
+            )
+        )
+
+
+def spec_differences(one: Any, other: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """Where two values differ, the outermost part that is of another kind or a plain field; `*` stands for every block."""
+    if is_dataclass(one) and type(one) is type(other):
+        parts = [
+            (f"{path}.{f.name}".lstrip("."), getattr(one, f.name), getattr(other, f.name))
+            for f in fields(one)
+        ]
+    elif (
+        isinstance(one, tuple)
+        and isinstance(other, tuple)
+        and len(one) == len(other)
+        and any(map(is_dataclass, one))
+    ):
+        parts = [(f"{path}.*", a, b) for a, b in zip(one, other, strict=True)]
+    else:
+        return {} if one == other else {path: (one, other)}
+    return {
+        name: pair
+        for at, a, b in parts
+        if a != b
+        for name, pair in spec_differences(a, b, at).items()
+    }
+
+
+def bounded(arguments: Mapping[str, Any]) -> None:
+    """ValueError for more blocks than any model has: a spec lists each, so that the number alone could fill the memory."""
+    for name, value in arguments.items():
+        for depth in (value if isinstance(value, tuple) else [value]) if "depth" in name else ():
+            if isinstance(depth, int) and depth > DEPTH:
+                raise ValueError(
+                    f"config.json: {name} = {depth:,}; a stack has at most {DEPTH:,} blocks"
+                )
+
+
+def set_nested(config: dict[str, Any], key: str, value: Any) -> None:
+    *outer, last = key.split(".")
+    for name in outer:
+        config = config.setdefault(name, {})
+    config[last] = value
+
+
+def read_labels(config: Mapping[str, Any]) -> LabelNames:
+    names, count = config.get("id2label"), config.get("num_labels") or 2
+    if not isinstance(count, int) or not 0 < count <= CLASSES:
+        raise ValueError(
+            f"config.json: num_labels = {count!r}; a head has 1 to {CLASSES:,} classes"
+        )
+    if not names:
+        return LabelNames(count)
+    try:
+        ordered = tuple(names[k] for k in sorted(names, key=int))
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError("config.json: id2label does not number its labels 0, 1, 2, …") from None
+    plain = all(name == f"LABEL_{i}" for i, name in enumerate(ordered))
+    return LabelNames(len(ordered), None if plain else ordered)
+
+
+def write_labels(head: Any) -> dict[str, Any]:
+    outputs = getattr(head, "num_labels", None)
+    if outputs is None:
+        return {}
+    names = head.labels or [f"LABEL_{i}" for i in range(outputs)]
+    return {
+        "id2label": {str(i): n for i, n in enumerate(names)},
+        "label2id": {n: i for i, n in enumerate(names)},
+    }

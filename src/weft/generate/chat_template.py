@@ -1,0 +1,97 @@
+"""Conversations, as a model's own template writes them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from ..data.folder_files import find_file, read_file
+from ..data.tokenizer import Tokenizer, library
+from .sandbox import Sandbox
+
+Message = dict[str, str]  # its role and its content
+SANDBOX = Sandbox()  # one process for all conversations
+CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+
+
+def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The template in chat_template.jinja or tokenizer_config.json, and the names of marks that it may use."""
+    config: Any = {}
+    if find_file(folder, CONFIG):
+        try:
+            config = json.loads(read_file(folder, CONFIG))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{folder / CONFIG} is not JSON: {error}") from None
+    config = config if isinstance(config, dict) else {}
+    template = (
+        read_file(folder, TEMPLATE) if find_file(folder, TEMPLATE) else config.get("chat_template")
+    )
+    if isinstance(template, list):  # several by name
+        template = next(
+            (
+                one.get("template")
+                for one in template
+                if isinstance(one, dict) and one.get("name") == "default"
+            ),
+            None,
+        )
+    if not isinstance(template, str):
+        raise ValueError(
+            f"{folder} holds no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); "
+            "give a plain prompt"
+        )
+    marks = {
+        name: mark.get("content") if isinstance(mark, dict) else mark
+        for name, mark in config.items()
+        if name.endswith("_token")
+    }
+    return template, {"bos_token": "", "eos_token": ""} | {
+        name: mark for name, mark in marks.items() if isinstance(mark, str)
+    }
+
+
+def check_messages(messages: Any) -> None:
+    """Conversations come from files."""
+    if not isinstance(messages, list) or not messages:
+        raise ValueError(
+            f"a conversation is a list of at least one message, not {str(messages)[:40]!r}"
+        )
+    for message in messages:
+        if not isinstance(message, dict) or any(
+            not isinstance(message.get(name), str) for name in ("role", "content")
+        ):
+            raise ValueError(
+                f"a message is an object whose role and content are texts, not {str(message)[:40]!r}"
+            )
+
+
+def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
+    """The template is another's program: it runs in a sandbox that can change nothing. Only its own words become marks."""
+    check_messages(messages)
+    source, marks = read_chat_template(folder)
+    plain = tokenizers.Tokenizer.from_str(
+        tokenizer.text
+    )  # one in which the name of a mark is the mark
+    plain.no_padding()
+    plain.no_truncation()
+    names = [token.content for token in plain.get_added_tokens_decoder().values() if token.special]
+    for message in messages:
+        forged = next(
+            (name for name in names if any(name in message[part] for part in ("role", "content"))),
+            None,
+        )
+        if forged is not None:
+            raise ValueError(
+                f"the message holds {forged!r}, which is a mark of this model, not text"
+            )
+    try:
+        text = SANDBOX.render(
+            source,
+            {"messages": messages, "add_generation_prompt": True, "tools": None, "documents": None}
+            | marks,
+        )
+    except ValueError as error:
+        raise ValueError(f"the chat template of {folder} refuses: {error}") from None
+    with library(f"the tokenizer of {folder}"):
+        return list(tokenizer.within(plain.encode(text, add_special_tokens=False).ids))

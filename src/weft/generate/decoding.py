@@ -1,0 +1,169 @@
+"""One token after another: the likeliest, or drawn."""
+
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Many
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..model.model import Model
+from .sampling import (
+    GREEDY,
+    Sampling,
+    apply_repetition_penalty,
+    argmax,
+    filter_logits,
+    sample_from,
+    uniform,
+)
+from .session import NAN_LOGITS, TokenRows, per_row_limits, prefill
+
+StopCondition = Callable[[int, int], bool]  # of a row and its newest token: has it said enough?
+
+
+class GeneratedTokens(NamedTuple):
+    tokens: list[int]  # without the prompt; with the token that ended it
+    logprobs: list[float]  # of each, by the model itself: before temperature and the like
+    finished: bool  # by an end token or `until`, not by `most`
+    score: float = 0.0  # beam search: what hypotheses are compared by
+
+
+class DecodingStep(NamedTuple):
+    """The newest token of every row that is still in the batch."""
+
+    rows: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    logprobs: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+    finished: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+
+
+@torch.inference_mode()
+def decode_steps(
+    model: Model,
+    inputs: TokenRows,
+    max_new_tokens: int | Many[int],
+    sampling: Sampling,
+    eos_ids: Iterable[int],
+    decoder_inputs: TokenRows | None,
+    seeds: Many[int] | None,
+    until: StopCondition | None,
+) -> Iterator[DecodingStep]:
+    """Tokens travel from the device once a step, all rows together. Rows leave once a quarter of the batch is done: moving the others
+    costs as much as reading a few tokens."""
+    limit = np.array(per_row_limits(max_new_tokens, len(inputs)))
+    reading, logits_BV, prompts = prefill(model, inputs, decoder_inputs, int(limit.max()))
+    seed = np.array([sampling.seed] * len(prompts) if seeds is None else seeds, object)
+    if len(seed) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts need as many seeds, not {len(seed)}")
+    row, done = np.arange(len(prompts)), np.zeros(len(prompts), bool)
+    end, seen_BV = (
+        np.array(sorted(set(eos_ids)), np.int64),
+        seen_tokens(logits_BV, prompts) if sampling.repetition_penalty != 1 else None,
+    )
+    for step in range(limit.max()):
+        token_B = next_token(logits_BV, sampling, seen_BV, list(seed[row]), step)
+        chosen_B = logits_BV.log_softmax(-1).gather(1, token_B[:, None])[:, 0]
+        tokens, logprobs = torch.stack((token_B.double(), chosen_B.double())).cpu().numpy()
+        if np.isnan(logprobs).any():
+            raise ValueError(NAN_LOGITS)
+        tokens, now = tokens.astype(np.int64), (tokens[:, None] == end).any(1)
+        if until is not None:
+            now = np.array(
+                [
+                    not over and (is_end or until(int(r), int(t)))
+                    for over, is_end, r, t in zip(done, now, row, tokens, strict=True)
+                ],
+                bool,
+            )
+        here = ~done
+        yield DecodingStep(row[here], tokens[here], logprobs[here], now[here])
+        done = done | now | (limit[row] == step + 1)
+        if done.all():
+            return
+        if seen_BV is not None:
+            seen_BV.scatter_(1, token_B[:, None], True)
+        if 4 * done.sum() >= len(done):
+            stay = np.flatnonzero(~done)
+            stay_B = torch.from_numpy(stay).to(token_B.device)
+            reading.reorder(stay_B)
+            token_B, row, done = token_B[stay_B], row[stay], done[stay]
+            seen_BV = None if seen_BV is None else seen_BV[stay_B]
+        logits_BV = reading(token_B[:, None])[:, -1]
+
+
+def seen_tokens(logits_BV: Tensor, prompts: TokenRows) -> Tensor:
+    """Which tokens each row has seen."""
+    at = [(i, token) for i, prompt in enumerate(prompts) for token in prompt]
+    seen_BV = torch.zeros_like(logits_BV, dtype=torch.bool)
+    seen_BV[tuple(torch.tensor(at, device=logits_BV.device).T)] = True
+    return seen_BV
+
+
+def next_token(
+    logits_BV: Tensor, sampling: Sampling, seen_BV: Tensor | None, seeds: Many[int], step: int
+) -> Tensor:
+    if sampling.temperature == 0:
+        return argmax(
+            logits_BV
+            if seen_BV is None
+            else apply_repetition_penalty(logits_BV, seen_BV, sampling.repetition_penalty)
+        )
+    return sample_from(filter_logits(logits_BV, sampling, seen_BV), uniform(seeds, step))
+
+
+def stream(
+    model: Model,
+    inputs: TokenRows,
+    *,
+    max_new_tokens: int | Many[int],
+    sampling: Sampling = GREEDY,
+    eos_ids: Iterable[int] = (),
+    decoder_inputs: TokenRows | None = None,
+    seeds: Many[int] | None = None,
+    until: StopCondition | None = None,
+) -> Iterator[tuple[int, int, float, bool]]:
+    """(row, token, its log-probability, whether it ended the row), as they come."""
+    for step in decode_steps(
+        model, inputs, max_new_tokens, sampling, eos_ids, decoder_inputs, seeds, until
+    ):
+        yield from zip(*(part.tolist() for part in step), strict=True)
+
+
+def generate(
+    model: Model,
+    inputs: TokenRows,
+    *,
+    max_new_tokens: int | Many[int],
+    sampling: Sampling = GREEDY,
+    eos_ids: Iterable[int] = (),
+    decoder_inputs: TokenRows | None = None,
+    seeds: Many[int] | None = None,
+    until: StopCondition | None = None,
+) -> list[GeneratedTokens]:
+    """Generate from each prompt: a decoder continues `inputs`; an encoder-decoder reads them and begins to decode with `starts`
+    (its spec's start unless given). Rows may have any lengths; `most`: one number, or one a row; `seeds`: one a row, else all have that
+    of `how`."""
+    longest = max(per_row_limits(max_new_tokens, len(inputs)), default=0)
+    tokens, logprobs = np.zeros((len(inputs), longest), np.int64), np.zeros((len(inputs), longest))
+    count, ended = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), bool)
+    for i, step in (
+        enumerate(
+            decode_steps(
+                model, inputs, max_new_tokens, sampling, eos_ids, decoder_inputs, seeds, until
+            )
+        )
+        if len(inputs)
+        else ()
+    ):
+        tokens[step.rows, i], logprobs[step.rows, i], ended[step.rows] = (
+            step.tokens,
+            step.logprobs,
+            step.finished,
+        )
+        count[step.rows] += 1
+    return [
+        GeneratedTokens(t[:n].tolist(), l[:n].tolist(), bool(e))
+        for t, l, n, e in zip(tokens, logprobs, count, ended, strict=True)
+    ]

@@ -1,0 +1,69 @@
+"""The text of tokens as they come."""
+
+from ..data.tokenizer import CAPITAL_MARK, Tokenizer
+
+CONTEXT = 8  # tokens of the prompt that decide whether a space stands before the first piece
+INCOMPLETE = (
+    "\ufffd",
+    CAPITAL_MARK,
+    f"{CAPITAL_MARK} ",
+)  # what bytes that are no character yet decode to, and a mark that waits for its letter
+
+
+class StreamDetokenizer:
+    """One row's text. `add` gives what can be shown: never half a character, nothing that may yet turn out to be a stop string."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: list[int], stop_strings: tuple[str, ...] = ()
+    ) -> None:
+        self.tokenizer, self.stops, self.stopped = tokenizer, stop_strings, False
+        self.ids, self.pending = prompt[-CONTEXT:], ""
+        self.old, self.shown = 0, len(self.ids)
+
+    def add(self, token: int) -> str:
+        self.ids.append(token)
+        whole = self.tokenizer.decode(self.ids[self.old :])
+        if (
+            whole.endswith(INCOMPLETE) or whole == self.before()
+        ):  # a token that shows nothing says nothing of the gap behind it
+            return ""
+        return self.release(whole)
+
+    def before(self) -> str:
+        """What was shown of the tokens that are decoded again."""
+        return self.tokenizer.decode(self.ids[self.old : self.shown])
+
+    def close(self) -> str:
+        """What is left when no token comes any more."""
+        shown = (
+            ""
+            if self.stopped
+            else self.release(self.tokenizer.decode(self.ids[self.old :])) + self.pending
+        )
+        self.pending = ""
+        return shown
+
+    def release(self, whole: str) -> str:
+        self.pending += whole[len(self.before()) :]
+        self.old, self.shown = self.shown, len(self.ids)
+        stop_positions = [at for at in map(self.pending.find, self.stops) if at >= 0]
+        self.stopped = bool(stop_positions)
+        free = (
+            min(stop_positions)
+            if stop_positions
+            else len(self.pending) - self.possible_stop_prefix()
+        )
+        shown, self.pending = self.pending[:free], self.pending[free:]
+        return shown
+
+    def possible_stop_prefix(self) -> int:
+        """How many of the last characters could begin a stop string."""
+        return max(
+            (
+                n
+                for stop in self.stops
+                for n in range(1, len(stop))
+                if self.pending.endswith(stop[:n])
+            ),
+            default=0,
+        )

@@ -1,0 +1,133 @@
+"""Which token comes next: pure functions of the scores of a batch, (B, V)."""
+
+from collections.abc import Sequence as Many
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ..registry import choice
+from ..spec import PositiveFloat, PositiveFraction, PositiveInt
+
+MIN_TEMPERATURE = (
+    1e-30  # colder, scores are no numbers any more; the likeliest has all the share long before
+)
+Natural = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+@choice
+class Sampling:
+    """How a token is drawn; temperature 0 takes the likeliest. A request with the same seed gives the same answer, whatever else is asked
+    beside it."""
+
+    temperature: Natural = 1.0
+    top_k: PositiveInt | None = None  # the likeliest so many
+    top_p: PositiveFraction | None = None  # the likeliest that hold this share of the probability
+    min_p: Part | None = None  # those at least this share as likely as the likeliest
+    repetition_penalty: PositiveFloat = 1.0  # above 1: what was said is less likely
+    seed: int = 0
+
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def apply_repetition_penalty(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
+    """Tokens seen before are less likely (Keskar et al. 2019, arXiv:1909.05858, section 4.1); a negative score is multiplied, else
+    dividing would raise it."""
+    return torch.where(
+        seen_BV, torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty), logits_BV
+    )
+
+
+def top_k(logits_BV: Tensor, count: int) -> Tensor:
+    """The `count` likeliest, and their equals (Fan et al. 2018, arXiv:1805.04833, section 5.1)."""
+    least_B1 = logits_BV.topk(min(count, logits_BV.shape[-1])).values[:, -1:]
+    return logits_BV.masked_fill(logits_BV < least_B1, float("-inf"))
+
+
+def top_p(logits_BV: Tensor, share: float) -> Tensor:
+    """The fewest tokens that hold `share` of the probability together (Holtzman et al. 2020, arXiv:1904.09751, section 3.1)."""
+    sorted_BV, index_BV = logits_BV.sort(descending=True, stable=True)
+    part_BV = sorted_BV.softmax(-1)
+    beyond_BV = (
+        part_BV.cumsum(-1) - part_BV >= share
+    )  # those before hold enough already: never true of the first
+    return logits_BV.masked_fill(
+        torch.zeros_like(beyond_BV).scatter(1, index_BV, beyond_BV), float("-inf")
+    )
+
+
+def min_p(logits_BV: Tensor, share: float) -> Tensor:
+    """Those at least `share` times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
+    part_BV = logits_BV.softmax(-1)
+    return logits_BV.masked_fill(part_BV < share * part_BV.amax(-1, keepdim=True), float("-inf"))
+
+
+def filter_logits(logits_BV: Tensor, sampling: Sampling, seen_BV: Tensor | None = None) -> Tensor:
+    """The scores that a token is drawn from; `seen_BV` marks the tokens of the prompt and those said since."""
+    if seen_BV is not None:
+        logits_BV = apply_repetition_penalty(logits_BV, seen_BV, sampling.repetition_penalty)
+    if sampling.temperature not in (0, 1):
+        logits_BV = logits_BV / max(sampling.temperature, MIN_TEMPERATURE)
+    if sampling.top_k is not None:
+        logits_BV = top_k(logits_BV, sampling.top_k)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        logits_BV = top_p(logits_BV, sampling.top_p)
+    if sampling.min_p:
+        logits_BV = min_p(logits_BV, sampling.min_p)
+    return logits_BV
+
+
+def argmax(logits_BV: Tensor) -> Tensor:
+    """argmax; on the CPU by numpy, whose own is many times as quick."""
+    if logits_BV.device.type == "cpu":
+        return torch.from_numpy(logits_BV.numpy().argmax(-1))
+    return logits_BV.argmax(-1)
+
+
+def chunked_topk(logits_BV: Tensor, count: int, chunk: int = 64) -> tuple[Tensor, Tensor]:
+    """topk along a long row: its `count` largest numbers lie in the `count` chunks with the largest maxima."""
+    B, V = logits_BV.shape
+    if 4 * chunk * count >= V:
+        top = logits_BV.topk(count)
+        return top.values, top.indices
+    if V % chunk:
+        logits_BV = torch.nn.functional.pad(logits_BV, (0, -V % chunk), value=float("-inf"))
+    parts_BVV = logits_BV.view(B, -1, chunk)
+    part_BV = parts_BVV.amax(-1).topk(count).indices
+    value_BV, at_BV = (
+        parts_BVV.gather(1, part_BV[..., None].expand(-1, -1, chunk)).flatten(1).topk(count)
+    )
+    return value_BV, part_BV.gather(1, at_BV // chunk) * chunk + at_BV % chunk
+
+
+def splitmix64(
+    z: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
+) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """Every bit in, every bit out (Steele et al. 2014, SplitMix, doi:10.1145/2660193.2660195)."""
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def uniform(
+    seeds: Many[int], step: "int | np.ndarray[tuple[int], np.dtype[np.int64]]", stream: int = 0
+) -> Tensor:
+    """One number from [0, 1) a row, decided by its seed, its step and the stream alone."""
+    seed_B = np.array([seed & (1 << 64) - 1 for seed in seeds], np.uint64)
+    with np.errstate(over="ignore"):
+        mixed_B = splitmix64(
+            splitmix64(splitmix64(seed_B) ^ np.asarray(step, np.uint64)) ^ np.uint64(stream)
+        )
+    return torch.from_numpy((mixed_B >> np.uint64(11)) * 2.0**-53)
+
+
+def sample_from(logits_BV: Tensor, u_B: Tensor) -> Tensor:
+    """The token under which each row's number falls, when the probabilities lie one after another."""
+    sum_BV = logits_BV.softmax(-1).double().cumsum(-1)
+    at_B1 = torch.searchsorted(sum_BV, u_B.to(sum_BV.device)[:, None] * sum_BV[:, -1:], right=True)
+    return at_B1[:, 0].clamp(max=logits_BV.shape[-1] - 1)

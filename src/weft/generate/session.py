@@ -1,0 +1,200 @@
+"""Rows that a model reads a few tokens at a time, and what it says to the last of them."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
+
+import torch
+from torch import Tensor
+
+from .. import spec as S
+from ..layers.sequence import HiddenStates
+from ..model.model import Model
+
+TokenRows = Many[Many[int]]
+PREFILL_CHUNK = 2048  # tokens of a prompt that are read at once: no mask is longer, and a window lets go in between
+NAN_LOGITS = "the model's scores are not numbers; its training diverged"
+
+
+class DecodingSession:
+    """A batch under way. What was read stays in the cache; rows may leave, multiply and change places."""
+
+    def __init__(
+        self, model: Model, batch: int, capacity: int, memory: HiddenStates | None = None
+    ) -> None:
+        self.model, self.memory, self.cache = model, memory, model.new_cache(batch, capacity)
+
+    def __call__(
+        self, ids_BL: Tensor, attention_mask_BL: Tensor | None = None, last: int = 1
+    ) -> Tensor:
+        """Scores of the next token after each of the `last` newest: (B, last, V) in float32 or better."""
+        pieces = ids_BL.split(PREFILL_CHUNK, 1)
+        masks = (
+            [None] * len(pieces)
+            if attention_mask_BL is None
+            else attention_mask_BL.split(PREFILL_CHUNK, 1)
+        )
+        x_BLD = torch.cat(
+            [self.read(ids, mask) for ids, mask in zip(pieces, masks, strict=True)], 1
+        )
+        logits_BLV = self.model.read(HiddenStates(x_BLD[:, -last:]))
+        assert isinstance(logits_BLV, Tensor)
+        return logits_BLV if logits_BLV.dtype == torch.float64 else logits_BLV.float()
+
+    def read(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
+        model, cache = self.model, self.cache
+        if self.memory is None:
+            return model.decode(
+                model.embed(ids_BL, attention_mask=mask_BL, cache=cache), cache=cache
+            ).x_BLD
+        return model.decode(
+            model.embed_target(ids_BL, self.memory, attention_mask=mask_BL, cache=cache),
+            self.memory,
+            cache=cache,
+        ).x_BLD
+
+    def repeat_rows(self, num_beams: int) -> None:
+        """Each row becomes `beams` rows, side by side, that share one memory."""
+        self.cache.multiply(num_beams)
+
+    def reorder(self, row_B: Tensor) -> None:
+        """Reorder the rows: row i continues from row `row_B[i]`."""
+        if self.memory is not None:
+            beams = len(self.cache.next_B) // len(self.memory.x_BLD)
+            sentence_B = row_B[::beams] // beams
+            x_BLD, mask_BL = self.memory.x_BLD[sentence_B], self.memory.attention_mask_BL
+            self.memory = self.memory._replace(
+                x_BLD=x_BLD, attention_mask_BL=None if mask_BL is None else mask_BL[sentence_B]
+            )
+        self.cache.reorder(row_B)
+
+    def rollback(self, count: int) -> None:
+        self.cache.rollback(count)
+
+
+def open_session(
+    model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
+) -> tuple[DecodingSession, list[list[int]]]:
+    """An encoder-decoder reads `inputs` in its encoder and begins to decode with `starts`; a decoder begins with `inputs`.
+    -> a reading with room for `most` more, and what the decoder shall read first."""
+    check_prompts(model, inputs, max_new_tokens)
+    device, memory = model.token_embedding_VD.device, None
+    if model.encoder is not None:
+        ids_BL, mask_BL = pad_rows(inputs, device, left=False)
+        memory = model.encode(model.embed(ids_BL, attention_mask=mask_BL))
+        inputs = decoder_inputs or [[decoder_start(model)]] * len(inputs)
+        check_prompts(model, inputs, max_new_tokens)
+        if len(inputs) != len(ids_BL):
+            raise ValueError(f"{len(ids_BL)} sources need as many starts, not {len(inputs)}")
+    elif decoder_inputs:
+        raise ValueError(
+            "only a decoder beside an encoder has starts; put them in front of the prompts"
+        )
+    length = max(map(len, inputs))
+    check_length(model, length, max_new_tokens)
+    return DecodingSession(model, len(inputs), length + max_new_tokens, memory), [
+        list(row) for row in inputs
+    ]
+
+
+def prefill(
+    model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
+) -> tuple[DecodingSession, Tensor, list[list[int]]]:
+    """Reads all prompts at once; also the scores of each row's next token, (B, V)."""
+    reading, prompts = open_session(model, inputs, decoder_inputs, max_new_tokens)
+    return (
+        reading,
+        reading(*pad_rows(prompts, model.token_embedding_VD.device, left=True))[:, -1],
+        prompts,
+    )
+
+
+def pad_rows(rows: TokenRows, device: torch.device, left: bool) -> tuple[Tensor, Tensor | None]:
+    """Rows of one length and their attention mask, None where nothing is padded. On the left, the newest tokens of all rows stand together."""
+    lengths, side = [len(row) for row in rows], max(map(len, rows))
+    if min(lengths) == side:
+        return torch.tensor(rows, device=device), None
+    holes = [[0] * (side - n) for n in lengths]
+    ids = [[*h, *row] if left else [*row, *h] for h, row in zip(holes, rows, strict=True)]
+    slot_L, length_B1 = (
+        torch.arange(side, device=device),
+        torch.tensor(lengths, device=device)[:, None],
+    )
+    return torch.tensor(
+        ids, device=device
+    ), slot_L >= side - length_B1 if left else slot_L < length_B1
+
+
+def decoder_start(model: Model) -> int:
+    start = model.spec.special_tokens.decoder_start
+    if start is None:
+        raise ValueError(
+            "the model does not say what its decoder reads first (special_tokens.decoder_start); give decoder_inputs"
+        )
+    return start
+
+
+def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
+    """A sentence for what cannot be read."""
+    if model.decoder is None:
+        raise ValueError(
+            "this model is an encoder and cannot generate text; use weft fill to predict masked tokens"
+        )
+    if not isinstance(model.spec.head, S.LMHead):
+        raise ValueError(
+            f"this model has no decoder with a vocabulary: its head is {type(model.spec.head).__name__}"
+        )
+    if model.training:
+        raise ValueError(
+            "the model is being trained, so it drops out at random; call model.eval() first"
+        )
+    if max_new_tokens < 1:
+        raise ValueError(f"most = {max_new_tokens}; ask for at least one token")
+    size = model.spec.vocab_size
+    for i, row in enumerate(rows):
+        if not len(row):
+            raise ValueError(f"prompt {i} is empty; give at least one token to go on from")
+        if min(row) < 0 or max(row) >= size:
+            raise ValueError(f"prompt {i} holds a token outside the vocabulary of {size}")
+
+
+def max_positions(model: Model) -> int | None:
+    """How many tokens a decoder can read, where a table of positions ends."""
+    reads = model.spec.source if model.spec.encoder is None else model.spec.target
+    positions = getattr(reads, "positions", None)
+    return positions.max_length if isinstance(positions, S.InputPositions) else None
+
+
+def per_row_limits(max_new_tokens: int | Many[int], rows: int) -> list[int]:
+    """A limit for every row."""
+    limits = [max_new_tokens] * rows if isinstance(max_new_tokens, int) else [*max_new_tokens]
+    if len(limits) != rows or min(limits, default=1) < 1:
+        raise ValueError(
+            f"most = {max_new_tokens}: give at least one token, the same for all or one for each of the {rows} prompts"
+        )
+    return limits
+
+
+def batch_by_length(
+    lengths: Many[int], limits: Many[int], size: int, count: int | None
+) -> Iterator[list[int]]:
+    """Rows of about one length, `size` at a time. The longest prompt and the longest answer of a batch are within `count` positions: no
+    row's limit depends on its neighbours."""
+    group: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if len(group) == size or (
+            group and count is not None and lengths[i] + max(limits[j] for j in [*group, i]) > count
+        ):
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def check_length(model: Model, length: int, max_new_tokens: int) -> None:
+    count = max_positions(model)
+    if count is not None and length + max_new_tokens > count:
+        raise ValueError(
+            f"a prompt of {length} tokens and {max_new_tokens} more are over the model's {count} positions; "
+            f"after it, {max(count - length, 0)} fit"
+        )

@@ -1,0 +1,1 @@
+"""A model by any name, asked in batches."""

@@ -1,0 +1,130 @@
+"""What a model is scored on: a split of its own data, or files."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.in_memory import InMemoryStore
+from ..data.load import check_rows, load_source, report_bad_rows, training_source
+from ..data.quarantine import MAX_BAD_ROWS
+from ..data.source import format_of, resolve_source
+from ..model.loaded_model import LoadedModel
+from ..recipe.formats import SourceRow
+from ..tasks.task import EvaluationData
+from .methods import check_head, label_names
+
+Say = Callable[[str], None]
+
+
+def task_of(opened: LoadedModel, name: str | None) -> R.Task:
+    """Return what a model is for: as its run's recipe says, or the task of a name on the command line."""
+    if name is None and opened.recipe is not None:
+        return opened.recipe.task.for_inference(opened.recipe.data.rows)
+    if name is None:
+        raise ValueError(
+            f"{opened.name} is a model without a recipe; say what it does with --task {'|'.join(R.task_names())}, "
+            "and --data FILE"
+        )
+    task = R.task_named(name)
+    if task.head is not S.LMHead and isinstance(opened.model.spec.source, S.Tokens):
+        check_head(opened, task)
+    return task.for_model(opened.model.spec)
+
+
+def load_files(
+    model: LoadedModel,
+    task: R.Task,
+    paths: Sequence[str],
+    *,
+    names: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    max_bad_rows: float = MAX_BAD_ROWS,
+    report: Say,
+) -> EvaluationData:
+    """Files as the run's own data are read, where it has some; columns that are not those are guessed, aloud."""
+    trained = task_of(model, None) if model.recipe is not None else None
+    run_data = (
+        model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
+    )
+    row = run_data.rows if run_data is not None else task.default_rows()
+    source = resolve_source(R.Source(paths=tuple(paths), column_names=tuple(names)), row)
+    alike = (
+        training_source(replace(run_data, train=resolve_source(run_data.train, row)))
+        if run_data is not None
+        else None
+    )
+    if alike is not None and alike.format == source.format and not names:
+        keeps = alike.has_header or alike.format not in (
+            "csv",
+            "tsv",
+        )  # without a header, names are for tables without one
+        source = replace(
+            source,
+            document_boundary=alike.document_boundary,
+            column_names=alike.column_names if keeps else (),
+        )
+    source = format_of(source).detect_columns(
+        source, [*columns, *row.columns], alike, assume_header=True
+    )
+    rows, bad = load_source(source)
+    if rows and not isinstance(row, R.ContextQuestions | R.LabelledImages | R.ImagesWithBoxes):
+        row = match_columns(row, task, [item.fields for item in rows], columns, report)
+    labels = label_names(model) if row.label_column else None
+    if labels:
+        rows = labels_by_number(rows, row.label_column or "", labels)
+    good, wrong = check_rows(rows, row, labels, source.format)
+    report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
+    if not good:
+        raise ValueError(
+            f"{', '.join(source.paths)}: not one row can be read; give a file with rows"
+        )
+    return EvaluationData(InMemoryStore(good, row, model.require_tokenizer, labels), source)
+
+
+def match_columns(
+    row: R.RowSchema, task: R.Task, rows: list[dict[str, Any]], columns: Sequence[str], report: Say
+) -> R.RowSchema:
+    """The row, if its columns are there; else what these columns are for the task."""
+    if not columns and all(name in rows[0] for name in row.columns):
+        return row
+    schema = task.infer_rows(rows, columns, name=task.name)
+    if isinstance(schema, R.Documents) and isinstance(row, R.Documents):
+        schema = replace(schema, sentence_boundaries=row.sentence_boundaries)
+    if not columns:
+        report(describe_columns(schema))
+    return schema
+
+
+def describe_columns(row: R.RowSchema) -> str:
+    """What was guessed, in one line."""
+    parts = {
+        "text": "text",
+        "second_text": "second text",
+        "label": "label",
+        "words": "words",
+        "tags": "tags",
+        "source": "source",
+        "target": "target",
+        "context": "context",
+    }
+    return "reading " + ", ".join(
+        f"{getattr(row, name)!r} as {what}"
+        for name, what in parts.items()
+        if getattr(row, name, None)
+    )
+
+
+def labels_by_number(
+    rows: list[SourceRow], column: str, labels: tuple[str, ...]
+) -> list[SourceRow]:
+    """Classes by their numbers, in a file where not one is by its name."""
+    cells = [str(item.fields.get(column)) for item in rows]
+    if not set(cells).isdisjoint(labels):
+        return rows
+    names = {str(i): name for i, name in enumerate(labels)}
+    return [
+        item._replace(fields=item.fields | {column: names[cell]}) if cell in names else item
+        for item, cell in zip(rows, cells, strict=True)
+    ]

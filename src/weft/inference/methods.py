@@ -1,0 +1,340 @@
+"""Questions to a model, as a person asks them: texts in, plain answers out, in the same order."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.in_memory import InMemoryStore, ListSamples
+from ..data.tokenizer import SPECIAL_TOKEN_NAMES, Tokenizer
+from ..generate.text_generator import TextGenerator
+from ..interop.sentence_transformers import PoolingModules, read_modules
+from ..kernels.cross_entropy import IGNORE_INDEX
+from ..layers.sequence import HiddenStates as Vectors
+from ..metrics.entities import outside_tag
+from ..model.heads import pool_tokens as pooled
+from ..model.loaded_model import LoadedModel
+from ..tasks.base import (
+    Batch,
+    LengthLimitedSamples,
+    Preprocess,
+    concatenate_ids,
+    encode_batch,
+    logits_at,
+)
+from ..tasks.predict import (
+    DEFAULT_LENGTH,
+    PredictOptions,
+    default_row_length,
+    device_of,
+    predict_all,
+)
+from ..tasks.question_answering import ExtractedAnswer, answer_questions
+from ..tasks.task import EvaluateOptions, predict
+from ..tasks.text_to_text import class_probabilities, labelled_rows
+
+MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
+
+
+def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
+    """Refuse a model that cannot do a task, and say what gives it the head."""
+    s, head = opened.model.spec, task.head
+    if not isinstance(s.source, S.Tokens):
+        raise ValueError(
+            f"{opened.name} reads {type(s.source).__name__.lower()}, not text; weft evaluate scores it on prepared data"
+        )
+    if not isinstance(s.head, head):
+        raise ValueError(
+            f"{opened.name} has the head {type(s.head).__name__}, and this needs {head.__name__}; "
+            f"train one with weft tune {opened.name} --task {task.name} --data FILE"
+        )
+
+
+def check_verb(opened: LoadedModel, verb: str) -> None:
+    """Refuse a run whose task has the head of a verb, but says that it does something else."""
+    if opened.recipe is None:
+        return
+    task = opened.recipe.task.for_inference(opened.recipe.data.rows)
+    if task.verb != verb:
+        raise ValueError(
+            f"{opened.name} was trained by {type(task).__name__}, which weft {verb} does not do; "
+            f"weft evaluate {opened.name} --data FILE scores it"
+        )
+
+
+def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
+    """Return the task of the run, where it is of this kind; else the one that suits the model."""
+    run_task = opened.recipe.task if opened.recipe is not None else None
+    return run_task if isinstance(run_task, task) else task.for_model(opened.model.spec)
+
+
+def row_length(model: LoadedModel) -> int:
+    """What was trained from nothing knows no place behind its rows' end; what was tuned knew more before."""
+    recipe = model.recipe
+    return (
+        recipe.batch.length
+        if recipe is not None and recipe.init_from is None
+        else default_row_length(model.model)
+    )
+
+
+def label_names(model: LoadedModel) -> tuple[str, ...]:
+    """The head's names, or numbers where it has none; of a text-to-text run, its classes."""
+    if (worded := labelled_rows(getattr(model, "recipe", None))) is not None:
+        return worded.labels or ()
+    return model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 0))))
+
+
+# A class or a number
+
+
+def classify(
+    model: LoadedModel,
+    texts: Sequence[tuple[str, str | None]],
+    options: PredictOptions = PredictOptions(),
+) -> list[Any]:
+    """Of each text or pair, the probability of every class, in the order of `class_names`; or a number, of a model of numbers."""
+    if (worded := labelled_rows(model.recipe)) is not None:
+        return class_probabilities(
+            model,
+            TextGenerator(model),
+            worded,
+            [fill_template(worded, pair) for pair in texts],
+            options,
+        )
+    check_head(model, R.Classification)
+    names = label_names(model)
+    check_verb(model, "classify")
+    number = len(names) == 1
+    objective = task_as_trained(model, R.Regression if number else R.Classification)
+    pair = any(second is not None for _, second in texts)
+    row = R.LabelledTexts(
+        text="first", second_text="second" if pair else None, numeric_label=number
+    )
+    fields = [
+        {"first": first, "second": second or "", "label": 0.0 if number else names[0]}
+        for first, second in texts
+    ]
+    return predict(
+        model,
+        objective,
+        InMemoryStore(fields, row, model.require_tokenizer, None if number else names),
+        length=row_length(model),
+        options=options,
+    )
+
+
+def fill_template(row: R.TemplatedPairs, texts: tuple[str, str | None]) -> str:
+    """One or two texts in the run's template."""
+    present_texts = [text for text in texts if text is not None]
+    if len(present_texts) != len(row.template_columns):
+        raise ValueError(
+            f"this run reads {' and '.join(map(repr, row.template_columns))}; give {len(row.template_columns)} text"
+            + ("s, with --pairs" if len(row.template_columns) > 1 else "")
+        )
+    return row.source_text(dict(zip(row.template_columns, present_texts, strict=True)))
+
+
+# A tag for every word
+
+
+def tag(
+    model: LoadedModel,
+    sentences: Sequence[Sequence[str]],
+    options: PredictOptions = PredictOptions(),
+) -> list[list[tuple[str, float]]]:
+    """Of each word its tag and the probability; words behind the longest row are outside of everything."""
+    check_head(model, R.TokenClassification)
+    names = label_names(model)
+    fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences if words]
+    predictions: Iterator[Any] = iter(())
+    if fields:
+        store = InMemoryStore(fields, R.TaggedWords(), model.require_tokenizer, names)
+        task = R.TokenClassification()
+        predictions = iter(predict(model, task, store, length=row_length(model), options=options))
+    beyond = (outside_tag(names), 0.0)
+    tagged = []
+    for words in sentences:
+        tags = (
+            [(names[int(tag)], probability) for tag, probability in next(predictions)]
+            if words
+            else []
+        )
+        tagged.append(tags + [beyond] * (len(words) - len(tags)))
+    return tagged
+
+
+# An answer in a text
+
+
+def answer(
+    model: LoadedModel,
+    questions: Sequence[tuple[str, str]],
+    options: PredictOptions = PredictOptions(),
+) -> list[ExtractedAnswer]:
+    """Of each (question, context), the best span over all windows."""
+    check_head(model, R.QuestionAnswering)
+    return answer_questions(model, questions, EvaluateOptions(options))
+
+
+# Vectors, and hidden words
+
+
+class SingleTextPreprocess(Preprocess):
+    """A text between the marks that its tokenizer.json puts there; where none, an encoder's begin and end. What is hidden is asked."""
+
+    def __init__(self, model: LoadedModel, mask: int | None = None) -> None:
+        tokenizer, decodes = model.require_tokenizer, model.model.spec.encoder is None
+        self.before, self.after = tokenizer.special_frame()
+        if not (self.before or self.after or decodes):
+            self.before, self.after = (
+                [tokenizer.special[m]] if m in tokenizer.special else [] for m in ("bos", "eos")
+            )
+        self.fields, self.mask = (
+            {
+                "tokens": ("tokens", tokenizer.special.get("pad", 0)),
+                "labels": ("tokens", IGNORE_INDEX),
+            },
+            mask,
+        )
+
+    def beside(self, length: int) -> int:
+        """Tokens of text in a row of so many."""
+        return length - len(self.before) - len(self.after)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        tokens = concatenate_ids(
+            self.before, samples[index]["tokens"][: self.beside(samples.length)], self.after
+        )
+        return {"tokens": tokens, "labels": np.where(tokens == self.mask, tokens, IGNORE_INDEX)}
+
+
+def embed(
+    model: LoadedModel,
+    texts: Sequence[str],
+    pooling: str | None = None,
+    normalised: bool | None = None,
+    options: PredictOptions = PredictOptions(),
+) -> list[list[float]]:
+    """A vector a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
+    arXiv:1908.10084, section 3). Of an encoder and a decoder, the encoder's. Where nothing is said, as the folder's modules.json
+    says; without one the mean, not normalised."""
+    if not isinstance(model.model.spec.source, S.Tokens):
+        raise ValueError(
+            f"{model.name} reads {type(model.model.spec.source).__name__.lower()}, not text"
+        )
+    modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
+    chosen, scaled = (
+        pooling or modules.pooling,
+        modules.normalise if normalised is None else normalised,
+    )
+
+    def vectors(batch: Batch) -> Tensor:
+        named = ("tokens", "tokens_attention_mask")
+        hidden_states: Vectors = encode_batch(
+            model.model, {name: batch[name] for name in named if name in batch}
+        )
+        return pooled(hidden_states, chosen).float()
+
+    def plain(x_BD: Tensor, batch: Batch) -> list[Any]:
+        out: list[Any] = (F.normalize(x_BD, dim=-1) if scaled else x_BD).tolist()
+        return out
+
+    whole, tokens = (
+        SingleTextPreprocess(model),
+        [model.require_tokenizer.encode(text) for text in texts],
+    )
+    if not (whole.before or whole.after):  # then a text of nothing is no row at all
+        tokens = [
+            ids if len(ids) else np.array([model.require_tokenizer.special.get("unk", 0)])
+            for ids in tokens
+        ]
+    samples = LengthLimitedSamples(
+        ListSamples([{"tokens": ids} for ids in tokens]),
+        min(default_row_length(model.model), modules.length or DEFAULT_LENGTH),
+    )
+    return predict_all(whole, samples, vectors, plain, device_of(model.model), options)
+
+
+def fill(
+    model: LoadedModel,
+    texts: Sequence[str],
+    top: int = 5,
+    options: PredictOptions = PredictOptions(),
+) -> list[list[list[tuple[str, float]]]]:
+    """Of each hidden word of each text, the likeliest and their probabilities."""
+    s = model.model.spec
+    if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
+        raise ValueError(
+            f"{model.name} does not guess hidden words, as an encoder with a LMHead head does; "
+            "train one with the objective MaskedLM, or let weft generate go on with a text"
+        )
+    mask = model.require_tokenizer.special.get("mask")
+    if mask is None:
+        raise ValueError(
+            f"the tokenizer of {model.name} has no mask; it was not trained to guess hidden words"
+        )
+
+    def logits(batch: Batch) -> Tensor:
+        return logits_at(model.model, encode_batch(model.model, batch), batch["labels_at"])
+
+    def plain(logits_TV: Tensor, batch: Batch) -> list[Any]:
+        share_TK, word_TK = logits_TV.double().softmax(-1).topk(min(top, logits_TV.shape[-1]))
+        row_T = (batch["labels_at"] // batch["labels"].shape[1]).tolist()
+        predictions: list[Any] = [[] for _ in batch["labels"]]
+        for row, words, probabilities in zip(
+            row_T, word_TK.tolist(), share_TK.tolist(), strict=True
+        ):
+            predictions[row].append(list(zip(words, probabilities, strict=True)))
+        return predictions
+
+    token_rows = [encode_with_masks(model.require_tokenizer, text, mask) for text in texts]
+    corruption, samples = (
+        SingleTextPreprocess(model, mask),
+        LengthLimitedSamples(
+            ListSamples([{"tokens": tokens} for tokens in token_rows]),
+            default_row_length(model.model),
+        ),
+    )
+    for text, tokens in zip(texts, token_rows, strict=True):
+        if mask not in tokens:
+            raise ValueError(
+                f"{text[:60]!r} hides no word; write {' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} where one shall be guessed"
+            )
+        if mask in tokens[corruption.beside(samples.length) :]:
+            raise ValueError(
+                f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at once; give a shorter part"
+            )
+    predictions = predict_all(corruption, samples, logits, plain, device_of(model.model), options)
+    return [
+        [
+            [(token_text(model.require_tokenizer, int(i)), share) for i, share in candidates]
+            for candidates in places
+        ]
+        for places in predictions
+    ]
+
+
+def encode_with_masks(tokenizer: Tokenizer, text: str, mask: int) -> np.ndarray:
+    """A text's tokens, with the mask where one of its names stands; the gap before it is the hidden word's own, but for tokenizers of
+    letters, where a letter is hidden."""
+    parts = (
+        MASK.split(text)
+        if tokenizer.table is None
+        else re.split("|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])), text)
+    )
+    pieces: list[Any] = []
+    for i, part in enumerate(parts):
+        pieces += [[mask]] * (i > 0) + ([tokenizer.encode(part)] if part else [])
+    return concatenate_ids(*pieces) if pieces else np.zeros(0, np.int64)
+
+
+def token_text(tokenizer: Tokenizer, token: int) -> str:
+    return tokenizer.decode([token]).strip() or str(tokenizer.inner.id_to_token(token) or token)

@@ -1,0 +1,81 @@
+"""Receipts: what was measured, when, on what, by which commit."""
+
+import hashlib
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import isfinite
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from ..model.loaded_model import LoadedModel
+from ..model.model import Model
+
+# A receipt
+
+
+class Fingerprinted(Protocol):
+    """What was asked: prepared data, or questions."""
+
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+
+def receipt(
+    model: LoadedModel,
+    data: Fingerprinted,
+    scores: dict[str, float | str],
+    seconds: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Command, versions, machine, hashes: all that is needed to ask again."""
+    return {
+        "command": shlex.join(["weft", *sys.argv[1:]]),
+        "version": version("weft"),
+        "commit": git_commit(),
+        "seed": seed,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "torch": version("torch"),
+        "model": model_digest(model.model),
+        "data": data.fingerprint,
+        "samples": len(data),
+        "scores": {
+            name: value if isinstance(value, str) or isfinite(value) else None
+            for name, value in scores.items()
+        },
+    }
+
+
+def git_commit() -> str | None:
+    """Of the source, where it is one's own."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        outputs = [
+            subprocess.run(
+                ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
+            ).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "src"])
+        ]
+    except OSError:
+        return None
+    return (outputs[0] + (" and changes" if outputs[1] else "")) or None
+
+
+def model_digest(model: Model) -> str:
+    """SHA-256 of every parameter and buffer."""
+    sha256 = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        sha256.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha256.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return sha256.hexdigest()

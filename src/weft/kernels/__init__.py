@@ -1,0 +1,1 @@
+"""How things are computed fast, each beside its slow twin."""

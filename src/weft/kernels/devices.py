@@ -1,0 +1,54 @@
+"""Which device a model runs on, and in which precision."""
+
+import os
+
+import torch
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def resolve_device(name: str | torch.device = "auto") -> torch.device:
+    """Return the device called `name`.
+
+    Args:
+        name: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
+            Under torchrun, "cuda" is the GPU of the local rank.
+
+    Raises:
+        ValueError: if there is no such device here.
+    """
+    if isinstance(name, torch.device):
+        return name
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        name = accelerator.type if accelerator else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(
+            f"no device is called {name!r}; use auto, cpu, cuda, cuda:1 or mps"
+        ) from None
+    backend = {"cuda": torch.cuda, "mps": torch.mps}.get(device.type)
+    if backend is None:
+        if device.type != "cpu":
+            raise ValueError(f"Weft does not run on {name!r}; use auto, cpu, cuda, cuda:1 or mps")
+        return device
+    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device.type == "cuda" and local_ranks > 1:
+        if device.index is not None:
+            raise ValueError(
+                f"{name} is one device, and {local_ranks} ranks run on this machine; use cuda, one per rank"
+            )
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    if (device.index or 0) >= backend.device_count():
+        raise ValueError(
+            f"{device} is not available: PyTorch {torch.__version__} sees {backend.device_count()} {device.type} devices; use cpu"
+        )
+    return device
+
+
+def resolve_dtype(precision: str = "fp32") -> torch.dtype:
+    """Return the data type of a precision: "fp32" or "bf16"."""
+    if precision not in DTYPES:
+        raise ValueError(f"no precision is called {precision!r}; use {' or '.join(DTYPES)}")
+    return DTYPES[precision]

@@ -1,0 +1,129 @@
+"""Packed documents and padded rows without a mask: every run of kept tokens attends to its own keys, by itself. The slow twin is the
+same kernel with the whole (L, M) mask."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attention import AttentionBackend
+from .keyed_random import Keys, keys_for_shape, use_keys
+from .masks import CausalMask, FullMask, PatternMask, Positions
+
+MIN_SCORES = (
+    1 << 18
+)  # queries times keys from which on a call per document takes less time on a CPU than a mask
+DocumentLengths = list[tuple[int, int]]  # the number of each document (0: padding) and its length
+
+
+class PerDocumentAttention:
+    """Which run of queries meets which run of keys: those of the same number."""
+
+    def __init__(self, queries: list[DocumentLengths], keys: list[DocumentLengths]) -> None:
+        self.queries, self.keys = queries, keys
+
+    def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
+        """The same kernel for whole rows, made of one call per document; a query that has no keys gives 0."""
+
+        def attend(
+            q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, **options: Any
+        ) -> Tensor:
+            assert mask is None
+            B, _, L, _ = q_BHLK.shape
+            key_BL = (
+                keys_for_shape(torch.Size((B, L, 1)), q_BHLK.device).key_BL
+                if options["dropout"]
+                else None
+            )
+            rows = zip(
+                q_BHLK.split(1),
+                k_BGMK.split(1),
+                v_BGMK.split(1),
+                self.queries,
+                self.keys,
+                strict=True,
+            )
+            return torch.cat(
+                [
+                    attend_documents(kernel, *row, None if key_BL is None else key_BL[i], options)
+                    for i, row in enumerate(rows)
+                ]
+            )
+
+        eager: AttentionBackend = torch.compiler.disable(
+            attend
+        )  # lengths differ from batch to batch
+        return eager
+
+
+def attend_documents(
+    kernel: AttentionBackend,
+    q_1HLK: Tensor,
+    k_1GMK: Tensor,
+    v_1GMK: Tensor,
+    queries: DocumentLengths,
+    keys: DocumentLengths,
+    key_L: Tensor | None,
+    options: dict[str, Any],
+) -> Tensor:
+    k, v = (split_documents(t, keys) for t in (k_1GMK, v_1GMK))
+    index_of_document = {number: i for i, (number, _) in enumerate(keys) if number}
+    parts, end = [], 0
+    for q, (number, length) in zip(split_documents(q_1HLK, queries), queries, strict=True):
+        end += length
+        if number not in index_of_document:
+            parts.append(q.new_zeros(*q.shape[:3], v_1GMK.shape[-1]))
+            continue
+        with use_keys(None if key_L is None else Keys(key_L[None, end - length : end])):
+            parts.append(
+                kernel(
+                    q, k[index_of_document[number]], v[index_of_document[number]], None, **options
+                )
+            )
+    return torch.cat(parts, 2)
+
+
+def split_documents(t: Tensor, row: DocumentLengths) -> tuple[Tensor, ...]:
+    parts: tuple[Tensor, ...] = t.split([length for _, length in row], 2)
+    return parts
+
+
+def per_document_attention(
+    pattern: PatternMask, positions: Positions, biased: bool = False
+) -> PerDocumentAttention | None:
+    """For long rows without a position bias, where every query sees its whole document, or all of it so far. Padding alone needs no (L, M) mask unless
+    the pattern is causal."""
+    mask_BM = positions.attention_mask_BM
+    if biased or mask_BM is None or torch.compiler.is_compiling():
+        return None
+    if type(mask_BM) is not Tensor or mask_BM.device.type != "cpu":
+        return (
+            None  # the lengths are read in Python: on another device every step would wait for it
+        )
+    if positions.query_BL.shape[1] * positions.key_BM.shape[1] < MIN_SCORES:
+        return None
+    query_ids_BL, key_ids_BM = positions.query_document_ids_BL, positions.key_document_ids_BM
+    if (
+        isinstance(pattern, CausalMask)
+        and positions.first_query_slot == 0
+        and positions.query_BL.shape[1] == positions.key_BM.shape[1]
+    ):
+        # the queries are the keys; without ids, all tokens of a row are document 1
+        query_ids_BL = key_ids_BM = mask_BM.long() if key_ids_BM is None else key_ids_BM
+    elif not isinstance(pattern, FullMask):
+        return None
+    if query_ids_BL is None or key_ids_BM is None:
+        return None
+    queries = document_runs(query_ids_BL)
+    keys = queries if key_ids_BM is query_ids_BL else document_runs(key_ids_BM)
+    return None if queries is None or keys is None else PerDocumentAttention(queries, keys)
+
+
+def document_runs(document_ids_BL: Tensor) -> list[DocumentLengths] | None:
+    """None where a document stands in two places."""
+    rows = [torch.unique_consecutive(ids_L, return_counts=True) for ids_L in document_ids_BL]
+    document_rows = [
+        list(zip(number.tolist(), length.tolist(), strict=True)) for number, length in rows
+    ]
+    documents = [[number for number, _ in row if number] for row in document_rows]
+    return document_rows if all(len(set(row)) == len(row) for row in documents) else None

@@ -1,0 +1,81 @@
+"""Low-rank updates of linear maps (Hu et al. 2021, arXiv:2106.09685, section 4.1)."""
+
+from copy import deepcopy
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .roles import copy_roles
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class LoRALinear(nn.Linear):
+    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b stay; A is `narrow`, B is `widen`, which starts at 0."""
+
+    scale: float
+    narrow: nn.Parameter
+    widen: nn.Parameter
+
+    @classmethod
+    def wrap(
+        cls, linear: nn.Linear, rank: int, alpha: float, generator: torch.Generator
+    ) -> "LoRALinear":
+        weight = linear.weight
+        if rank >= min(weight.shape):
+            raise ValueError(
+                f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × {weight.shape[0]}; give a smaller one"
+            )
+        layer = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        layer.weight, layer.bias, layer.scale = (
+            weight.requires_grad_(False),
+            linear.bias,
+            alpha / rank,
+        )
+        copy_roles(linear, layer)
+        if linear.bias is not None:
+            linear.bias.requires_grad_(False)
+        layer.narrow = nn.Parameter(
+            weight.new_empty(rank, linear.in_features).normal_(
+                0, linear.in_features**-0.5, generator=generator
+            )
+        )
+        layer.widen = nn.Parameter(weight.new_zeros(linear.out_features, rank))
+        return layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + F.linear(F.linear(x, self.narrow), self.widen) * self.scale
+
+    def merged(self) -> nn.Linear:
+        linear = nn.Linear(
+            self.in_features, self.out_features, self.bias is not None, device="meta"
+        )
+        linear.weight, linear.bias = (
+            nn.Parameter(self.weight + self.widen @ self.narrow * self.scale),
+            self.bias,
+        )
+        return copy_roles(self, linear)
+
+
+def insert_lora(
+    module: nn.Module, path: str, rank: int, alpha: float, generator: torch.Generator
+) -> None:
+    owner, _, name = path.rpartition(".")
+    parent = module.get_submodule(owner)
+    setattr(parent, name, LoRALinear.wrap(getattr(parent, name), rank, alpha, generator))
+
+
+@torch.no_grad()
+def merge_lora(module: M) -> M:
+    """The same function without low-rank parts: a copy, where there are any."""
+    lora_paths = [path for path, part in module.named_modules() if isinstance(part, LoRALinear)]
+    if lora_paths:
+        module = deepcopy(module)
+        for path in lora_paths:
+            owner, _, name = path.rpartition(".")
+            part = module.get_submodule(path)
+            assert isinstance(part, LoRALinear)
+            setattr(module.get_submodule(owner), name, part.merged())
+    return module

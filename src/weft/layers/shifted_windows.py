@@ -1,0 +1,115 @@
+"""Attention in shifted square windows of an image grid (Swin, arXiv:2103.14030, section 3.2)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..kernels.attention import add_position_bias
+from .attention import AttentionContext, AttentionLayer, Store
+from .positions import interpolate_grid
+from .roles import Role, with_role
+
+
+class ShiftedWindowAttention(AttentionLayer):
+    """Attention inside each window, with a learned bias per offset between two cells.
+
+    A grid that fits in the window is one window, without shift and without padding; a grid that is too narrow for it in one direction is
+    cut into squares of its shorter side (the authors' code: window = min(input_resolution)). In both cases the bias of an offset stays in
+    its row of the table. A larger grid that is not a multiple of the window is padded with zeros at its right and bottom, and the cells
+    beside the padding attend to it: so does transformers, whose outputs these are."""
+
+    def __init__(self, spec: S.Attention, width: int) -> None:
+        super().__init__(spec, width)
+        assert isinstance(spec.pattern, S.ShiftedWindows)
+        self.size, self.shift = spec.pattern.size, spec.pattern.shift
+        self.offsets = (
+            with_role(
+                nn.Embedding((2 * self.size - 1) ** 2, spec.heads),
+                Role.POSITION_BIAS,
+                initialised_as=Role.TABLE,
+            )
+            if spec.pattern.bias
+            else None
+        )
+
+    def forward(
+        self,
+        x_BLD: Tensor,
+        memory_BMD: Tensor | None,
+        context: AttentionContext,
+        store: Store | None = None,
+    ) -> Tensor:
+        assert context.grid is not None, "windows need the image grid"
+        rows, columns = context.grid
+        height, width = window = self.window_size(context.grid)
+        shift = self.shift if min(rows, columns) > self.size else 0
+        padded = (-(-rows // height) * height, -(-columns // width) * width)
+        x = F.pad(
+            x_BLD.unflatten(1, context.grid), (0, 0, 0, padded[1] - columns, 0, padded[0] - rows)
+        )
+        if shift:
+            x = x.roll((-shift, -shift), (1, 2))
+        mask = self.mask(padded, window, shift, context, len(x_BLD))
+        y = super().forward(
+            partition_windows(x, window), None, context._replace(mask=mask, causal=False)
+        )
+        y = y.view(-1, padded[0] // height, padded[1] // width, height, width, y.shape[-1])
+        y = y.transpose(2, 3).reshape(-1, *padded, y.shape[-1])
+        if shift:
+            y = y.roll((shift, shift), (1, 2))
+        return y[:, :rows, :columns].flatten(1, 2)
+
+    def window_size(self, grid: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of the windows on this grid."""
+        if max(grid) <= self.size:
+            return grid
+        side = min(*grid, self.size)
+        return side, side
+
+    def mask(
+        self,
+        padded: tuple[int, int],
+        window: tuple[int, int],
+        shift: int,
+        context: AttentionContext,
+        batch: int,
+    ) -> Tensor | None:
+        """Learned bias by offset, and -inf between cells that the shift brought together from far."""
+        mask = self.bias(window) if self.offsets is not None else None
+        if shift:
+            region = self.regions(padded, shift, context.positions.query_BL.device)
+            same_region = (region[:, :, None] == region[:, None, :])[
+                :, None
+            ]  # (windows, 1, cells, cells)
+            same_region = same_region.expand(batch, *same_region.shape).flatten(0, 1)
+            mask = same_region if mask is None else add_position_bias(mask, same_region)
+        return mask
+
+    def bias(self, window: tuple[int, int]) -> Tensor:
+        assert self.offsets is not None
+        cell = [torch.arange(n, device=self.offsets.weight.device) for n in window]
+        row, column = (t.flatten() for t in torch.meshgrid(*cell, indexing="ij"))
+        row, column = row[:, None] - row + self.size - 1, column[:, None] - column + self.size - 1
+        bias: Tensor = self.offsets(row * (2 * self.size - 1) + column)
+        return bias.permute(2, 0, 1)[None]
+
+    def resize(self, table: Tensor) -> Tensor:
+        """A bias table of another window size, for this one (section 4.1: fine-tuning with a larger window)."""
+        return interpolate_grid(table, (2 * self.size - 1, 2 * self.size - 1))
+
+    def regions(self, padded: tuple[int, int], shift: int, device: torch.device) -> Tensor:
+        """Number the parts that were neighbours before the shift, then cut into windows."""
+
+        def part(length: int) -> Tensor:
+            at = torch.arange(length, device=device)
+            return (at >= length - self.size).long() + (at >= length - shift).long()
+
+        region = part(padded[0])[:, None] * 3 + part(padded[1])
+        return partition_windows(region[None, :, :, None], (self.size, self.size))[..., 0]
+
+
+def partition_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
+    """A padded grid (B, rows, columns, D) in windows: (windows, cells, D)."""
+    x = x.unflatten(2, (-1, window[1])).unflatten(1, (-1, window[0]))
+    return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)

@@ -1,0 +1,1 @@
+"""Metrics: predictions and references in, numbers out."""

@@ -1,0 +1,48 @@
+"""Do numbers rise together: Pearson on the numbers, Spearman on their ranks."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..recipe.metrics import Scores
+
+
+def pearson(predictions: Sequence[float], references: Sequence[float]) -> Scores:
+    yield (
+        "pearson",
+        correlation(np.asarray(predictions, np.float64), np.asarray(references, np.float64)),
+    )
+
+
+def spearman(predictions: Sequence[float], references: Sequence[float]) -> Scores:
+    yield (
+        "spearman",
+        correlation(
+            ranks(np.asarray(predictions, np.float64)), ranks(np.asarray(references, np.float64))
+        ),
+    )
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Not a number where one side never changes."""
+    if len(x) != len(y) or len(x) < 2:
+        raise ValueError(
+            f"{len(x)} and {len(y)} numbers have no correlation; give two or more of each"
+        )
+    if not np.ptp(x) or not np.ptp(y):
+        return float("nan")
+    x, y = x - x.mean(), y - y.mean()
+    return float(x @ y) / float(np.sqrt((x @ x) * (y @ y)))
+
+
+def ranks(x: np.ndarray) -> np.ndarray:
+    """From 0; equal numbers share the mean of their ranks."""
+    _, place, count = np.unique(x, return_inverse=True, return_counts=True)
+    shared: np.ndarray = (count.cumsum() - (count + 1) / 2)[place]
+    return shared
+
+
+def regression_metrics(predictions: Sequence[float], references: Sequence[float]) -> Scores:
+    """What is printed of a regression."""
+    yield from pearson(predictions, references)
+    yield from spearman(predictions, references)

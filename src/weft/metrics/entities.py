@@ -1,0 +1,77 @@
+"""Entities found whole: type, first and last word right (Tjong Kim Sang and De Meulder 2003, CoNLL-2003, section 2.3)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from ..recipe.metrics import Scores
+from .classification import accuracy, f1_score
+
+SAME = {"L": "E", "U": "S", "M": "I"}  # BILOU's and BMES' letters for the same marks
+
+
+class Entity(NamedTuple):
+    kind: str
+    first: int
+    last: int
+
+
+def outside_tag(labels: Sequence[str]) -> str:
+    """The tag of a word that a row has no room for."""
+    return "O" if "O" in labels else labels[0]
+
+
+def find_entities(tags: Sequence[str]) -> list[Entity]:
+    """IOB1, IOB2 and IOBES are read alike, as conlleval does: a tag continues the entity before it if that is open, of the same kind,
+    and the tag does not begin one."""
+    entities: list[Entity] = []
+    before, kind = "O", ""
+    for place, tag in enumerate(tags):
+        mark, _, this = tag.partition("-")
+        mark = SAME.get(mark, mark)
+        if mark in "IE" and before in "BI" and this == kind:
+            entities[-1] = entities[-1]._replace(last=place)
+        elif mark != "O":
+            entities.append(Entity(this, place, place))
+        before, kind = mark, this
+    return entities
+
+
+def entity_f1(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Scores:
+    """Over all sentences together; then each kind's own F1."""
+    predicted_counts, reference_counts, hits = Counter[str](), Counter[str](), Counter[str]()
+    for guess, truth in zip(predictions, references, strict=True):
+        if len(guess) != len(truth):
+            raise ValueError(f"{len(guess)} tags for {len(truth)} words; give one each")
+        predicted, true = set(find_entities(guess)), set(find_entities(truth))
+        for count, these in (
+            (predicted_counts, predicted),
+            (reference_counts, true),
+            (hits, predicted & true),
+        ):
+            count.update(entity.kind for entity in these)
+    yield "precision", hits.total() / predicted_counts.total() if predicted_counts else 0.0
+    yield "recall", hits.total() / reference_counts.total() if reference_counts else 0.0
+    yield "f1", f1_score(hits.total(), predicted_counts.total(), reference_counts.total())
+    for kind in sorted(reference_counts):
+        yield f"f1_{kind}", f1_score(hits[kind], predicted_counts[kind], reference_counts[kind])
+
+
+def f1_of_entities(
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+) -> Scores:
+    """`entity_f1` with the F1 of all kinds first."""
+    scores = dict(entity_f1(predictions, references))
+    yield "f1", scores.pop("f1")
+    yield from scores.items()
+
+
+def tagging_metrics(
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+) -> Scores:
+    """What is printed of a tagger: entities, and words."""
+    if any(tag[1:2] == "-" for sentence_tags in references for tag in sentence_tags):
+        yield from entity_f1(predictions, references)
+    ((_, value),) = accuracy(list(chain(*predictions)), list(chain(*references)))
+    yield "accuracy", value

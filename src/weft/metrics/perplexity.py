@@ -1,0 +1,42 @@
+"""How surprised a model is by text: by token, and by byte, which compares across tokenizers."""
+
+from collections.abc import Iterator, Sequence
+from math import exp, log
+
+from ..recipe.metrics import FunctionMetric, Scores
+from .rows import check_pairs
+
+
+def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
+    """`surprises`: minus the log-probability of each token, in nats; `size`: the text's bytes in UTF-8."""
+    if not surprises:
+        raise ValueError("no token was asked; give more text")
+    total = sum(surprises)
+    yield "loss", total / len(surprises)
+    yield "perplexity", exp(min(total / len(surprises), 700.0))
+    if size:
+        yield "bits per byte", total / log(2) / size
+    yield "tokens", len(surprises)
+
+
+def token_perplexity(log_probabilities: Sequence[float], tokens: Sequence[object]) -> Scores:
+    """Of the log-probability, in nats, that a model gave to each token of a text."""
+    check_pairs(log_probabilities, tokens, "log-probabilities")
+    scores = dict(perplexity([-value for value in log_probabilities]))
+    yield "perplexity", scores["perplexity"]
+    yield "loss", scores["loss"]
+
+
+PERPLEXITY = FunctionMetric("perplexity", token_perplexity, greater_is_better=False)
+
+
+def evaluation_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """Windows over a text of `tokens`: where each starts, where it stops, and from where on its tokens are new. Every token but the
+    first is asked once, and after the first window with at least `length` - `stride` tokens before it."""
+    if not 0 < stride <= length:
+        raise ValueError(f"stride = {stride}: it must be 1 to {length}, the length of a window")
+    start, first_scored = 0, 1
+    while first_scored < tokens:
+        stop = min(start + length + 1, tokens)
+        yield start, stop, first_scored
+        start, first_scored = start + stride, stop

@@ -1,0 +1,128 @@
+"""Answers found in a text (SQuAD 1.1: Rajpurkar et al. 2016, arXiv:1606.05250, section 6.1; 2.0: 2018, arXiv:1806.03822, section 4.3)."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from string import punctuation
+from typing import NamedTuple
+
+from ..recipe.metrics import Scores
+from .rows import check_pairs
+
+Score = Callable[[str, str], float]
+ARTICLES, MARKS = re.compile(r"\b(a|an|the)\b"), str.maketrans("", "", punctuation)
+
+
+class AnswerPrediction(NamedTuple):
+    """The best answer in a text, and how much better no answer scores."""
+
+    text: str
+    no_answer_margin: float = float("-inf")
+
+
+def normalise_answer(answer: str) -> str:
+    """Small letters, no punctuation, no articles, single spaces."""
+    return " ".join(ARTICLES.sub(" ", answer.lower().translate(MARKS)).split())
+
+
+def exact_match(predictions: str, references: str) -> float:
+    return float(normalise_answer(predictions) == normalise_answer(references))
+
+
+def token_f1(predictions: str, references: str) -> float:
+    """F1 of the words of both, counted; two empty answers are the same."""
+    predicted_tokens, true = (
+        normalise_answer(predictions).split(),
+        normalise_answer(references).split(),
+    )
+    if not predicted_tokens or not true:
+        return float(predicted_tokens == true)
+    return (
+        2
+        * (Counter(predicted_tokens) & Counter(true)).total()
+        / (len(predicted_tokens) + len(true))
+    )
+
+
+def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
+    """Answers in percent that are one of the right ones; none where no answer is right."""
+    check_pairs(predictions, references)
+    yield (
+        "exact_match",
+        mean_percent(map(partial(best_over_answers, exact_match), predictions, references)),
+    )
+
+
+def answer_f1(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
+    """The mean F1 of words in percent, each answer against the right one that suits it best."""
+    check_pairs(predictions, references)
+    yield "f1", mean_percent(map(partial(best_over_answers, token_f1), predictions, references))
+
+
+def squad_metrics(
+    predictions: Mapping[str, AnswerPrediction],
+    references: Mapping[str, Sequence[str]],
+    threshold: float = 0.0,
+) -> Scores:
+    """Exact match and F1 in percent over all questions of `right`, each against the answer that suits it best. With questions that have
+    no answer, the empty one is said where no answer scores more than `threshold` better."""
+    if not references:
+        raise ValueError("there is no question; give at least one")
+    unanswerable = [i for i, answers in references.items() if not answers]
+    kinds = {"exact_match": exact_match, "f1": token_f1}
+    for name, score in kinds.items():
+        each = {
+            i: best_over_answers(
+                score,
+                ""
+                if unanswerable and predictions[i].no_answer_margin > threshold
+                else predictions[i].text,
+                references[i],
+            )
+            for i in references
+        }
+        yield name, mean_percent(each.values())
+        if unanswerable:
+            yield (
+                f"has_answer_{name}",
+                mean_percent([s for i, s in each.items() if references[i]]),
+            )
+            yield f"no_answer_{name}", mean_percent([each[i] for i in unanswerable])
+    for name, score in kinds.items() if unanswerable else ():
+        highest, at = best_threshold(predictions, references, score)
+        yield f"best_{name}", highest
+        yield f"best_{name}_threshold", at
+
+
+def best_over_answers(score: Score, predictions: str, answers: Sequence[str]) -> float:
+    """Answers of which nothing is left do not count, unless all are so; without any, the empty one is right."""
+    return max(
+        score(predictions, answer) for answer in [a for a in answers if normalise_answer(a)] or [""]
+    )
+
+
+def mean_percent(scores: Iterable[float]) -> float:
+    values = list(scores)
+    return 100 * sum(values) / len(values) if values else 0.0
+
+
+def best_threshold(
+    predictions: Mapping[str, AnswerPrediction],
+    references: Mapping[str, Sequence[str]],
+    score: Score,
+) -> tuple[float, float]:
+    """The highest mean that any threshold gives, and the lowest such. First no answer everywhere; then one question after another gets
+    its own."""
+    total = sum(not answers for answers in references.values()) * 1.0
+    highest, at = total, min(s.no_answer_margin for s in predictions.values()) - 1.0
+    order = sorted(references, key=lambda i: predictions[i].no_answer_margin)
+    for place, i in enumerate(order):
+        total += best_over_answers(score, predictions[i].text, references[i]) - (not references[i])
+        last = (
+            place + 1 == len(order)
+            or predictions[order[place + 1]].no_answer_margin > predictions[i].no_answer_margin
+        )  # equal ones change together
+        if last and total > highest:
+            highest, at = total, predictions[i].no_answer_margin
+    return 100 * highest / len(references), at

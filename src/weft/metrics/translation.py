@@ -1,0 +1,79 @@
+"""How close translations are to references (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018, arXiv:1804.08771):
+a figure comes with the signature that says how it was made."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .moses import KEPT
+from .moses import tokenize as moses
+from .rows import check_pairs
+
+Scores = Iterator[tuple[str, float | str]]  # a figure, and the signature that says how it was made
+
+
+def load_sacrebleu() -> Any:
+    try:
+        import sacrebleu.metrics
+    except ImportError:
+        raise ValueError("BLEU and chrF need the extra: pip install 'weft[eval]'") from None
+    return sacrebleu.metrics
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> Scores:
+    """Of running text, as people write it; `tokenize` is sacrebleu's own step. "none" is for text that is tokenised already, and the
+    name then says so."""
+    words = ["lower-cased"] * lowercase + ["of tokenised text"] * (tokenize == "none")
+    yield from score_with_signature(
+        f"BLEU ({', '.join(words)})" if words else "BLEU",
+        load_sacrebleu().BLEU(lowercase=lowercase, tokenize=tokenize),
+        hypotheses,
+        references,
+    )
+
+
+def tokenised_bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str = "en",
+    lowercase: bool = True,
+) -> Scores:
+    """Of running text that is tokenised here. Lower-cased first, as Multi30k's own texts are: a stop before a small letter is none."""
+
+    def tokens(text: str) -> str:
+        return " ".join(moses(text.lower() if lowercase else text, language))
+
+    name = f"BLEU ({'lower-cased, ' * lowercase}Moses-tokenised)"
+    yield from score_with_signature(
+        name,
+        load_sacrebleu().BLEU(tokenize="none", lowercase=lowercase, force=True),
+        [tokens(h) for h in hypotheses],
+        [tokens(r) for r in references],
+    )
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+    yield from score_with_signature("chrF", load_sacrebleu().CHRF(), hypotheses, references)
+
+
+def score_with_signature(
+    name: str, metric: Any, hypotheses: Sequence[str], references: Sequence[str]
+) -> Scores:
+    check_pairs(hypotheses, references, "translations")
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    yield name, float(score.score)
+    yield f"{name} signature", str(metric.get_signature())
+
+
+def translation_metrics(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = "en"
+) -> Scores:
+    """What is printed of a translation: the figure to compare with others' first. Moses's own only where its abbreviations are known."""
+    yield from bleu(hypotheses, references)
+    yield from chrf(hypotheses, references)
+    if language in KEPT:
+        yield from tokenised_bleu(hypotheses, references, language)

@@ -1,0 +1,41 @@
+"""A model with what lies beside it: its tokenizer, the recipe that trained it, its folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.tokenizer import Tokenizer
+from ..recipe import Recipe
+from .model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model and its files.
+
+    Attributes:
+        name: as the user gave it.
+        model: the module, in eval mode.
+        tokenizer: None where the folder has none.
+        recipe: of a run; None for the folder of a model.
+        folder: of the run or of the model.
+    """
+
+    name: str
+    model: Model
+    tokenizer: Tokenizer | None
+    recipe: Recipe | None
+    folder: Path
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the head's classes or tags."""
+        return getattr(self.model.spec.head, "labels", None)
+
+    @property
+    def require_tokenizer(self) -> Tokenizer:
+        """The tokenizer; a ValueError where the folder has none."""
+        if self.tokenizer is None:
+            raise ValueError(
+                f"{self.name} holds no tokenizer.json; put the one that it was trained with beside its weights"
+            )
+        return self.tokenizer

@@ -1,0 +1,12 @@
+"""Who shares the work. One process here; `train.parallel` has the ranks that torchrun starts."""
+
+
+class Ranks:
+    """One process alone: every sum is its own."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    def sum(self, numbers: list[float]) -> list[float]:
+        """Return the sums over all ranks."""
+        return numbers

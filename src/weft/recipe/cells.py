@@ -1,0 +1,88 @@
+"""The cells of a row: present, of their kind, and within what is stored."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from math import isfinite
+from numbers import Number
+from typing import Any
+
+FLOAT32 = 3.4028234663852886e38  # its largest number
+
+
+def is_number(cell: Any) -> bool:
+    """Finite."""
+    try:
+        return isfinite(float(cell))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def require_cell(fields: dict[str, Any], name: str, kind: type = str, each: type = object) -> Any:
+    """A cell that is there, of its kind and not empty; `each`: what the elements of a list are."""
+    if name not in fields:
+        raise ValueError(f"no column {name!r} among {', '.join(map(repr, fields))}")
+    cell = fields[name]
+    if cell is None or (
+        isinstance(cell, str | list) and not (cell.strip() if isinstance(cell, str) else cell)
+    ):
+        raise ValueError(f"empty {name}")
+    if not isinstance(cell, kind):
+        raise ValueError(f"{name} is {type(cell).__name__}, not {kind.__name__}")
+    for text in cell if isinstance(cell, list) else [cell]:
+        if isinstance(cell, list) and not isinstance(text, each):
+            raise ValueError(
+                f"{name} holds {short(text)}, which is {type(text).__name__}, not {each.__name__}"
+            )
+        if isinstance(text, str) and not text.isascii():
+            text.encode()  # JSON can name half a character; this raises, as a ValueError
+    return cell
+
+
+def class_name(label: Any) -> str:
+    """The name of a class, as it is stored: a text, or a finite number."""
+    if not (isinstance(label, str) and label.strip()) and not (
+        isinstance(label, Number) and is_number(label)
+    ):
+        raise ValueError(f"label {short(label)} is not the name of a class")
+    return str(label)
+
+
+def class_names(cell: Any) -> list[str]:
+    """The classes that a cell names, one or a list; what is no name is left out, for `check` sets its row aside."""
+    class_names = []
+    for label in cell if isinstance(cell, list) else [cell]:
+        with suppress(ValueError):
+            class_names.append(class_name(label))
+    return class_names
+
+
+def sorted_classes(names: Iterable[str]) -> list[str]:
+    """Whole numbers by size, else by name."""
+    names = list(names)
+    whole = all(name.isdecimal() and is_number(name) for name in names)
+    return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
+
+
+def label_index(labels: tuple[str, ...], label: Any) -> int:
+    name = class_name(label)
+    if name not in labels:
+        raise ValueError(f"label {short(name)} is not one of {', '.join(labels[:8])}")
+    return labels.index(name)
+
+
+def number(name: str, label: Any) -> float:
+    """A label that float32 can hold: the shard's column is of that kind."""
+    if not is_number(label):
+        raise ValueError(f"{name} is {short(label)}, not a number")
+    if abs(float(label)) > FLOAT32:
+        raise ValueError(f"{name} is {short(label)}, beyond float32's largest number")
+    return float(label)
+
+
+def short(value: Any) -> str:
+    """A value in a message."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        return f"an integer of {value.bit_length():,} bits"
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,148 @@
+"""What a run costs, from its recipe alone: FLOPs, bytes on disk, bytes in memory."""
+
+from math import ceil
+from typing import NamedTuple
+
+from .. import spec as S
+from ..spec import flops
+from ..spec.spec import iterate_blocks
+from .batching import FixedBatch
+from .recipe import Recipe, rows_per_step, sample_unit
+from .rows import Documents
+
+ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
+
+# FLOPs
+
+
+def step_flops(recipe: Recipe, length: int | None = None) -> float:
+    """Forward and twice that backward, of one whole step over all ranks; rows taken as full."""
+    if sample_unit(recipe) == "images":
+        return 3.0 * recipe.model.flops(batch=rows_per_step(recipe))
+    length = length or recipe.batch.length
+    many = rows_per_step(recipe) * recipe.batch.length // length
+    target = (
+        length if recipe.model.encoder is not None and recipe.model.decoder is not None else None
+    )
+    total = 3.0 * recipe.model.flops(batch=many, length=length, target=target)
+    for extra in recipe.task.extra_models():
+        total += 3.0 * extra.flops(batch=many, length=length)
+    return total
+
+
+def run_flops(recipe: Recipe) -> float:
+    """Of all steps, whatever their lengths."""
+    ends = [(share * recipe.steps, length) for share, length in recipe.length_schedule] or [
+        (float(recipe.steps), recipe.batch.length)
+    ]
+    begin, total = 0.0, 0.0
+    for end, length in ends:
+        total += (end - begin) * step_flops(recipe, length)
+        begin = end
+    return total
+
+
+# Bytes
+
+
+def optimiser_states_per_parameter(recipe: Recipe) -> float:
+    """The optimiser's own numbers per parameter: two, one for momentum alone, few where factored."""
+    return recipe.optimiser.states_per_parameter
+
+
+def checkpoint_bytes(recipe: Recipe, parameters: int) -> int:
+    """Weights, the optimiser's moments, and the average."""
+    return int(
+        4 * parameters * (1 + optimiser_states_per_parameter(recipe) + holds_average(recipe))
+    )
+
+
+def holds_average(recipe: Recipe) -> bool:
+    return recipe.average is not None and recipe.average.holds_weights
+
+
+class MemoryEstimate(NamedTuple):
+    """Bytes that one rank needs at least."""
+
+    state_bytes: int  # weights, gradients, moments, average
+    batch_bytes: int  # the numbers that a step reads
+    activations_per_row: int  # activations kept for the backward pass, per row
+    rows: int  # rows in one forward pass
+
+    @property
+    def total(self) -> int:
+        return self.state_bytes + self.batch_bytes + self.activations_per_row * self.rows
+
+
+def estimate_memory(recipe: Recipe, ranks: int = 1) -> MemoryEstimate:
+    """A low estimate: nothing that an implementation could avoid is counted."""
+    rows_per_rank = ceil(rows_per_step(recipe) / ranks)
+    models = [recipe.model, *recipe.task.extra_models()]
+    copies = (
+        2 + optimiser_states_per_parameter(recipe) + holds_average(recipe)
+        if recipe.trainable is None
+        else 1
+    )
+    source = recipe.model.source
+    if isinstance(source, S.Tokens):
+        read = 16 * average_row_length(recipe)  # ids and labels, as int64
+    else:
+        read = 4 * source.channels * getattr(source, "image_size", 224) ** 2
+    return MemoryEstimate(
+        state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)),
+        batch_bytes=int(rows_per_rank * read),
+        activations_per_row=int(sum(activation_bytes(recipe, m) for m in models)),
+        rows=min(rows_per_rank, recipe.micro_batch_size or rows_per_rank),
+    )
+
+
+def average_row_length(recipe: Recipe) -> float:
+    """Tokens of a row that are no padding, about."""
+    whole = isinstance(recipe.data.rows, Documents) or not isinstance(recipe.batch, FixedBatch)
+    return recipe.batch.length * (1 if whole else ASSUMED_FILL)
+
+
+def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
+    """Bytes per row: the inputs of each linear map and activation of each block, and the logits with their gradient."""
+    size = 2 if recipe.precision == "bf16" else 4
+    side, tokens, _ = flops.input_flops(spec, None)
+    length = average_row_length(recipe) if isinstance(spec.source, S.Tokens) else tokens
+    task = recipe.task
+    target = (
+        spec.target.count
+        if isinstance(spec.target, S.ObjectQueries)
+        else length * task.decoder_ratio()
+    )
+    seen = task.visible_fraction()
+    total = 0.0
+    for _, width, block, place, stage in iterate_blocks(spec):
+        here = (
+            target
+            if place == "decoder" and spec.encoder is not None
+            else length * (1 if place == "head" else seen)
+        )
+        if stage is not None:
+            here = (side / 2**stage) ** 2
+        total += (
+            here
+            * size
+            * (width if recipe.activation_checkpointing else activations_per_token(block, width))
+        )
+    if isinstance(spec.head, S.LMHead):
+        total += (
+            2
+            * size
+            * spec.vocab_size
+            * (
+                target
+                if spec.encoder is not None and spec.decoder is not None
+                else length * task.scored_fraction()
+            )
+        )
+    return total
+
+
+def activations_per_token(block: S.Block | S.ParallelBlock, width: int) -> float:
+    """Numbers: x, q, k, v and the mixed values of an attention; x, and each hidden layer twice, of a feed-forward."""
+    branches = (block.attention, getattr(block, "cross_attention", None), block.feedforward)
+    return sum(branch.inner.activations(width) for branch in branches if branch is not None)

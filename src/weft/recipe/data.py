@@ -1,0 +1,52 @@
+"""Where data comes from."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..registry import choice, names
+from ..synonyms import suggest
+from .formats import Format
+from .rows import RowSchema
+from .tokenizers import TokenizerSpec
+
+
+@choice
+class Source:
+    """Files to read: local or any fsspec address, globs allowed, `.gz` and `.zst` opened on the way.
+
+    A relative path is looked up here, then under $WEFT_DATA. `names` are the columns where the files do not name them."""
+
+    paths: tuple[str, ...]
+    format: str | None = None  # one of `registry.names(Format)`; None: from the row and the file
+    document_boundary: Literal["file", "line", "blank", "heading"] = (
+        "blank"  # where a document of plain text ends
+    )
+    column_names: tuple[str, ...] = ()
+    has_header: bool = True  # csv and tsv: the first line names the columns
+    delimiter: Literal[",", ";", "|", "\t"] | None = (
+        None  # of a csv; None: told from its first lines
+    )
+    fraction: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (
+        0.0,
+        1.0,
+    )  # only this stretch of each file
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in names(Format):
+            raise ValueError(
+                f"Source.format = {self.format!r}; {suggest(self.format, names(Format))}"
+            )
+
+
+@choice
+class Data:
+    """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`. Rows that cannot be read
+    are set aside; where they are more than `max_bad_rows`, a share of all rows, preparing stops (see `data.quarantine.allowed`)."""
+
+    rows: RowSchema
+    train: Source
+    valid: Source | None = None
+    tokenizer: TokenizerSpec | None = None
+    prepared_folder: str | None = None  # None: prepared/<fingerprint of all this>
+    max_bad_row_fraction: Annotated[float, Field(ge=0, le=1)] = 0.001

@@ -1,0 +1,129 @@
+"""What a data format is: how files are divided into pieces of work, and how the rows of a piece are read."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ..registry import Named, register_named
+
+if TYPE_CHECKING:
+    from .data import Source
+
+SUFFIX_SCORE = 0.5  # of `Format.sniff` for a file that has one of the format's suffixes
+
+
+class SourceRow(NamedTuple):
+    """A row of a source, and where it starts in its file."""
+
+    offset: int  # in the format's `offset_unit`
+    fields: dict[str, Any]
+    continues: bool = False  # the document continues in the next row
+    path: str | None = None  # its file, where a piece has several
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be read, and why."""
+
+    offset: int
+    reason: str
+    path: str | None = None
+
+
+SourceItem = SourceRow | BadRow
+Span = tuple[int, int | None]  # first, and one after the last; None: the end of the file
+
+
+class Piece(NamedTuple):
+    """Work for one process: files, and the span of each in bytes of the unpacked file or in rows, as the format counts."""
+
+    paths: tuple[str, ...]
+    spans: tuple[Span, ...]
+    size: int  # bytes to read, about
+    identity: str  # what the files hold
+
+
+class Format(Named):
+    """Base of every data format. One instance is registered under its `name`, which is what `Source.format` holds.
+
+    A piece must give the same rows wherever it is read: pieces are read in other processes and on other machines.
+
+    Attributes:
+        name: the name in recipes and after `--format`.
+        suffixes: suffixes of file names, lower case and with the dot; `.gz` and `.zst` are removed before they are compared.
+        offset_unit: what the offset of a row counts: bytes of the unpacked file, rows, or nothing, as each file is a row.
+    """
+
+    name: str
+    suffixes: tuple[str, ...] = ()
+    offset_unit: Literal["byte", "row", "file"] = "byte"
+
+    def has_suffix(self, path: str) -> bool:
+        """Return whether the name of a file ends with one of the format's suffixes."""
+        return path.removesuffix(".gz").removesuffix(".zst").lower().endswith(self.suffixes)
+
+    def sniff(self, head: bytes, path: str) -> float:
+        """Return how sure it is that a file has this format, from 0 (it has not) to 1; the surest format is taken.
+
+        Args:
+            head: the first bytes of the unpacked file, up to a megabyte. A score of 1 for no bytes is final: the file is
+                then not opened.
+            path: the name of the file.
+        """
+        return SUFFIX_SCORE if self.has_suffix(path) else 0.0
+
+    def complete(self, source: "Source") -> "Source":
+        """Fill in the options that the files tell, such as a delimiter."""
+        return source
+
+    def detect_columns(
+        self,
+        source: "Source",
+        expected: Sequence[str] = (),
+        reference: "Source | None" = None,
+        assume_header: bool = False,
+    ) -> "Source":
+        """Fill in `names` and `header` where the files do not say what their columns are called.
+
+        Args:
+            source: files of this format.
+            expected: names that a header may hold.
+            like: the source that a model was trained on.
+            assume_header: what the first line is where nothing tells.
+        """
+        return source
+
+    def class_names(self, source: "Source", pieces: list[Piece]) -> list[str] | None:
+        """Return the names of the classes where they are known without reading the rows, else None."""
+        return None
+
+    def pieces(self, source: "Source", piece_bytes: int) -> list[Piece]:
+        """Divide a source into pieces of about `piece_bytes` bytes, in the order of the files: a pure function of them."""
+        raise NotImplementedError
+
+    def read(
+        self, piece: Piece, source: "Source", columns: tuple[str, ...] = ()
+    ) -> Iterator[SourceItem]:
+        """Yield the rows of a piece in the order of the files, each bad one in its place.
+
+        Args:
+            piece: one of `pieces`.
+            source: its source, with the options that say how to read.
+            columns: the columns that are needed; none: all. A row may hold more.
+        """
+        raise NotImplementedError
+
+
+for _name, _place in {
+    "text": "text:TEXT",
+    "parallel": "parallel:PARALLEL",
+    "jsonl": "jsonl:JSONL",
+    "json": "json_array:JSON",
+    "csv": "delimited:CSV",
+    "tsv": "delimited:TSV",
+    "parquet": "parquet:PARQUET",
+    "hub": "hub:HUB",
+    "conll": "conll:CONLL",
+    "squad": "squad:SQUAD",
+    "folder": "image_folder:FOLDER",
+    "coco": "coco:COCO",
+}.items():
+    register_named(Format, _name, f"weft.data.formats.{_place}")

@@ -1,0 +1,84 @@
+"""Optimisers and their hyper-parameters."""
+
+from typing import ClassVar
+
+from ..registry import choice, implements
+from ..spec import PositiveFloat, PositiveFraction, Probability
+
+Betas = tuple[Probability, Probability]
+
+
+class OptimiserSpec:
+    """Base of every optimiser; `lr` is the peak learning rate, which the schedule scales.
+
+    Built with (optimiser, parameters), a `weft.training.optimisers.TrainedParameters`, into torch optimisers whose groups
+    hold each parameter once. Their state is tensors, kept under the parameters' names.
+    """
+
+    lr: float
+    states_per_parameter: ClassVar[float] = 2.0  # numbers in memory, for `weft show`
+
+
+@choice
+class AdamW(OptimiserSpec):
+    """Decay apart from the gradient (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and biases do not decay."""
+
+    lr: PositiveFloat
+    betas: Betas = (0.9, 0.999)
+    eps: PositiveFloat = 1e-8
+    weight_decay: Probability = 0.01
+    layer_decay: PositiveFraction | None = (
+        None  # each block learns at this share of the next one's rate (arXiv:1801.06146, section 3.2)
+    )
+
+
+@choice
+class Adam(OptimiserSpec):
+    """With the betas of the 2017 Transformer, section 5.3."""
+
+    lr: PositiveFloat
+    betas: Betas = (0.9, 0.98)
+    eps: PositiveFloat = 1e-9
+
+
+@choice
+class Adafactor(OptimiserSpec):
+    """Factored second moments (Shazeer and Stern 2018, arXiv:1804.04235)."""
+
+    states_per_parameter = 0.1  # a row and a column of each matrix
+
+    lr: PositiveFloat
+    weight_decay: Probability = 0.0
+
+
+@choice
+class SGD(OptimiserSpec):
+    states_per_parameter = 1.0  # the momentum
+    lr: PositiveFloat
+    momentum: Probability = 0.9
+    weight_decay: Probability = 0.0
+
+
+@choice
+class Muon(OptimiserSpec):
+    """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
+    AdamW at `other` for all else. Each step has the same size, also where the gradient is noise: a model that will be fine-tuned needs a
+    rate near AdamW's, or its matrices outgrow their start (docs/log.md)."""
+
+    lr: PositiveFloat
+    other: AdamW
+    momentum: Probability = 0.95
+    weight_decay: Probability = 0.0
+
+    def __post_init__(self) -> None:
+        if self.other.layer_decay is not None:
+            raise ValueError(
+                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one rate for all blocks; take AdamW alone"
+            )
+
+
+implements(AdamW, "weft.training.optimisers:build_adamw")
+implements(Adam, "weft.training.optimisers:build_adam")
+implements(Adafactor, "weft.training.optimisers:build_adafactor")
+implements(SGD, "weft.training.optimisers:build_sgd")
+implements(Muon, "weft.training.optimisers:build_muon")

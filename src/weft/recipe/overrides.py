@@ -1,0 +1,216 @@
+"""`--set path=value`: a value changed by dotted paths. All changes are made first, then the whole is checked once.
+
+Beside a value's own fields a path knows `*` (every item), `length` of a list or `depth` of a stack (its blocks repeat), and `norm` of
+a block or branch (pre, post or sandwich)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ..registry import CHOICES
+from ..synonyms import SYNONYM_OF, normalise_name, suggest
+from ..values import from_plain, to_plain
+
+T = TypeVar("T")
+Report = Callable[[str], None]
+DEEPEST = 10_000  # items that a list can be repeated to
+BRANCHES = ("attention", "cross_attention", "feedforward")
+# Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py
+PLACEMENT_TEXT = {
+    "pre": "before each branch",
+    "post": "after each residual sum",
+    "sandwich": "before and after each branch",
+}
+PLACEMENTS = {"pre": ("before",), "post": ("after",), "sandwich": ("before", "out")}
+
+
+def apply_overrides(value: T, overrides: list[str], report: Report = lambda line: None) -> T:
+    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
+    if not overrides:
+        return value
+    tree = to_plain(value)
+    for word in overrides:
+        path, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not all(path.split(".")):
+            raise ValueError(f"--set {word}: write path=value, such as optimiser.lr=3e-4")
+        try:
+            tree = edit_plain(tree, path.split("."), text, "", report)
+        except UnknownPath as error:
+            where, near = error.args
+            raise ValueError(f"--set {word}: {where}; {suggest_path(tree, path) or near}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"--set {word}: {error}") from None
+    try:
+        changed: T = from_plain(tree)
+    except ValueError as error:
+        raise ValueError(f"--set {' '.join(overrides)}: {error}") from None
+    return changed
+
+
+class UnknownPath(ValueError):
+    """A name that is no field: where, and what there is."""
+
+
+def suggest_path(tree: Any, path: str) -> str:
+    """The path that another tool's word stands for, where it is in this recipe and not beside the unknown name."""
+    word = SYNONYM_OF.get(normalise_name(path.rpartition(".")[2]))
+    for place in word.targets if word else ():
+        if "=" in place and path_exists(tree, place.partition("=")[0].split(".")):
+            return f"set {word.meaning} with {place}" if word else ""
+    return ""
+
+
+def path_exists(tree: Any, names: list[str]) -> bool:
+    try:
+        edit_plain(tree, names, "pre" if names[-1] == "norm" else "1", "", lambda line: None)
+    except ValueError:
+        return False
+    return True
+
+
+def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report) -> Any:
+    """What `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
+    if not names:
+        return parse_value(text, tree)
+    name, rest = names[0], names[1:]
+    there = f"{here}.{name}".lstrip(".")
+    if isinstance(tree, list):
+        return edit_list(tree, name, rest, text, here, report)
+    if not isinstance(tree, dict):
+        raise ValueError(
+            f"{here} is {json.dumps(tree)}, which has no parts; there is nothing at {there}"
+        )
+    kind = str(tree.get("kind"))
+    if name == "norm" and not rest and ("attention" in tree or "inner" in tree):
+        return move_norm(tree, text, here)
+    if name == "depth" and not rest and "blocks" in tree:
+        return edit_plain(tree, ["blocks", "length"], text, here, report)
+    field_names = [f.name for f in fields(CHOICES[kind])] if kind in CHOICES else []
+    if name not in field_names:
+        raise UnknownPath(
+            f"{f'{here} ({kind})' if here else kind} has no field {name!r}",
+            suggest(name, field_names),
+        )
+    if name == "norm" and not rest and text in PLACEMENTS:
+        inside = "stages.*.*" if "stages" in tree else "blocks.*"
+        raise ValueError(
+            f"{there} is the final norm; place the norms of the blocks with {here}.{inside}.norm={text}"
+        )
+    changed = tree | {name: edit_plain(tree.get(name), rest, text, there, report)}
+    return (
+        adjust_final_norm(tree, changed, text, here, report)
+        if rest[-1:] == ["norm"] and name in ("blocks", "stages")
+        else changed
+    )
+
+
+def edit_list(
+    items: list[Any], name: str, rest: list[str], text: str, here: str, report: Report
+) -> list[Any]:
+    if name == "*":
+        return [edit_plain(item, rest, text, f"{here}.{i}", report) for i, item in enumerate(items)]
+    if name == "length" and not rest:
+        return repeat_blocks(items, text, here)
+    if not name.isdecimal() or int(name) >= len(items):
+        raise ValueError(
+            f"there is nothing at {here}.{name}; {here} has {len(items)} parts, counted from 0; * means all of them"
+        )
+    i = int(name)
+    return [*items[:i], edit_plain(items[i], rest, text, f"{here}.{name}", report), *items[i + 1 :]]
+
+
+def parse_value(text: str, old: Any) -> Any:
+    if text in CHOICES and not isinstance(old, str):
+        return {"kind": text}
+    try:
+        new = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    if type(new) is float and type(old) is int and new.is_integer():
+        return int(new)  # 1e5 steps
+    return float(new) if type(new) is int and isinstance(old, float) else new
+
+
+def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
+    """Return as many items as `text` says, by repeating their pattern. What does not occur twice is no pattern."""
+    if not text.isdecimal() or not 0 < int(text[:9]) <= DEEPEST:
+        raise ValueError(f"{here} needs a count from 1 to {DEEPEST:,}, not {text[:40]!r}")
+    period = next(
+        (
+            p
+            for p in range(1, len(items) // 2 + 1)
+            if all(item == items[i % p] for i, item in enumerate(items))
+        ),
+        None,
+    )
+    if len(items) == 1:
+        period = 1
+    if period is None:
+        raise ValueError(
+            f"{here}: its {len(items)} blocks differ and repeat no pattern, so another depth is ambiguous; "
+            "write the blocks in the recipe"
+        )
+    scaled = [
+        name
+        for name in BRANCHES
+        for item in items[:1]
+        if (item.get(name) or {}).get("residual_scale", 1) != 1
+    ]
+    if scaled:
+        raise ValueError(
+            f"{here}.0.{scaled[0]}.residual_scale is DeepNorm's for {len(items)} blocks and would be wrong for {text}; "
+            "write the depth in the recipe, with weft.deepnorm"
+        )
+    return [items[i % period] for i in range(int(text))]
+
+
+def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
+    """The norm of a branch, or of every branch of a block, in another place of x <- after(x * alpha + out(inner(before(x))))."""
+    if text not in PLACEMENTS:
+        raise ValueError(f"{here}.norm is {' or '.join(PLACEMENTS)}, not {text!r}")
+    if "inner" not in tree:
+        return tree | {
+            name: move_norm(tree[name], text, f"{here}.{name}")
+            for name in BRANCHES
+            if tree.get(name)
+        }
+    norm = next((tree[place] for place in ("before", "after", "out") if tree.get(place)), None)
+    if norm is None:
+        raise ValueError(f"{here} has no norm to place; give one, such as {here}.before=LayerNorm")
+    moved = {
+        place: norm if place in PLACEMENTS[text] else None for place in ("before", "out", "after")
+    }
+    return (
+        tree
+        | moved
+        | ({"residual_scale": 1.0, "init_gain": 1.0} if tree.get("residual_scale", 1) != 1 else {})
+    )  # those are DeepNorm's
+
+
+def last_feedforward(stack: dict[str, Any]) -> dict[str, Any]:
+    branch: dict[str, Any] = (stack["blocks"] if "blocks" in stack else stack["stages"][-1])[-1][
+        "feedforward"
+    ]
+    return branch
+
+
+def adjust_final_norm(
+    before: dict[str, Any], stack: dict[str, Any], text: str, here: str, report: Report
+) -> dict[str, Any]:
+    """Where no norm follows the last sum, the stack ends with one; where one does, it does not (Xiong et al. 2020, arXiv:2002.04745)."""
+    last = last_feedforward(stack)
+    if last == last_feedforward(before) or text not in PLACEMENTS:
+        return stack
+    norm = None if last["after"] else stack.get("norm") or last["before"]
+    did = (
+        "stays"
+        if norm and stack.get("norm")
+        else "is added"
+        if norm
+        else "is removed"
+        if stack.get("norm")
+        else "is not needed"
+    )
+    report(f"{here}: norms {PLACEMENT_TEXT[text]}; the final norm {here}.norm {did}")
+    return stack | {"norm": norm}

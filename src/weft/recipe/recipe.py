@@ -1,0 +1,142 @@
+"""A whole run as one value: model, task, data, optimiser, schedule, budget."""
+
+from math import ceil
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .. import spec as S
+from ..registry import choice
+from ..spec import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt, Spec
+from ..values import to_json
+from .averages import BestCheckpoint, WeightAverage
+from .batching import Batching
+from .data import Data
+from .optimisers import OptimiserSpec
+from .schedules import LinearSchedule, Schedule
+from .tasks import Task
+from .trainable import Trainable
+
+# The run
+
+
+@choice
+class LossGuard:
+    """Skip a step whose loss or gradient is not finite, or whose loss is `spike_deviations` standard deviations above the mean of
+    the last `window` steps; more than `max_skipped_steps` such steps stop the run."""
+
+    max_skipped_steps: NonNegativeInt = 3
+    spike_deviations: PositiveFloat | None = None
+    window: PositiveInt = 64
+
+
+@choice
+class Timeouts:
+    """Seconds until a rank gives up: on a collective operation, and on another rank whose heartbeat is missing."""
+
+    collective: PositiveFloat = 60.0
+    heartbeat: PositiveFloat = 10.0
+
+
+@choice
+class Checkpoints:
+    """A checkpoint every `every_steps` steps and at the end; the newest `keep` are kept."""
+
+    every_steps: PositiveInt = 500
+    keep: PositiveInt = 2
+
+
+@choice
+class Recipe:
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    model: Spec
+    task: Task
+    data: Data
+    batch: Batching
+    steps: PositiveInt
+    optimiser: OptimiserSpec
+    schedule: Schedule = LinearSchedule()
+    length_schedule: tuple[
+        tuple[PositiveFraction, PositiveInt], ...
+    ] = ()  # (0.9, 128), (1.0, 512): rows of 128 tokens until 90 % of the steps, then of 512
+    grad_clip: PositiveFloat | None = 1.0  # largest norm of the gradient
+    trainable: Trainable | None = None  # None: everything
+    average: WeightAverage | None = None
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = (
+        "auto"  # an accelerator if available, else the CPU; under torchrun, cuda is that of the local rank
+    )
+    precision: Literal["fp32", "bf16"] = "fp32"
+    micro_batch_size: PositiveInt | None = None  # rows in one forward pass on one rank; None: all
+    activation_checkpointing: bool = False
+    compile: bool = False
+    guard: LossGuard = LossGuard()
+    timeouts: Timeouts = Timeouts()
+    checkpoints: Checkpoints = Checkpoints()
+    eval_every: PositiveInt | None = None  # steps between validations; None: only at the end
+    workers: NonNegativeInt = 0  # data loading processes
+    threads: PositiveInt | None = (
+        None  # CPU threads of one process, on which the last bits depend; None: PyTorch's choice
+    )
+    deterministic: bool = False  # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
+    seed: NonNegativeInt = 0
+    init_from: str | None = (
+        None  # a model folder to start from: its trunk, and its head where it fits
+    )
+    paper: str = ""
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.length_schedule]
+        if shares and (sorted(set(shares)) != shares or shares[-1] != 1):
+            raise ValueError(
+                f"length_schedule = {self.length_schedule}: fractions of the steps must increase and end at 1"
+            )
+        if self.length_schedule and not self.batch.fixed_length:
+            name = type(self.batch).__name__
+            raise ValueError(
+                f"length_schedule is for batches of rows; a {name} has no fixed length"
+            )
+        if self.batch.packs and not self.task.packable:
+            raise ValueError(
+                f"{type(self.task).__name__} makes one prediction per row, so samples cannot be packed; use FixedBatch or TokenBudget "
+                "instead of PackedBatch"
+            )
+        if isinstance(self.average, BestCheckpoint):
+            metric_names = ("loss", *self.task.metrics)
+            if self.data.valid is None:
+                raise ValueError(
+                    "average = BestCheckpoint(…) chooses by the validation data; give data.valid"
+                )
+            if self.average.metric not in metric_names:
+                raise ValueError(
+                    f"BestCheckpoint.metric = {self.average.metric!r}: {type(self.task).__name__} has {', '.join(metric_names)}"
+                )
+
+    def row_length(self, step: int) -> int:
+        """The length of rows at a step, counted from 0."""
+        for share, length in self.length_schedule:
+            if step < ceil(share * self.steps):
+                return length
+        return self.batch.length
+
+    @property
+    def metric(self) -> str | None:
+        """The task's metric that the run is judged by beside the loss; None where the task has no metric."""
+        if isinstance(self.average, BestCheckpoint) and self.average.metric != "loss":
+            return self.average.metric
+        return next(iter(self.task.metrics), None)
+
+    def scores(self, valid: dict[str, float]) -> dict[str, float]:
+        """Return the loss and the metric among what validation found."""
+        return {name: valid[name] for name in ("loss", self.metric) if name in valid}
+
+    def to_json(self) -> str:
+        return to_json(self)
+
+
+def rows_per_step(recipe: Recipe) -> int:
+    return recipe.batch.rows_per_step()
+
+
+def sample_unit(recipe: Recipe) -> str:
+    """What a run reads and its speed is counted in."""
+    return "tokens" if isinstance(recipe.model.source, S.Tokens) else "images"

@@ -1,0 +1,90 @@
+"""Learning-rate schedules: pure functions of the step, so that there is nothing to save."""
+
+from math import ceil, cos, pi
+
+from ..registry import choice
+from ..spec import NonNegativeInt, PositiveFraction, PositiveInt, Probability
+
+
+class Schedule:
+    """Base of every learning-rate schedule."""
+
+    def scale(self, step: int, steps: int) -> float:
+        """Return the factor on the peak learning rate for the update after `step` finished ones.
+
+        Args:
+            step: number of finished updates, from 0.
+            steps: number of updates of the whole run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method scale(step, steps)")
+
+
+def decay_to(end: float, begin: int, step: int, steps: int) -> float:
+    """Return the factor on a straight line from 1 at step `begin` to `end` at the last step."""
+    done = max(step - begin, 0) / max(steps - begin, 1)
+    return end + (1 - end) * (1 - done)
+
+
+@choice
+class ConstantSchedule(Schedule):
+    warmup_steps: NonNegativeInt = 0
+
+    def scale(self, step: int, steps: int) -> float:
+        return (step + 1) / self.warmup_steps if step < self.warmup_steps else 1.0
+
+
+@choice
+class LinearSchedule(Schedule):
+    """Up in `warmup` steps, then straight down to `end` at the last step (BERT)."""
+
+    warmup_steps: NonNegativeInt = 0
+    final_fraction: Probability = 0.0
+
+    def scale(self, step: int, steps: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        return decay_to(self.final_fraction, self.warmup_steps, step, steps)
+
+
+@choice
+class CosineSchedule(Schedule):
+    warmup_steps: NonNegativeInt = 0
+    final_fraction: Probability = 0.0
+
+    def scale(self, step: int, steps: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        done = max(step - self.warmup_steps, 0) / max(steps - self.warmup_steps, 1)
+        return self.final_fraction + (1 - self.final_fraction) * ((1 + cos(pi * done)) / 2)
+
+
+@choice
+class InverseSqrt(Schedule):
+    """Up in `warmup` steps, then with the root of the step (Vaswani et al. 2017, section 5.3)."""
+
+    warmup_steps: PositiveInt = 4000
+
+    def scale(self, step: int, steps: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        return float((self.warmup_steps / (step + 1)) ** 0.5)
+
+
+@choice
+class WarmupStableDecay(Schedule):
+    """Up, level, and down over the last `decay` of the steps (Hu et al. 2024, arXiv:2404.06395)."""
+
+    warmup_steps: NonNegativeInt = 0
+    decay_fraction: PositiveFraction = 0.2
+    final_fraction: Probability = 0.0
+
+    def scale(self, step: int, steps: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        begin = max(self.warmup_steps, steps - ceil(self.decay_fraction * steps))
+        return decay_to(self.final_fraction, begin, step, steps)
+
+
+def noam_lr(width: int, warmup: int) -> float:
+    """The peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
+    return float((width * warmup) ** -0.5)

@@ -1,0 +1,580 @@
+"""What a model is trained to do: one value per task. Everything that needs no torch to be known is said here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from ..registry import choice, implements, members, resolve
+from ..spec import (
+    ClassifierHead,
+    Fraction,
+    HeadTransform,
+    LMHead,
+    PixelDecoder,
+    PositiveFloat,
+    PositiveFraction,
+    Probability,
+    SpanHead,
+    Spec,
+    TokenClassifierHead,
+)
+from ..synonyms import suggest
+from .rows import (
+    ChoiceQuestions,
+    ContextQuestions,
+    Documents,
+    LabelledImages,
+    LabelledTexts,
+    RowSchema,
+    SourceTargetPairs,
+    TaggedWords,
+    TemplatedPairs,
+)
+
+__all__ = [
+    "CausalLM",
+    "Classification",
+    "Denoising",
+    "Distillation",
+    "LossWeight",
+    "MaskedAutoencoding",
+    "MaskedLM",
+    "MultipleChoice",
+    "PairTask",
+    "QuestionAnswering",
+    "Regression",
+    "ReplacedTokenDetection",
+    "SpanCorruption",
+    "TableFacts",
+    "Task",
+    "TextToText",
+    "TokenClassification",
+    "Translation",
+    "best_match",
+    "task_named",
+    "task_names",
+    "tunable_names",
+]
+
+LossWeight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+INFER = "weft.data.columns:infer_row_schema"  # imported when a table is read
+
+
+class TableFacts(NamedTuple):
+    """What a file of examples looks like, for `weft tune`."""
+
+    format: str  # such as "csv" or "squad"
+    lists: int  # columns whose cells are lists
+    endings: int  # columns that look like endings to choose between
+
+
+class Task:
+    """Base of every task.
+
+    Class attributes and methods say what the task fits and how it is judged; the fields of a member say how it is
+    done. What preprocesses, scores, predicts and evaluates is registered with `implements`: one file per task.
+    """
+
+    name: ClassVar[str] = ""  # on the command line; "": it is not offered there
+    variants: ClassVar[tuple[str, ...]] = ()  # further names of `weft tune`, for certain rows
+    row_schemas: ClassVar[tuple[type, ...]] = (Documents,)  # that it reads, the usual one first
+    file_format: ClassVar[str | None] = None  # of its examples, where no other can hold them
+    head: ClassVar[type] = LMHead  # that the model needs
+    hf_class_suffix: ClassVar[str] = (
+        ""  # of the Hugging Face class, such as "ForTokenClassification"
+    )
+    verb: ClassVar[str | None] = None  # of an opened model that does it, such as "tag"
+    metrics: ClassVar[tuple[str, ...]] = ()  # of validation beside the loss; the first one selects
+    loss_unit: ClassVar[str] = "nats"
+    packable: ClassVar[bool] = True  # may several samples share a row?
+    model_folders: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields that name a model's folder, read before training
+
+    @classmethod
+    def for_model(cls, spec: Spec, **options: Any) -> "Task":
+        """Return the task as it suits a model that no recipe describes."""
+        return cls(**options)
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        """Return how much a file looks like this task's examples; 0: `weft tune` does not offer the task."""
+        return 0.0
+
+    def select_by(self, rows: RowSchema) -> str:
+        """Return the metric that chooses the best checkpoint."""
+        return self.metrics[0] if self.metrics else "loss"
+
+    @classmethod
+    def default_rows(cls) -> RowSchema:
+        """Return the rows that a file holds, where nothing says otherwise."""
+        rows: RowSchema = cls.row_schemas[0]()
+        return rows
+
+    @classmethod
+    def infer_rows(
+        cls,
+        rows: Sequence[dict[str, Any]],
+        columns: Sequence[str] = (),
+        label: str | None = None,
+        name: str = "",
+    ) -> RowSchema:
+        """Return which columns of a table this task reads: by their names, then by what they hold.
+
+        Args:
+            rows: of the table.
+            columns: those to read, in the order of the row schema, the label last unless it is named.
+            label: the column of the label.
+            name: one of the task's names on the command line.
+        """
+        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label)
+        return schema
+
+    @classmethod
+    def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
+        """Return a new head for a model whose family has none for this task."""
+        return spec.head
+
+    def for_inference(self, rows: RowSchema) -> "Task":
+        """Return what the trained model does: what only training needs is left out."""
+        return self
+
+    def extra_models(self) -> tuple[Spec, ...]:
+        """Return the specs of what is trained beside the model and thrown away afterwards."""
+        return ()
+
+    def source_frame(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Return the special tokens before and after a text that is read; None: as the tokenizer's file says."""
+        return None
+
+    def decoder_start(self) -> str:
+        """Return the special token that a decoder beside an encoder reads first, where the model names none."""
+        return "bos"
+
+    def visible_fraction(self) -> float:
+        """Return the fraction of the input that the model's blocks see."""
+        return 1.0
+
+    def scored_fraction(self) -> float:
+        """Return the fraction of the tokens whose logits are computed."""
+        return 1.0
+
+    def decoder_ratio(self) -> float:
+        """Return the number of tokens that a decoder reads per token that its encoder reads."""
+        return 1.0
+
+
+def task_names() -> list[str]:
+    """Return every task's name on the command line."""
+    return [task.name for task in members(Task) if task.name]
+
+
+def task_named(name: str) -> type[Task]:
+    """Return the task of a name on the command line.
+
+    Raises:
+        ValueError: if there is none; the message says which name is nearest.
+    """
+    for task in members(Task):
+        if name in (task.name, *task.variants):
+            return task
+    raise ValueError(f"--task {name}: {suggest(name, task_names())}")
+
+
+def tunable_names() -> list[str]:
+    """Return the names that `weft tune --task` takes."""
+    nothing = TableFacts("", 0, 0)
+    tunable = [task for task in members(Task) if task.matches(nothing)]
+    return [name for task in tunable for name in (task.name, *task.variants)]
+
+
+def best_match(table: TableFacts) -> type[Task]:
+    """Return the task whose examples a file looks most like."""
+    return max(members(Task), key=lambda task: task.matches(table))
+
+
+# Language modelling
+
+
+@choice
+class CausalLM(Task):
+    """Predict each next token (Radford et al. 2018)."""
+
+    name = "perplexity"
+    hf_class_suffix = "ForCausalLM"
+    verb = "generate"
+
+    isolate_documents: bool = False  # a window's documents do not see each other
+    one_document_per_sample: bool = (
+        False  # a sample is a document, cut at the length, not a window: for Packed and Budget
+    )
+
+
+implements(CausalLM, "weft.tasks.causal_lm:CausalLMTask")
+
+
+@choice
+class MaskedLM(Task):
+    """Guess hidden tokens (BERT, arXiv:1810.04805, section 3.1), in one of four inputs (RoBERTa, arXiv:1907.11692, section 4.2)."""
+
+    name = "fill"
+    hf_class_suffix = "ForMaskedLM"
+    verb = "fill"
+
+    mask_rate: PositiveFraction = 0.15
+    mask_token_rate: Fraction = 0.8  # of the chosen
+    random_token_rate: Fraction = (
+        0.1  # of the chosen; the rest is kept (BERT, appendix C.2, compares six such rows)
+    )
+    masking_unit: Literal["tokens", "words", "spans"] = (
+        "tokens"  # spans: SpanBERT, arXiv:1907.10529
+    )
+    static_mask: bool = False  # the same mask in every epoch: BERT's static masking
+    input_format: Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"] = (
+        "full-sentences"
+    )
+    next_sentence: bool = False  # NSP, for the two pair inputs
+
+    @classmethod
+    def default_rows(cls) -> RowSchema:
+        return Documents(sentence_boundaries=True)
+
+    def for_inference(self, rows: RowSchema) -> Task:
+        """Leave out the next sentence: its head is thrown away after training."""
+        return replace(self, next_sentence=False)
+
+    def scored_fraction(self) -> float:
+        return self.mask_rate
+
+
+implements(MaskedLM, "weft.tasks.masked_lm:MaskedLMTask")
+
+
+@choice
+class ReplacedTokenDetection(Task):
+    """Tell original from replaced tokens, which a small generator proposes (ELECTRA, arXiv:2003.10555)."""
+
+    head = TokenClassifierHead
+    hf_class_suffix = "ForPreTraining"
+
+    generator: Spec
+    mask_rate: PositiveFraction = 0.15
+    discriminator_weight: PositiveFloat = 50.0
+
+    def extra_models(self) -> tuple[Spec, ...]:
+        return (self.generator,)
+
+    def scored_fraction(self) -> float:
+        return self.mask_rate
+
+
+implements(ReplacedTokenDetection, "weft.tasks.replaced_token_detection:ReplacedTokenDetectionTask")
+
+
+@choice
+class SpanCorruption(Task):
+    """Decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4)."""
+
+    hf_class_suffix = "ForConditionalGeneration"
+
+    mask_rate: PositiveFraction = 0.15
+    mean_span_length: PositiveFloat = 3.0
+
+    def decoder_start(self) -> str:
+        return "pad"
+
+    def decoder_ratio(self) -> float:
+        return self.mask_rate
+
+
+implements(SpanCorruption, "weft.tasks.span_corruption:SpanCorruptionTask")
+
+
+@choice
+class Denoising(Task):
+    """Rebuild the text from an infilled, sentence-shuffled one (BART, arXiv:1910.13461, section 2.2)."""
+
+    hf_class_suffix = "ForConditionalGeneration"
+
+    mask_rate: Probability = 0.3
+    mean_span_length: PositiveFloat = 3.0  # of the Poisson span lengths
+    shuffle_sentences: bool = True
+
+    def source_frame(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("bos",), ("eos",)
+
+    def decoder_start(self) -> str:
+        return "eos"
+
+
+implements(Denoising, "weft.tasks.denoising:DenoisingTask")
+
+
+# Text to text
+
+
+@choice
+class Translation(Task):
+    """Decode the target, labels smoothed (Vaswani et al. 2017, section 5.4)."""
+
+    name = "translate"
+    row_schemas = (SourceTargetPairs,)
+    hf_class_suffix = "ForConditionalGeneration"
+    verb = "translate"
+
+    label_smoothing: Probability = 0.1
+    bpe_dropout: Probability = (
+        0.0  # of BPE's merges, drawn anew for each sample (BPE-dropout, arXiv:1910.13267)
+    )
+
+
+implements(Translation, "weft.tasks.translation:TranslationTask")
+
+
+@choice
+class TextToText(Task):
+    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART, arXiv:1910.13461,
+    section 3.4). `input`: T5's A </s>, the decoder starts from the padding token; or BART's <s> A </s>, it starts from </s>."""
+
+    name = "text2text"
+    row_schemas = (SourceTargetPairs, TemplatedPairs)
+    hf_class_suffix = "ForConditionalGeneration"
+    verb = "translate"
+    metrics = ("exact_match",)
+
+    input_format: Literal["t5", "bart"] = "t5"
+    label_smoothing: Probability = 0.0
+
+    def source_frame(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return ("bos",) if self.input_format == "bart" else (), ("eos",)
+
+    def decoder_start(self) -> str:
+        return "eos" if self.input_format == "bart" else "pad"
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 0.1  # only an encoder-decoder, or --task, asks for it
+
+    def select_by(self, rows: RowSchema) -> str:
+        """Free text is seldom written word for word: the loss tells more."""
+        return "loss" if getattr(rows, "labels", None) is None else "exact_match"
+
+
+# Classes and numbers
+
+
+def pair_style(spec: Spec) -> Literal["bert", "gpt"]:
+    """Return how one or two texts are joined, where no recipe says it."""
+    return "gpt" if spec.decoder is not None else "bert"
+
+
+class PairTask(Task):
+    """A task whose model reads one or two texts between marks, as BERT or GPT joins them."""
+
+    head = ClassifierHead
+    packable = False
+    verb: ClassVar[str | None] = "classify"
+
+    @classmethod
+    def for_model(cls, spec: Spec, **options: Any) -> Task:
+        return cls(**{"input_format": pair_style(spec), **options})
+
+    @classmethod
+    def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
+        outputs = len(labels or ()) or 1
+        if spec.decoder is not None:
+            return ClassifierHead(
+                num_labels=outputs, labels=labels, dropout=dropout, pooling="last"
+            )
+        transform = HeadTransform(activation="tanh")
+        return ClassifierHead(
+            num_labels=outputs, labels=labels, dropout=dropout, transform=transform
+        )
+
+    def for_inference(self, rows: RowSchema) -> Task:
+        """Leave out the auxiliary next-token loss: no prediction needs it."""
+        plain_task: Task = replace(self, lm_weight=0.0)  # type: ignore[type-var]
+        return plain_task
+
+
+implements(TextToText, "weft.tasks.text_to_text:TextToTextTask")
+
+
+@choice
+class Classification(PairTask):
+    """The class of a text, a pair or an image. `input`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B extract."""
+
+    name = "classify"
+    variants = ("pair", "similarity")
+    row_schemas = (LabelledTexts, LabelledImages)
+    hf_class_suffix = "ForSequenceClassification"
+    metrics = ("accuracy", "f1", "matthews")
+
+    input_format: Literal["bert", "gpt"] = "bert"
+    both_orders: bool = False  # GPT's similarity: both orders, added
+    label_smoothing: Probability = 0.0
+    lm_weight: LossWeight = 0.0  # of GPT's auxiliary next-token loss, for decoders (its paper: 0.5)
+
+    @classmethod
+    def infer_rows(
+        cls,
+        rows: Sequence[dict[str, Any]],
+        columns: Sequence[str] = (),
+        label: str | None = None,
+        name: str = "",
+    ) -> RowSchema:
+        """Leave open whether the label is a number, unless the name says classes."""
+        numeric = False if name in (cls.name, "pair") else None
+        pair = name == "pair"
+        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label, numeric, pair)
+        return schema
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 1.0
+
+
+implements(Classification, "weft.tasks.classification:ClassificationTask")
+
+
+@choice
+class Regression(PairTask):
+    """A number for a text or a pair, by squared error."""
+
+    name = "regress"
+    row_schemas = (LabelledTexts,)
+    hf_class_suffix = "ForSequenceClassification"
+    metrics = ("pearson", "spearman")
+    loss_unit = "squared error"
+
+    input_format: Literal["bert", "gpt"] = "bert"
+    both_orders: bool = False
+    lm_weight: LossWeight = 0.0
+
+    @classmethod
+    def default_rows(cls) -> RowSchema:
+        return LabelledTexts(numeric_label=True)
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 0.5  # of the same rows; the labels decide
+
+
+implements(Regression, "weft.tasks.classification:RegressionTask")
+
+
+@choice
+class MultipleChoice(PairTask):
+    """One score an ending, softmax over the endings."""
+
+    name = "choose"
+    row_schemas = (ChoiceQuestions,)
+    hf_class_suffix = "ForMultipleChoice"
+    verb = None
+    metrics = ("accuracy",)
+
+    input_format: Literal["bert", "gpt"] = "bert"
+    lm_weight: LossWeight = 0.0
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 2.0 if table.endings > 1 else 0.1
+
+
+implements(MultipleChoice, "weft.tasks.multiple_choice:MultipleChoiceTask")
+
+
+@choice
+class TokenClassification(Task):
+    """A tag for the first piece of every word (BERT, section 5.3)."""
+
+    name = "tag"
+    row_schemas = (TaggedWords,)
+    head = TokenClassifierHead
+    hf_class_suffix = "ForTokenClassification"
+    verb = "tag"
+    metrics = ("f1", "accuracy")
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 3.0 if table.lists >= 2 else 0.1
+
+    @classmethod
+    def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
+        return TokenClassifierHead(
+            num_labels=len(labels or ()) or 1, labels=labels, dropout=dropout
+        )
+
+
+implements(TokenClassification, "weft.tasks.token_classification:TokenClassificationTask")
+
+
+@choice
+class QuestionAnswering(Task):
+    """Where an answer starts and ends; no answer points at the first token (BERT, section 4.3)."""
+
+    name = "answer"
+    row_schemas = (ContextQuestions,)
+    file_format = "squad"
+    head = SpanHead
+    hf_class_suffix = "ForQuestionAnswering"
+    verb = "answer"
+    metrics = ("f1", "exact_match")
+    packable = False
+
+    @classmethod
+    def matches(cls, table: TableFacts) -> float:
+        return 4.0 if table.format == cls.file_format else 0.1
+
+    @classmethod
+    def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
+        return SpanHead()
+
+
+implements(QuestionAnswering, "weft.tasks.question_answering:QuestionAnsweringTask")
+
+
+# Images, and teachers
+
+
+@choice
+class MaskedAutoencoding(Task):
+    """Rebuild the hidden patches of an image (MAE, arXiv:2111.06377)."""
+
+    row_schemas = (LabelledImages,)
+    head = PixelDecoder
+    hf_class_suffix = "ForPreTraining"
+    loss_unit = "squared error"
+    packable = False
+
+    mask_rate: Probability = 0.75
+    normalise_pixels: bool = True  # each patch's pixels by their own mean and deviation
+
+    def visible_fraction(self) -> float:
+        return 1 - self.mask_rate
+
+
+implements(MaskedAutoencoding, "weft.tasks.masked_autoencoding:MaskedAutoencodingTask")
+
+
+@choice
+class Distillation(Task):
+    """Learn from a teacher: softened scores (arXiv:1503.02531), or its choice on the distillation token (DeiT, arXiv:2012.12877)."""
+
+    row_schemas = (Documents, LabelledTexts, LabelledImages)
+    packable = False
+    model_folders = ("teacher",)
+
+    teacher: str  # a model folder
+    hard_labels: bool = False
+    temperature: PositiveFloat = 3.0
+    teacher_weight: PositiveFraction = 0.5
+
+    def for_inference(self, rows: RowSchema) -> Task:
+        """Return the task that the student was taught."""
+        return CausalLM() if isinstance(rows, Documents) else Classification()
+
+
+implements(Distillation, "weft.tasks.distillation:DistillationTask")

@@ -1,0 +1,43 @@
+"""Which weights are trained."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ..registry import choice, implements
+from ..spec import PositiveFloat, PositiveInt
+
+
+class Trainable:
+    """Base of what is trained, where not everything is.
+
+    Built with (trainable, model, seed) once the body of the model is frozen; it may add parameters of its own.
+    """
+
+    trains_body: ClassVar[bool] = True  # False: the body gives features and drops nothing
+
+
+@choice
+class HeadOnly(Trainable):
+    """A new head on features that stay as they are (BERT, arXiv:1810.04805, section 5.3)."""
+
+    trains_body = False
+
+
+@choice
+class LoRA(Trainable):
+    """W + alpha / rank · B A for maps of the attentions: A, B and the head are trained, and the exported model has B A in its W
+    (Hu et al. 2021, arXiv:2106.09685, section 4)."""
+
+    rank: PositiveInt = 8
+    alpha: PositiveFloat = 16.0
+    target_modules: Annotated[
+        tuple[Literal["query", "key", "value", "out"], ...], Field(min_length=1)
+    ] = (
+        "query",
+        "value",
+    )
+
+
+implements(HeadOnly, "weft.training.trainable:add_nothing")
+implements(LoRA, "weft.training.trainable:add_lora")

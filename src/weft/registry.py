@@ -1,0 +1,240 @@
+"""Every choice by name: open sum types whose members may come from a user's own file. No torch.
+
+A *value* is a frozen, validated dataclass that subclasses an open base such as `Norm`; its class name is its `kind` in
+JSON and on the command line. What builds it is registered beside it, as a class or as "module:name", so that torch is
+imported only when something is built. A *named* thing is not a value: a data format, a metric, an attention backend, a
+family.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, TypeVar, dataclass_transform, overload
+
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
+
+from .synonyms import suggest
+
+T = TypeVar("T")
+F = TypeVar("F")
+# An open base such as Norm is a plain class, checked by isinstance: that is what `arbitrary_types_allowed` means here.
+CHECKED = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+CHOICES: dict[str, type] = {}
+IMPLEMENTATIONS: dict[type, Any] = {}
+NAMED: dict[type, dict[str, Any]] = {}
+
+
+class Named:
+    """Base of what is registered by its `name` and is not part of a spec or a recipe: formats, metrics, families."""
+
+    name: str
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """Where it is defined: the same place may register its name again, as a notebook's cell does."""
+        return place_of(type(self))
+
+
+# Values
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def choice(cls: type[T]) -> type[T]:
+    """Make a frozen value class whose fields are validated, and register it under its name.
+
+    Raises:
+        ValueError: if another class is registered under this name.
+    """
+    value: Any = dataclass(frozen=True, kw_only=True, config=CHECKED)(cls)
+    before = CHOICES.get(value.__name__)
+    if before is not None and place_of(before) != place_of(value):
+        raise ValueError(
+            f"a choice named {value.__name__!r} is already registered by {before.__module__}; pick another name"
+        )
+    validate: Callable[..., None] = value.__init__
+
+    def __init__(self: Any, *unnamed: Any, **values: Any) -> None:
+        if unnamed:
+            first = fields(value)[0].name
+            raise ValueError(
+                f"{value.__name__} takes its fields by name: {value.__name__}({first}=…)"
+            )
+        try:
+            validate(self, **{name: _as_tuple(part) for name, part in values.items()})
+        except ValidationError as error:
+            by_field: dict[str, list[Any]] = {}
+            for problem in error.errors():
+                by_field.setdefault(str(problem["loc"][:1]), []).append(problem)
+            lines = (explain_validation_error(value, problems) for problems in by_field.values())
+            raise ValueError("; ".join(lines)) from None
+
+    value.__init__ = __init__
+    value.__str__ = _tree
+    CHOICES[value.__name__] = value
+    registered: type[T] = value
+    return registered
+
+
+def place_of(thing: Any) -> tuple[str, str]:
+    """Return the module and the name of a class or a function."""
+    return thing.__module__, thing.__qualname__
+
+
+def _as_tuple(part: Any) -> Any:
+    """A list is accepted where a tuple is stored, at any depth."""
+    return tuple(map(_as_tuple, part)) if isinstance(part, list) else part
+
+
+def _tree(value: Any) -> str:
+    from .values import format_tree
+
+    return "\n".join(format_tree(value))
+
+
+def explain_validation_error(cls: type, problems: list[Any]) -> str:
+    """Describe what is wrong with one field in one line: a union reports one problem per member."""
+    problem = problems[0]
+    kinds = [kind for p in problems for kind in _expected_kinds(p)]
+    name, field_names = (
+        str(problem["loc"][0]) if problem["loc"] else "",
+        [f.name for f in fields(cls)],
+    )
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"{cls.__name__} has no field {name!r}; {suggest(name, field_names)}"
+    if problem["type"] == "missing":
+        return f"{cls.__name__} needs {name!r}"
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    shown_input = repr(problem["input"])
+    shown_input = shown_input if len(shown_input) <= 60 else f"{shown_input[:57]}…"
+    if kinds:
+        return (
+            f"{cls.__name__}.{name} = {shown_input}: give one of {', '.join(dict.fromkeys(kinds))}"
+        )
+    if problem["type"] == "tuple_type":
+        return f"{cls.__name__}.{name} = {shown_input}: give a tuple"
+    messages = dict.fromkeys(
+        f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"]
+    )
+    return f"{cls.__name__}.{name} = {shown_input}: {' or '.join(messages).replace(' or input should', ' or')}"
+
+
+def _expected_kinds(problem: Any) -> list[str]:
+    if problem["type"] == "is_instance_of":
+        base = problem["ctx"]["class"]
+        return [
+            kind for kind, cls in CHOICES.items() if base in (c.__name__ for c in cls.__mro__)
+        ] or [base]
+    return [problem["ctx"]["class_name"]] if problem["type"].startswith("dataclass") else []
+
+
+def members(base: type[T]) -> list[type[T]]:
+    """Return every registered value class of an open base, in the order of registration."""
+    return [cls for cls in CHOICES.values() if issubclass(cls, base)]
+
+
+def implements(value: type, target: str | None = None) -> Callable[[F], F]:
+    """Register what builds a value: decorate a class or a function, or give "module:name" as `target`.
+
+    Args:
+        value: the value class.
+        target: "module:name", imported when it is first needed.
+    """
+
+    def decorator(builder: F) -> F:
+        IMPLEMENTATIONS[value] = builder
+        return builder
+
+    if target is not None:
+        IMPLEMENTATIONS[value] = target
+    return decorator
+
+
+def implementation(value: object) -> Any:
+    """Return what builds `value` (a value or its class), importing it now if it was registered by name."""
+    cls = value if isinstance(value, type) else type(value)
+    for base in cls.__mro__:
+        if base in IMPLEMENTATIONS:
+            IMPLEMENTATIONS[base] = resolved = resolve(IMPLEMENTATIONS[base])
+            return resolved
+    raise ValueError(
+        f"nothing builds {cls.__name__}; decorate a class with @weft.implements({cls.__name__})"
+    )
+
+
+def resolve(target: Any) -> Any:
+    """Return `target`, or what "module:name" names, importing the module now."""
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
+# Named things
+
+
+def register_named(base: type, name: str, thing: Any) -> None:
+    """Register `thing`, or "module:name" where it is found, as the `base` called `name`."""
+    table = NAMED.setdefault(base, {})
+    before = table.get(name)
+    if before is not None and _origin(before) != _origin(thing):
+        raise ValueError(
+            f"a {base.__name__} named {name!r} is already registered; pick another name"
+        )
+    table[name] = thing
+
+
+def _origin(thing: Any) -> tuple[str, str]:
+    if isinstance(thing, str):
+        return thing, ""
+    return thing.origin if isinstance(thing, Named) else place_of(thing)
+
+
+def names(base: type) -> list[str]:
+    """Return the names of everything registered under `base`, in the order of registration."""
+    return list(NAMED.get(base, {}))
+
+
+def named(base: type, name: str) -> Any:
+    """Return the `base` registered as `name`, importing it now if need be.
+
+    Raises:
+        ValueError: if there is none; the message says which name is nearest.
+    """
+    table = NAMED.get(base, {})
+    if name not in table:
+        raise ValueError(f"no {base.__name__} is named {name!r}; {suggest(name, list(table))}")
+    table[name] = thing = resolve(table[name])
+    return thing
+
+
+# The door for a user's own parts
+
+
+@overload
+def register(thing: T) -> T: ...
+@overload
+def register(thing: type, name: str) -> Callable[[F], F]: ...
+def register(thing: Any, name: str | None = None) -> Any:
+    """Add a part of one's own.
+
+    `@weft.register` above a class that subclasses an open base makes it a value (`class ScaleNorm(weft.Norm)`) or, if
+    the base is registered by name, adds one instance of it under its `name` (`class Fasta(weft.Format)`).
+    `@weft.register(weft.Metric, "recall_at_1")` adds a function under a name, and `weft.register(weft.Family("opt", …))`
+    an instance under its own.
+    """
+    if name is not None:
+
+        def decorator(builder: F) -> F:
+            register_named(thing, name, builder)
+            return builder
+
+        return decorator
+    cls = thing if isinstance(thing, type) else type(thing)
+    if not issubclass(cls, Named):
+        return choice(thing)
+    base = next(c for c in reversed(cls.__mro__) if issubclass(c, Named) and c is not Named)
+    instance = thing() if thing is cls else thing
+    register_named(base, instance.name, instance)
+    return thing

@@ -1,0 +1,1 @@
+"""A run in its folder: state, log, progress, proof of exact resume."""

@@ -1,0 +1,104 @@
+"""One trainer per run folder. The kernel holds the lock, so that it is released however the trainer ends."""
+
+import fcntl
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from socket import gethostname
+
+from .. import storage
+
+HELD_FILES: set[int] = set()
+
+
+def _forget() -> None:
+    """A forked data worker may outlive a killed trainer and must not keep its lock."""
+    for file in HELD_FILES:
+        os.close(file)
+    HELD_FILES.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def acquire(file: int) -> None:
+    """The lock, or the error that says who has it; a glance of `held` lasts no longer than a moment."""
+    for _ in range(10):
+        with suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.02)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return None
+
+
+def is_locked(run: Path) -> bool:
+    """Return whether a run is being trained now."""
+    try:
+        file = os.open(run / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+class RunLock:
+    """Held from its making to `release`, to the end of `with`, or to the end of the process."""
+
+    def __init__(self, run: str | Path) -> None:
+        run = Path(run)
+        try:
+            storage.make_folder(run)
+            self.file = os.open(run / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ValueError(
+                f"{run} cannot be written: {error.strerror}; give a run folder that can"
+            ) from None
+        try:
+            acquire(self.file)
+        except OSError as error:
+            holder = os.pread(self.file, 4096, 0)
+            os.close(self.file)
+            if not isinstance(error, BlockingIOError):
+                raise ValueError(
+                    f"{run} cannot be locked: {error.strerror}; give a run folder on another file system"
+                ) from None
+            raise ValueError(
+                f"{run} is being trained by {_who(holder)}; wait for it, stop it, or give another run folder"
+            ) from None
+        HELD_FILES.add(self.file)
+        me = {
+            "host": gethostname(),
+            "pid": os.getpid(),
+            "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        os.ftruncate(self.file, 0)
+        os.pwrite(self.file, json.dumps(me).encode(), 0)
+
+    def release(self) -> None:
+        if self.file in HELD_FILES:
+            HELD_FILES.remove(self.file)
+            os.close(self.file)
+            self.file = -1  # the number may soon be another file's
+
+    def __enter__(self) -> "RunLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _who(holder: bytes) -> str:
+    try:
+        holder_info = json.loads(holder)
+        return f"process {holder_info['pid']} on {holder_info['host']} since {holder_info['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"  # which has the lock and has not written its name yet

@@ -1,0 +1,267 @@
+"""The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
+
+import json
+from collections.abc import Callable, Iterator
+from math import isfinite
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from .. import recipe as R
+from ..recipe.recipe import sample_unit
+from ..storage import named_os_errors, sync_handle, write_atomically
+from .curve import curve
+
+if TYPE_CHECKING:
+    from ..training.loop import TrainStep
+
+CURVE = "curve.svg"
+Say = Callable[[str], None]
+
+
+class RunLog:
+    """What is beyond the checkpoint that a run resumes from will happen again, so it is taken off first; and so what was measured at
+    its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
+
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        validated: int = 0,
+        recipe: R.Recipe | None = None,
+        tensorboard: bool = False,
+        report: Say = lambda line: None,
+    ) -> None:
+        self.folder, self.path, self.recipe, self.say = folder, folder / "log.jsonl", recipe, report
+        with named_os_errors(self.path):
+            self.path.touch()
+            (folder / CURVE).unlink(missing_ok=True)  # not finished yet
+            truncate_log(self.path, step, validated, report)
+            self.file = self.path.open(
+                "ab", buffering=0
+            )  # what cannot be written is said at its own line
+        self.board = open_board(folder, step) if tensorboard else None
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.sync()
+        finally:
+            self.file.close()
+            if self.board is not None:
+                self.board.close()
+
+    def write(self, **line: Any) -> None:
+        text = memoryview(json.dumps(line).encode() + b"\n")
+        with named_os_errors(self.path):
+            while text:
+                text = text[self.file.write(text) :]  # may be less than asked
+        if self.board is not None:
+            for name, number in scalars(line):
+                self.board.add_scalar(name, number, line["step"])
+
+    def sync(self) -> None:
+        """Every line is on the disk, as the checkpoint that follows will be."""
+        with named_os_errors(self.path):
+            sync_handle(self.file.fileno())
+
+    def step(self, e: "TrainStep") -> None:
+        more: dict[str, Any] = {sample_unit(self.recipe) if self.recipe else "tokens": e.tokens}
+        if e.skipped_reason:
+            more |= {"skipped_reason": e.skipped_reason, "sample_ids": e.sample_ids}
+        more |= (
+            {"expert_load": {name: round(number, 4) for name, number in e.expert_load.items()}}
+            if e.expert_load
+            else {}
+        )
+        self.write(
+            step=e.step,
+            loss=finite_or_none(e.loss),
+            terms={name: finite_or_none(mean) for name, mean in e.terms.items()},
+            grad_norm=finite_or_none(e.grad_norm),
+            lr=e.lr,
+            seconds=round(e.seconds, 4),
+            **more,
+        )
+
+    def validation(self, step: int, name: str, terms: dict[str, float]) -> None:
+        self.write(step=step, **{name: terms})
+
+    def finish(self) -> None:
+        """The picture, and with it the sign that the run is complete."""
+        self.sync()
+        write_atomically(
+            self.folder / CURVE,
+            curve(read_log(self.path, self.say), self.folder.name, self.recipe).encode(),
+        )
+
+
+def finite_or_none(number: float) -> float | None:
+    """Return None for NaN and infinity, which JSON cannot hold."""
+    return number if isfinite(number) else None
+
+
+def is_finished(folder: Path) -> bool:
+    return (folder / CURVE).exists()
+
+
+def open_board(folder: Path, step: int) -> Any:
+    """Open TensorBoard's writer; events after `step` are purged there too."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError(
+            "TensorBoard is not installed; pip install 'weft[tensorboard]', or leave --tensorboard out"
+        ) from None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+
+def scalars(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]:
+    for name, part in line.items():
+        if isinstance(part, dict):
+            yield from scalars(part, f"{path}{name}/")
+        elif isinstance(part, int | float) and name != "step":
+            yield path + name, part
+
+
+# Reading
+
+VALIDATION_KEYS = ("valid", "averaged", "best")  # what a line beside those of steps holds
+NUMBERS = ("loss", "grad_norm", "lr", "seconds", "tokens", "images")
+LONG = 1 << 22  # bytes of a log that is read whole
+PART = 1 << 18  # and of the end of a longer one
+BLOCK, BLOCKS = 1 << 12, 64  # and of the blocks that stand for all of it
+
+
+def parse(text: bytes) -> dict[str, Any] | None:
+    """Parse a line that `RunLog` wrote; None if it is damaged or foreign."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or type(line.get("step")) is not int:
+        return None
+    measured = [line[name] for name in VALIDATION_KEYS if name in line]
+    good = all(
+        isinstance(part, dict) and all(is_number(value) for value in part.values())
+        for part in measured
+    )
+    good &= bool(measured) or "loss" in line
+    return (
+        line
+        if good and all(line.get(name) is None or is_number(line[name]) for name in NUMBERS)
+        else None
+    )
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def truncate_log(path: Path, step: int, validated: int, report: Say) -> None:
+    """Remove all lines after `step`, reading from the end, so that a long log costs no more."""
+
+    def stays(line: dict[str, Any]) -> bool:
+        here: int = line["step"]
+        return here < step or (
+            here == step
+            and (
+                ("valid" in line and validated == step)
+                or not any(name in line for name in VALIDATION_KEYS)
+            )
+        )
+
+    bad = []
+    with path.open("r+b") as file:
+        end = size = path.stat().st_size
+        if size:
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+                while end:
+                    begin = text.rfind(b"\n", 0, end - 1) + 1
+                    line = parse(text[begin:end])
+                    if text[end - 1] == 10 and line is None:
+                        bad.append(text[:begin].count(b"\n") + 1)
+                    elif text[end - 1] == 10 and line is not None and stays(line):
+                        break
+                    end = begin
+        file.truncate(end)
+    tell(path, bad[::-1], "removed", report)
+
+
+def tell(path: Path, numbers: list[int], did: str, report: Say) -> None:
+    """Report damaged or foreign lines in one line."""
+    if numbers:
+        shown = ", ".join(map(str, numbers[:8])) + ", …" * (len(numbers) > 8)
+        report(
+            f"{path}, line{'s' * (len(numbers) > 1)} {shown}: damaged, or not of this run; {did}"
+        )
+
+
+def read_log(path: Path, report: Say = lambda line: None) -> list[dict[str, Any]]:
+    """Return all complete lines. A kill may have cut the last one; other damaged lines are reported."""
+    if not path.exists():
+        return []
+    lines, bad = [], []
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if (line := parse(text)) is not None:
+                lines.append(line)
+            elif text.endswith(b"\n"):
+                bad.append(number)
+    tell(path, bad, "skipped", report)
+    return lines
+
+
+class Excerpt(NamedTuple):
+    """As much of a log as `weft status` needs, read fast however long the log is."""
+
+    lines: list[dict[str, Any]]  # the last ones, and those up to the last validation
+    sample: list[dict[str, Any]]  # those that stand for all
+    whole: bool  # are these all there are?
+
+
+def excerpt(path: Path, report: Say) -> Excerpt:
+    size = path.stat().st_size if path.exists() else 0
+    if size <= LONG:
+        lines = read_log(path, report)
+        return Excerpt(lines, lines, True)
+    with path.open("rb") as file:
+        last = lines_at(file, size - PART, PART)
+        if (
+            not any("valid" in line for line in last)
+            and (at := find_last(file, b'"valid": {', size)) is not None
+        ):
+            last = lines_at(file, at - PART, PART + BLOCK) + last
+        sample = [
+            line
+            for i in range(BLOCKS)
+            for line in lines_at(file, i * (size - BLOCK) // (BLOCKS - 1), BLOCK)
+        ]
+    return Excerpt(list({(line["step"], *line): line for line in last}.values()), sample, False)
+
+
+def lines_at(file: BinaryIO, start: int, count: int) -> list[dict[str, Any]]:
+    """Return the complete lines in a part of a file."""
+    file.seek(max(0, start))
+    text = file.read(count).split(b"\n")
+    parsed = map(parse, text[start > 0 : -1])
+    return [line for line in parsed if line is not None]
+
+
+def find_last(file: BinaryIO, word: bytes, end: int) -> int | None:
+    """Return the offset of the last occurrence of a word, searching from the end."""
+    while end > 0:
+        start = max(0, end - LONG)
+        file.seek(start)
+        if (at := file.read(end - start + len(word)).rfind(word)) >= 0:
+            return start + at
+        end = start
+    return None

@@ -1,0 +1,430 @@
+"""One run: a folder with a recipe, checkpoints, a log and the trained model. Running it again resumes it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.batching import build_planner
+from ..data.loader import Loader
+from ..data.prepare import PrepareProgress, fingerprint, prepare
+from ..data.quarantine import quarantine_notes
+from ..data.store import PreparedFolder, Store, open_store
+from ..data.tokenizer import with_special_frame
+from ..interop.companion_files import with_special_ids
+from ..interop.folder import load, save
+from ..interop.manifest import find_damage
+from ..layers.lora import merge_lora
+from ..ranks import Ranks
+from ..recipe.cost import checkpoint_bytes, estimate_memory
+from ..tasks import build_task
+from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
+from ..tasks.task import EvaluationData, TaskImplementation
+from ..training.averages import BestWeights, average_states, averaged_steps, checkpoints_kept
+from ..training.checkpoint import (
+    Checkpoint,
+    CheckpointWriter,
+    all_checkpoints,
+    check_free_space,
+    latest_checkpoint,
+)
+from ..training.compatibility import refuse_other, store_recipe
+from ..training.environment import (
+    configured_environment,
+    describe_environment,
+    environment_changes,
+    restored_random_state,
+)
+from ..training.loop import Trainer, TrainStep, state_digest
+from ..training.memory import available_bytes, check_memory, keep_large_allocations
+from ..training.parallel import DistributedRanks, init_ranks
+from ..training.signals import stop_on_signal
+from ..training.trainable import freeze_untrained, initialise_from
+from ..training.validation import PredictionCollector, validate
+from ..user_code import LOADED, load_code_of_run, store_code
+from .lock import RunLock
+from .log import RunLog, is_finished
+
+Report = Callable[[str], None]
+
+
+class RunState(NamedTuple):
+    """Everything a recipe describes, built: data, task, trainer."""
+
+    recipe: R.Recipe
+    prepared_folder: Path | str  # the folder of the shards
+    store: Store
+    valid_store: Store | None
+    task: TaskImplementation
+    trainer: Trainer
+    fingerprints: dict[
+        str, str
+    ]  # what a run may not change: SHA-256 of its data and of its teacher
+
+    @property
+    def preprocess(self) -> Preprocess:
+        return self.task.preprocess
+
+    @property
+    def loss(self) -> Loss:
+        return self.task.loss
+
+
+def ignore_message(_: str) -> None:
+    """Ignore a line of progress."""
+
+
+def prepared_folder(
+    data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
+) -> Path | str:
+    """Return the folder of the shards, preparing the data if needed."""
+    if data.prepared_folder is not None and "://" in data.prepared_folder:
+        return data.prepared_folder
+    if ranks.size == 1:
+        return prepare(data, report=progress)
+    folder = Path(data.prepared_folder or Path("prepared") / fingerprint(data))
+    if not (folder / "train" / "index.json").exists():
+        raise ValueError(
+            f"{folder} is not prepared yet; run weft prepare with this recipe first, so that no rank waits for another"
+        )
+    return folder
+
+
+def build_run(
+    recipe: R.Recipe,
+    ranks: DistributedRanks | None = None,
+    progress: Callable[[PrepareProgress], None] | None = None,
+    is_new: bool = True,
+) -> RunState:
+    """Prepare the data, build the model and check everything before the first step.
+
+    Args:
+        recipe: of the run.
+        ranks: of this process (default: one process on the recipe's device).
+        progress: called while the data is prepared.
+        is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
+    """
+    ranks = ranks or DistributedRanks(device=recipe.device)
+    folder = prepared_folder(recipe.data, ranks, progress)
+    store = open_store(folder, "train")
+    valid = open_store(folder, "valid") if recipe.data.valid else None
+    folders = {name: getattr(recipe.task, name) for name in recipe.task.model_folders}
+    others = {name: load(path).eval() for name, path in folders.items()}
+    task = build_task(
+        recipe.task, recipe.model, store.meta, seed=recipe.seed, teacher=others.get("teacher")
+    )
+    corruption, objective = task.preprocess, task.loss
+    if recipe.init_from is not None and is_new:
+        initialise_from(objective.model, recipe.init_from)
+    freeze_untrained(objective.model, recipe.trainable, recipe.seed)
+
+    def rows(length: int) -> LengthLimitedSamples:
+        samples = corruption.open_samples(store, length)
+        if len(samples) == 0:
+            raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
+        return samples
+
+    for length in (
+        {*(length for _, length in recipe.length_schedule), recipe.batch.length}
+        if recipe.length_schedule
+        else ()
+    ):
+        rows(length)  # of a phase to come, and of validation
+
+    def loader(length: int) -> Loader:
+        samples = rows(length)
+        return Loader(
+            build_planner(batch_at_length(recipe, length), samples, recipe.seed, length),
+            samples,
+            corruption,
+            recipe.seed,
+            ranks.rank,
+            ranks.size,
+            recipe.micro_batch_size,
+            recipe.workers,
+        )
+
+    identity = {"data": store.fingerprint} | {
+        name: state_digest({name: dict(model.state_dict())}) for name, model in others.items()
+    }
+    return RunState(
+        recipe,
+        folder,
+        store,
+        valid,
+        task,
+        Trainer(recipe, objective, loader, ranks),
+        identity,
+    )
+
+
+def batch_at_length(recipe: R.Recipe, length: int) -> R.Batching:
+    """Return the batching at another row length with the same number of tokens."""
+    return recipe.batch if length == recipe.batch.length else recipe.batch.at_length(length)
+
+
+# The folder
+
+
+def run_folder(recipe: R.Recipe, out: str | Path | None) -> Path:
+    return Path(out) if out is not None else Path("runs") / recipe.name
+
+
+def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: Report) -> None:
+    """Restore the newest checkpoint."""
+    check_fingerprints(run, checkpoint, folder)
+    run.trainer.restore(checkpoint.all_tensors(), checkpoint.state)
+    run.trainer.last_validated_step = checkpoint.state.get("validated", checkpoint.step)
+    before, now = checkpoint.state["world"], run.trainer.ranks.size
+    if before != now:
+        drawn = "other attention dropout and " if run.trainer.fused_dropout else ""
+        report(f"ranks changed from {before} to {now}: the same samples, but {drawn}other rounding")
+    if changed := environment_changes(
+        checkpoint.state.get("environment", {}), describe_environment(run.trainer.ranks.device)
+    ):
+        report(changed)
+    report(
+        f"resuming after step {run.trainer.step:,} of {run.recipe.steps:,} ({checkpoint.path.name})"
+    )
+
+
+def check_fingerprints(run: RunState, checkpoint: Checkpoint, folder: Path) -> None:
+    """Raise ValueError for a checkpoint of another recipe, other data or another teacher."""
+    refuse_other(checkpoint, run.recipe)
+    for name, now in run.fingerprints.items():
+        if (before := checkpoint.state[name]) != now:
+            raise ValueError(
+                f"{folder}: the {name} changed since this run began (fingerprint {before[:12]}, now {now[:12]}); "
+                f"bring the old {name} back, or start another run with --output"
+            )
+
+
+def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+    groups, facts = run.trainer.state()
+    return groups, facts | run.fingerprints | {
+        "recipe": run.recipe.to_json(),
+        "world": run.trainer.ranks.size,
+        "validated": run.trainer.last_validated_step,
+        "environment": describe_environment(run.trainer.ranks.device),
+        "code": {name: code.sha256 for name, code in LOADED.items()},
+    }
+
+
+# Training
+
+
+def train(
+    recipe: R.Recipe,
+    out: str | Path | None = None,
+    *,
+    report: Report = ignore_message,
+    progress: Callable[[PrepareProgress], None] | None = None,
+    on_start: Callable[[RunState, float, int], None] | None = None,
+    tensorboard: bool = False,
+    code_changed: bool = False,
+) -> Iterator[TrainStep]:
+    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to `<out>/model` after the last step.
+
+    Args:
+        recipe: what to train, and on which device.
+        out: folder of the run (default: runs/<name>).
+        report: takes each line about what happens.
+        progress: called while the data is prepared.
+        on_start: called before the first step with the run, the seconds of one step and its tokens.
+        tensorboard: also write TensorBoard logs.
+        code_changed: continue although a file of the user's own parts has changed since the run began.
+    """
+    folder = run_folder(recipe, out)
+    with ExitStack() as stack:
+        stack.enter_context(keep_large_allocations())
+        stack.enter_context(configured_environment(recipe))
+        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device))
+        stack.enter_context(restored_random_state(ranks.device))
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        check_memory(
+            recipe, estimate_memory(recipe, ranks.size), available_bytes(ranks.device, here)
+        )
+        if ranks.rank == 0:
+            stack.enter_context(RunLock(folder))
+        checkpoint = latest_checkpoint(folder / "checkpoints", report)
+        if checkpoint is not None:
+            load_code_of_run(folder, code_changed)
+            refuse_other(checkpoint, recipe)  # before anything is written
+        if ranks.rank == 0:
+            store_recipe(folder, recipe, report if checkpoint else ignore_message)
+            store_code(folder)
+        run = build_run(recipe, ranks, progress, is_new=checkpoint is None)
+        trainer = run.trainer
+        for line in (*quarantine_notes(Path(run.prepared_folder)), *trainer.notes()):
+            report(line)
+        stack.callback(trainer.drop_ddp)
+        if checkpoint is not None:
+            restore_latest(run, checkpoint, folder, report)
+        ranks.barrier()
+        if trainer.step == recipe.steps and is_finished(folder):
+            if (wrong := find_damage(folder / "model")) is None:
+                report(
+                    f"{folder} is finished: all {recipe.steps:,} steps are done; its model is in {folder / 'model'}"
+                )
+                return
+            report(f"{wrong}; exporting the model again from the checkpoint")
+        saver = (
+            stack.enter_context(
+                CheckpointWriter(
+                    folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
+                )
+            )
+            if ranks.rank == 0
+            else None
+        )
+        log = (
+            stack.enter_context(
+                RunLog(
+                    folder, trainer.step, trainer.last_validated_step, recipe, tensorboard, report
+                )
+            )
+            if ranks.rank == 0
+            else None
+        )
+        need = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
+        check_free_space(folder / "checkpoints", need * (checkpoints_kept(recipe) + 1))
+        if on_start is not None:
+            on_start(
+                run, *trainer.time_one_step()
+            )  # nothing can be lost yet, so a signal ends it at once
+        stack.enter_context(stop_on_signal(trainer))
+        yield from train_and_save(run, saver, log)
+        if trainer.step == recipe.steps:
+            finish_run(run, folder, log, report)
+
+
+def train_and_save(
+    run: RunState, saver: CheckpointWriter | None, log: RunLog | None
+) -> Iterator[TrainStep]:
+    """Log each step, validate and save where due, then yield it."""
+    recipe, saved = run.recipe, run.trainer.step
+    if validation_pending(run):
+        log_validation(log, "valid", saved, validate_run(run))
+    for event in run.trainer:
+        if log is not None:
+            log.step(event)
+        if is_validation_step(recipe, event.step):
+            validation = validate_run(run)
+            log_validation(log, "valid", event.step, validation)
+            event = event._replace(validation=validation)
+        if (
+            saver is not None
+            and log is not None
+            and event.step % recipe.checkpoints.every_steps == 0
+        ):
+            log.sync()
+            saver.submit(event.step, *checkpoint_state(run))
+            saved = event.step
+        try:
+            yield event
+        except GeneratorExit:  # the caller has seen enough
+            save_latest(saver, run, saved)
+            raise
+    save_latest(saver, run, saved)
+
+
+def save_latest(saver: CheckpointWriter | None, run: RunState, saved: int) -> None:
+    """Save the current step if it is not saved yet, and wait until it is on disk."""
+    if saver is not None:
+        if run.trainer.step > saved:
+            saver.submit(run.trainer.step, *checkpoint_state(run))
+        saver.wait()
+
+
+def is_validation_step(recipe: R.Recipe, step: int) -> bool:
+    return bool(
+        recipe.eval_every and step and step % recipe.eval_every == 0 and step < recipe.steps
+    )
+
+
+def validation_pending(run: RunState) -> bool:
+    """Return whether a stop interrupted the validation of this step."""
+    return (
+        is_validation_step(run.recipe, run.trainer.step)
+        and run.trainer.last_validated_step < run.trainer.step
+    )
+
+
+def validate_run(run: RunState) -> dict[str, float] | None:
+    """Return the validation loss, its terms and the task's metrics; None without validation data, or if interrupted."""
+    if run.valid_store is None:
+        return None
+    best = run.trainer.average
+    data = EvaluationData(run.valid_store, run.recipe.data.valid)
+    collector = PredictionCollector(run.task, data) if run.recipe.metric else None
+    validation = validate(run.trainer, run.preprocess, run.valid_store, collector)
+    if validation is not None:
+        run.trainer.last_validated_step = run.trainer.step
+        validation |= collector.metrics(run.trainer.ranks) if collector else {}
+        if isinstance(best, BestWeights):
+            best.update_best(run.trainer.step, validation)
+    return validation
+
+
+def log_validation(
+    log: RunLog | None, name: str, step: int, metrics: dict[str, float] | None
+) -> None:
+    if log is not None and metrics is not None:
+        log.validation(step, name, metrics)
+
+
+def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) -> None:
+    """The last look at the validation data, the averaged weights in place, and the model's own folder. The log comes last: what is
+    broken off here is done again as a whole."""
+    trainer, plain = run.trainer, validate_run(run)
+    best = trainer.average.best if isinstance(trainer.average, BestWeights) else None
+    weights, better = selected_weights(run, folder, report), None
+    if weights is not None:
+        run.loss.load_state_dict(weights, strict=False)
+        better = best or validate_run(run)
+    if trainer.stop_requested and trainer.ranks.size == 1:
+        return  # the next start finishes
+    if log is not None:
+        export_model(run, folder)
+        log_validation(log, "valid", trainer.step, plain)
+        log_validation(log, "best" if best else "averaged", trainer.step, better)
+        log.finish()
+
+
+def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, torch.Tensor] | None:
+    """Return the weights of the final model if they are not the last ones."""
+    if run.trainer.average is not None:
+        return run.trainer.average.copies
+    if not (steps_to_average := averaged_steps(run.recipe)):
+        return None
+    last = [
+        c for c in all_checkpoints(folder / "checkpoints", report) if c.step in steps_to_average
+    ]
+    for checkpoint in last:
+        check_fingerprints(run, checkpoint, folder)
+    if len(last) < len(steps_to_average):
+        report(
+            f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are missing or damaged"
+        )
+    return average_states(c.tensors("model") for c in last)
+
+
+def export_model(run: RunState, folder: Path) -> Path:
+    """Write the trained model and its tokenizer to `<folder>/model`."""
+    model = merge_lora(run.loss.model)
+    meta, corruption = run.store.meta, run.preprocess
+    model.spec = with_special_ids(
+        S.with_label_names(model.spec, meta.labels), meta.special_tokens, corruption.decoder_start
+    )
+    text = PreparedFolder(str(run.prepared_folder)).tokenizer() if meta.tokenizer else None
+    return save(
+        model,
+        folder / "model",
+        to="weft",
+        tokenizer=with_special_frame(text, corruption.frame) if text and corruption.frame else text,
+    )

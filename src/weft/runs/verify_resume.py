@@ -1,0 +1,66 @@
+"""Proof of exact resume: train the last interval of a run again and compare."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import recipe as R
+from ..kernels.devices import resolve_device
+from ..training.checkpoint import all_checkpoints
+from ..training.compatibility import recipe_of
+from ..training.environment import configured_environment, restored_random_state
+from .lock import RunLock
+from .run import build_run, check_fingerprints, ignore_message, is_validation_step, validate_run
+
+
+class ResumeCheck(NamedTuple):
+    first_step: int
+    last_step: int
+    saved_digest: str
+    repeated_digest: str
+    seconds: float
+
+
+def verify_resume(out: str | Path, device: str | None = None) -> ResumeCheck:
+    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
+
+    Args:
+        out: folder of the run.
+        device: what `resolve_device` takes (default: the recipe's).
+    """
+    folder, started = Path(out), time.perf_counter()
+    recipe = recipe_of(folder, ignore_message)
+    recipe = replace(recipe, device=device or recipe.device)
+    checkpoints = all_checkpoints(folder / "checkpoints")
+    if not checkpoints:
+        raise ValueError(f"{folder} has no good checkpoint yet; train it first")
+    if checkpoints[-1].state["world"] > 1:
+        raise ValueError(
+            f"{folder} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
+        )
+    device_in_use = resolve_device(recipe.device)
+    with RunLock(folder), configured_environment(recipe), restored_random_state(device_in_use):
+        run = build_run(recipe, is_new=False)
+        for one in checkpoints[-2:]:
+            check_fingerprints(run, one, folder)
+        run.trainer.restore(checkpoints[-1].all_tensors(), checkpoints[-1].state)
+        saved_digest = run.trainer.digest()
+        run = build_run(recipe, is_new=len(checkpoints) == 1)  # as another process would begin
+        if len(checkpoints) > 1:
+            run.trainer.restore(checkpoints[-2].all_tensors(), checkpoints[-2].state)
+        begin = run.trainer.step
+        for event in run.trainer:
+            if isinstance(recipe.average, R.BestCheckpoint) and is_validation_step(
+                recipe, event.step
+            ):
+                validate_run(run)
+            if event.step == checkpoints[-1].step:
+                break
+        return ResumeCheck(
+            begin,
+            checkpoints[-1].step,
+            saved_digest,
+            run.trainer.digest(),
+            time.perf_counter() - started,
+        )

@@ -1,0 +1,149 @@
+"""The design space: every Transformer of the textbook table is one value of `Spec`.
+
+A choice is a sum type: the union at a field lists what may stand there. Nothing here imports torch.
+"""
+
+from dataclasses import replace
+
+from ..values import FiniteFloat as FiniteFloat
+from ..values import Fraction as Fraction
+from ..values import NonNegativeFloat as NonNegativeFloat
+from ..values import NonNegativeInt as NonNegativeInt
+from ..values import PositiveFloat as PositiveFloat
+from ..values import PositiveFraction as PositiveFraction
+from ..values import PositiveInt as PositiveInt
+from ..values import Probability as Probability
+from ..values import (
+    from_json,
+    from_plain,
+    get_path,
+    iterate_leaves,
+    replace_path,
+    to_json,
+    to_plain,
+)
+from .attention import (
+    Attention,
+    CausalAttention,
+    FullAttention,
+    Linformer,
+    Pattern,
+    QKNorm,
+    ShiftedWindows,
+    SlidingWindow,
+)
+from .block import (
+    Block,
+    Branch,
+    LayerScale,
+    ParallelBlock,
+    Pyramid,
+    Stack,
+    deepnorm_branch,
+    deepnorm_scales,
+    post_norm,
+    pre_norm,
+    sandwich_norm,
+)
+from .feedforward import MLP, Activation, FeedForwardSpec, GatedMLP, MixtureOfExperts
+from .heads import (
+    ClassifierHead,
+    DetectionHead,
+    Head,
+    HeadTransform,
+    LayerMix,
+    LMHead,
+    NoHead,
+    PixelDecoder,
+    SpanHead,
+    TokenClassifierHead,
+)
+from .initialisation import Init, NormalInit, T5Init, XavierInit
+from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .norms import LayerNorm, Norm, RMSNorm
+from .parts import Inner
+from .positions import (
+    ALiBi,
+    InputPositions,
+    LearnedPositions,
+    LearnedPositions2D,
+    PositionBias,
+    RelativeBias,
+    RoPE,
+    RoPEScaling,
+    SinusoidalPositions,
+    SinusoidalPositions2D,
+)
+from .spec import Spec, SpecialTokens, with_dropout
+from .spec import with_label_names as with_label_names
+
+__all__ = [
+    "MLP",
+    "ALiBi",
+    "Activation",
+    "Attention",
+    "Block",
+    "Branch",
+    "CausalAttention",
+    "ClassifierHead",
+    "DetectionHead",
+    "FeedForwardSpec",
+    "FullAttention",
+    "GatedMLP",
+    "Head",
+    "HeadTransform",
+    "Init",
+    "Inner",
+    "InputPositions",
+    "LMHead",
+    "LayerMix",
+    "LayerNorm",
+    "LayerScale",
+    "LearnedPositions",
+    "LearnedPositions2D",
+    "Linformer",
+    "MixtureOfExperts",
+    "NoHead",
+    "Norm",
+    "NormalInit",
+    "ObjectQueries",
+    "ParallelBlock",
+    "Patches",
+    "Pattern",
+    "PixelDecoder",
+    "PositionBias",
+    "Pyramid",
+    "QKNorm",
+    "RMSNorm",
+    "RelativeBias",
+    "ResNet",
+    "RoPE",
+    "RoPEScaling",
+    "SharedTokens",
+    "ShiftedWindows",
+    "SinusoidalPositions",
+    "SinusoidalPositions2D",
+    "SlidingWindow",
+    "SpanHead",
+    "Spec",
+    "SpecialTokens",
+    "Stack",
+    "T5Init",
+    "TokenClassifierHead",
+    "Tokens",
+    "XavierInit",
+    "deepnorm_branch",
+    "deepnorm_scales",
+    "from_json",
+    "from_plain",
+    "get_path",
+    "iterate_leaves",
+    "post_norm",
+    "pre_norm",
+    "replace",
+    "replace_path",
+    "sandwich_norm",
+    "to_json",
+    "to_plain",
+    "with_dropout",
+]

@@ -1,0 +1,295 @@
+"""Attention: who attends to whom, and by which heads."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from ..registry import choice, implements
+from ..values import (
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+    format_inline,
+)
+from .norms import Norm, RMSNorm, norm_flops, norm_shapes
+from .parts import Inner, Problem, Shapes, linear_shapes, with_prefix
+from .positions import PositionBias, RoPE
+
+if TYPE_CHECKING:
+    from .spec import Spec
+
+# Which keys a query attends to
+
+
+class ScoreCount(NamedTuple):
+    """What an attention computes: queries and keys that are projected, and scores between them."""
+
+    queries: int
+    keys: int
+    scores: int
+
+
+class Pattern:
+    """Base of every pattern: which keys a query attends to.
+
+    Built by a `kernels.masks.PatternMask`, which says so for every pair of positions, or by a layer of its own that
+    subclasses `layers.attention.AttentionLayer`.
+    """
+
+    takes_positions: ClassVar[bool] = True  # RoPE and a position bias make sense with it
+    on_grid: ClassVar[bool] = False  # a Pyramid may use it: no mask, no positions of tokens
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a query may see a later key; such a pattern cannot decode token by token."""
+        return True
+
+    @property
+    def reach(self) -> int | None:
+        """How many keys before itself a query sees; None: all."""
+        return None
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence that it takes; None: any."""
+        return None
+
+    def shapes(self, heads: int) -> Shapes:
+        """Yield the parameters beside those of the attention."""
+        return iter(())
+
+    def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
+        """Return what is computed for one sequence; `side`: of the image grid, 0 for text."""
+        return ScoreCount(queries, keys, queries * keys)
+
+    def projection_flops(self, keys: int, kv_width: int) -> int:
+        """Return the FLOPs on keys and values, `kv_width` numbers per token, before they are attended to."""
+        return 0
+
+    def describe(self) -> str:
+        """Return the pattern in a few words."""
+        return format_inline(self)
+
+    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
+        """Yield what does not fit together in it or with the model."""
+        return iter(())
+
+
+@choice
+class FullAttention(Pattern):
+    """Every query sees every key."""
+
+    on_grid = True
+
+    def describe(self) -> str:
+        return "full"
+
+
+@choice
+class CausalAttention(Pattern):
+    """A query sees itself and what came before."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        return "causal"
+
+
+@choice
+class SlidingWindow(Pattern):
+    """A query at i sees keys from i - before to i + after (Beltagy et al. 2020, arXiv:2004.05150)."""
+
+    before: NonNegativeInt
+    after: NonNegativeInt
+
+    @property
+    def looks_ahead(self) -> bool:
+        return self.after > 0
+
+    @property
+    def reach(self) -> int | None:
+        return self.before
+
+    def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
+        size = sliding_window_block(self, queries, keys)
+        if size is None:
+            return ScoreCount(queries, keys, queries * keys)
+        # as computed: every query of a block meets all keys that the block can reach
+        blocks = -(-queries // size)
+        return ScoreCount(queries, keys, blocks * size * (size + self.before + self.after))
+
+    def describe(self) -> str:
+        if self.after:
+            return f"window of {self.before:,} before and {self.after:,} after"
+        return f"causal window of {self.before + 1:,}"
+
+
+@choice
+class ShiftedWindows(Pattern):
+    """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et al. 2021, arXiv:2103.14030)."""
+
+    size: PositiveInt = 7
+    shift: NonNegativeInt = 0
+    bias: bool = True
+    takes_positions = False
+    on_grid = True
+
+    def shapes(self, heads: int) -> Shapes:
+        if self.bias:
+            yield "offsets.weight", ((2 * self.size - 1) ** 2, heads)
+
+    def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
+        window = min(self.size, side)  # it shrinks to a smaller grid
+        padded = -(-side // window) * window
+        return ScoreCount(padded**2, padded**2, padded**2 * window**2)
+
+    def describe(self) -> str:
+        shifted = f" shifted by {self.shift}" if self.shift else ""
+        return f"windows of {self.size} × {self.size}{shifted}"
+
+    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
+        # extra tokens: () on a pure image grid, () too where there is no such field, but then there is no patch either
+        pure = hasattr(spec.source, "patch_size") and not getattr(spec.source, "extra_tokens", ())
+        if not pure or not path.startswith("encoder"):
+            yield (
+                path,
+                "ShiftedWindows need an encoder on a pure image grid; give source=Patches(extra_tokens=())",
+            )
+        if self.shift >= self.size:
+            yield f"{path}.shift", f"{self.shift} is not within the window, {self.size}"
+
+
+@choice
+class Linformer(Pattern):
+    """Keys and values projected along the length to `rank` rows (Wang et al. 2020, arXiv:2006.04768)."""
+
+    length: PositiveInt
+    rank: PositiveInt
+    takes_positions = False
+
+    @property
+    def max_length(self) -> int | None:
+        return self.length
+
+    def shapes(self, heads: int) -> Shapes:
+        yield "keys.weight", (self.length, self.rank)
+        yield "values.weight", (self.length, self.rank)
+
+    def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
+        return ScoreCount(queries, keys, queries * self.rank)
+
+    def projection_flops(self, keys: int, kv_width: int) -> int:
+        return 2 * keys * self.rank * kv_width
+
+    def describe(self) -> str:
+        return f"Linformer, {self.length:,} keys to {self.rank:,}"
+
+
+def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | None:
+    """Queries per block where attention in a window goes block by block (`kernels.block_local`); None: with a mask
+    it takes as long, or less."""
+    reach = w.before + w.after
+    size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)  # about half the window
+    blocks = -(-queries // size)
+    return size if queries >= 512 and 2 * blocks * size * (size + reach) < queries * keys else None
+
+
+@choice
+class QKNorm:
+    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023, arXiv:2302.05442, section 2).
+
+    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the whole projection (OLMo 2)."""
+
+    norm: Norm = RMSNorm()
+    per: Literal["head", "projection"] = "head"
+
+
+@choice
+class Attention(Inner):
+    """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
+
+    With a `softcap` c, s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118, section 2)."""
+
+    heads: PositiveInt
+    kv_heads: PositiveInt | None = None  # key/value heads; None: one a query head; 1: multi-query
+    head_dim: PositiveInt | None = None  # d_k; None: width / heads
+    value_dim: PositiveInt | None = None  # d_v; None: d_k
+    pattern: Pattern = FullAttention()
+    rope: RoPE | None = None
+    position_bias: PositionBias | None = (
+        None  # this block's own; `Stack.position_bias` is shared by its blocks
+    )
+    scale: FiniteFloat | None = None  # None: d_k ** -0.5
+    softcap: PositiveFloat | None = None
+    qk_norm: QKNorm | None = None
+    bias: bool = True  # on q, k and v
+    out_bias: bool = True
+    dropout: Probability = 0.0  # on the weights
+
+    def shapes(self, width: int) -> Shapes:
+        k, v, g = head_dims(self, width)
+        yield from linear_shapes("query", width, self.heads * k, self.bias)
+        yield from linear_shapes("key", width, g * k, self.bias)
+        yield from linear_shapes("value", width, g * v, self.bias)
+        yield from linear_shapes("out", self.heads * v, width, self.out_bias)
+        if self.position_bias is not None:
+            yield from with_prefix("position_bias", self.position_bias.shapes(self.heads))
+        if self.qk_norm is not None:
+            heads = (1, 1) if self.qk_norm.per == "head" else (self.heads, g)
+            yield from norm_shapes("query_norm", self.qk_norm.norm, heads[0] * k)
+            yield from norm_shapes("key_norm", self.qk_norm.norm, heads[1] * k)
+        yield from self.pattern.shapes(self.heads)
+
+    def flops(self, width: int, queries: int, keys: int, side: int) -> int:
+        k, v, g = head_dims(self, width)
+        queries, keys, scores = self.pattern.scores(queries, keys, side)
+        work = (
+            2 * queries * self.heads * width * (k + v)
+            + 2 * scores * self.heads * (k + v)
+            + 2 * keys * g * width * (k + v)
+            + self.pattern.projection_flops(keys, g * (k + v))
+        )
+        if self.qk_norm is not None:
+            heads = (1, 1) if self.qk_norm.per == "head" else (self.heads, g)
+            work += norm_flops(self.qk_norm.norm, heads[0] * k, queries * self.heads // heads[0])
+            work += norm_flops(self.qk_norm.norm, heads[1] * k, keys * g // heads[1])
+        return work
+
+    def activations(self, width: int) -> float:
+        k, v, g = head_dims(self, width)
+        return width + self.heads * (k + v) + g * (k + v)
+
+    def describe(self, width: int) -> str:
+        """Heads, groups, pattern and positions in few words."""
+        k, v, g = head_dims(self, width)
+        parts = [f"{self.heads} head{'s' * (self.heads > 1)} of {k}"]
+        parts += [f"values of {v}"] * (v != k)
+        parts += [f"{g} key/value head{'s' * (g > 1)}"] * (g != self.heads)
+        parts += [self.pattern.describe()]
+        parts += [self.rope.describe()] if self.rope else []
+        parts += [self.position_bias.describe()] if self.position_bias else []
+        if self.scale:
+            parts.append("unscaled" if self.scale == 1 else f"scaled by {self.scale:.4g}")
+        parts += [f"scores capped at {self.softcap:g}"] if self.softcap else []
+        if self.qk_norm is not None:
+            where = "each head" if self.qk_norm.per == "head" else "all heads"
+            name = type(self.qk_norm.norm).__name__
+            parts.append(f"{name} on the queries and keys of {where}")
+        return ", ".join(parts)
+
+
+def head_dims(a: Attention, d: int) -> tuple[int, int, int]:
+    """d_k, d_v and the number of key/value heads."""
+    key = a.head_dim or d // a.heads
+    return key, a.value_dim or key, a.kv_heads or a.heads
+
+
+implements(Attention, "weft.layers.attention:build_attention")
+implements(FullAttention, "weft.kernels.masks:FullMask")
+implements(CausalAttention, "weft.kernels.masks:CausalMask")
+implements(SlidingWindow, "weft.kernels.masks:WindowMask")
+implements(ShiftedWindows, "weft.layers.shifted_windows:ShiftedWindowAttention")
+implements(Linformer, "weft.layers.linformer:LinformerAttention")

@@ -1,0 +1,108 @@
+"""Branches, blocks, stacks: the one residual equation and what is built of it."""
+
+from typing import Any, Literal
+
+from ..registry import choice
+from ..values import PositiveFloat, Probability
+from .attention import Attention
+from .norms import LayerNorm, Norm
+from .parts import Inner, Shapes, with_prefix
+from .positions import PositionBias
+
+
+@choice
+class LayerScale:
+    """A learned gain per channel on a branch's output, small at first (Touvron et al. 2021, arXiv:2103.17239, section 2)."""
+
+    initial: PositiveFloat = 1e-5
+
+
+@choice
+class Branch:
+    """One residual branch: x <- after(x * residual_scale + drop(layer_scale(out(inner(before(x))))))."""
+
+    inner: Inner
+    before: Norm | None = None
+    out: Norm | None = None
+    layer_scale: LayerScale | None = None
+    after: Norm | None = None
+    residual_scale: PositiveFloat = 1.0
+    init_gain: PositiveFloat = (
+        1.0  # on the initial weights of value, out and feed-forward (DeepNorm's beta)
+    )
+    dropout: Probability = 0.0
+    drop_path: Probability = 0.0  # stochastic depth (Huang et al. 2016, arXiv:1603.09382)
+
+
+def pre_norm(norm: Norm, inner: Inner, **more: Any) -> Branch:
+    return Branch(before=norm, inner=inner, **more)
+
+
+def post_norm(norm: Norm, inner: Inner, **more: Any) -> Branch:
+    return Branch(inner=inner, after=norm, **more)
+
+
+def sandwich_norm(norm: Norm, inner: Inner, **more: Any) -> Branch:
+    return Branch(before=norm, inner=inner, out=norm, **more)
+
+
+def deepnorm_branch(norm: Norm, inner: Inner, scales: tuple[float, float], **more: Any) -> Branch:
+    return Branch(inner=inner, after=norm, residual_scale=scales[0], init_gain=scales[1], **more)
+
+
+def deepnorm_scales(
+    part: Literal["encoder", "decoder"], encoder: int = 0, decoder: int = 0
+) -> tuple[float, float]:
+    """DeepNorm's alpha and beta from the depths (Wang et al. 2022, arXiv:2203.00555, table 1)."""
+    depth = encoder if part == "encoder" else decoder
+    if part not in ("encoder", "decoder") or depth < 1:
+        raise ValueError(
+            f"deepnorm({part!r}, encoder={encoder}, decoder={decoder}): name 'encoder' or 'decoder' and give its depth"
+        )
+    if not (encoder and decoder):
+        return (2 * depth) ** 0.25, (8 * depth) ** -0.25
+    if part == "encoder":
+        return 0.81 * (encoder**4 * decoder) ** 0.0625, 0.87 * (encoder**4 * decoder) ** -0.0625
+    return (3 * decoder) ** 0.25, (12 * decoder) ** -0.25
+
+
+@choice
+class Block:
+    """Branches one after the other."""
+
+    attention: Branch
+    feedforward: Branch
+    cross_attention: Branch | None = None  # looks at the encoder's output
+
+
+@choice
+class ParallelBlock:
+    """Both branches read the same x and add to it (GPT-J; GPT-NeoX, arXiv:2204.06745, section 2.1)."""
+
+    attention: Branch
+    feedforward: Branch
+
+
+@choice
+class Stack:
+    """Blocks in order; a depth pattern is a comprehension."""
+
+    blocks: tuple[Block | ParallelBlock, ...]
+    norm: Norm | None = None
+    position_bias: PositionBias | None = None
+
+
+@choice
+class Pyramid:
+    """Stages on an image grid; between two of them 2×2 neighbours merge and the width doubles (Swin)."""
+
+    stages: tuple[tuple[Block | ParallelBlock, ...], ...]
+    norm: Norm | None = None
+    merge_norm: Norm = LayerNorm()
+
+
+def shared_bias_shapes(stack: Stack) -> Shapes:
+    """Of the position bias that all blocks of a stack share."""
+    inner = stack.blocks[0].attention.inner
+    if stack.position_bias is not None and isinstance(inner, Attention):
+        yield from with_prefix("position_bias", stack.position_bias.shapes(inner.heads))

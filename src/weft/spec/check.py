@@ -1,0 +1,264 @@
+"""What does not fit together in a model, each problem with its path and the way out."""
+
+from collections.abc import Iterator
+
+from ..registry import members
+from .attention import Attention, FullAttention
+from .block import Block, ParallelBlock, Pyramid, Stack
+from .feedforward import FeedForwardSpec, MixtureOfExperts
+from .heads import Head
+from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .parts import Problem
+from .positions import (
+    LearnedPositions,
+    SinusoidalPositions2D,
+)
+from .spec import Spec, iterate_blocks
+
+
+def find_problems(spec: Spec) -> Iterator[Problem]:
+    yield from check_not_empty(spec)
+    yield from check_parts(spec)
+    seen: set[tuple[str, int, int]] = set()
+    for path, width, block, place, _ in iterate_blocks(spec):
+        if (key := (place, width, id(block))) in seen:
+            continue  # the same block at another depth
+        seen.add(key)
+        yield from check_branches(path, block, spec)
+        for name in ("attention", "cross_attention"):
+            branch = getattr(block, name, None)
+            if branch is not None and isinstance(branch.inner, Attention):
+                yield from check_attention(f"{path}.{name}.inner", branch.inner, width, spec)
+    yield from check_routers(spec)
+    yield from check_position_bias(spec)
+    yield from check_layer_mix(spec)
+    yield from spec.head.check(spec)
+
+
+def check_not_empty(spec: Spec) -> Iterator[Problem]:
+    for path, stack in (
+        ("encoder", spec.encoder),
+        ("decoder", spec.decoder),
+        ("head.stack", getattr(spec.head, "stack", None)),
+    ):
+        if isinstance(stack, Stack) and not stack.blocks:
+            yield f"{path}.blocks", "a stack needs a block"
+        if isinstance(stack, Pyramid) and not all((stack.stages, *stack.stages)):
+            yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
+    if isinstance(spec.source, ResNet) and not spec.source.depths:
+        yield "source.depths", "a backbone needs a stage"
+
+
+def check_parts(spec: Spec) -> Iterator[Problem]:
+    if spec.encoder is None and spec.decoder is None:
+        yield "encoder", "a model needs an encoder or a decoder; give a Stack to one of them"
+    if spec.encoder is not None and spec.decoder is not None and spec.target is None:
+        yield (
+            "target",
+            "the decoder beside an encoder needs an input; give target=SharedTokens(), Tokens(...) or ObjectQueries(...)",
+        )
+    if (spec.encoder is None or spec.decoder is None) and spec.target is not None:
+        yield "target", "only an encoder with a decoder has a target; leave it None"
+    if isinstance(spec.target, SharedTokens) and not isinstance(spec.source, Tokens):
+        yield (
+            "target",
+            "SharedTokens() reads the source's token table, but the source has none; give Tokens(...)",
+        )
+    if isinstance(spec.encoder, Pyramid) and spec.decoder is not None:
+        yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
+    if (
+        isinstance(spec.target, SharedTokens)
+        and isinstance(spec.source, Tokens)
+        and spec.source.embedding_dim not in (None, spec.width)
+    ):
+        yield "target", "the source's table is narrower than the model; give target=Tokens(...)"
+    if isinstance(spec.target, Tokens) and spec.target.token_types:
+        yield "target.token_types", "only the source has segments; leave it None"
+    if isinstance(spec.source, Patches) and len(set(spec.source.extra_tokens)) < len(
+        spec.source.extra_tokens
+    ):
+        yield "source.extra_tokens", "each extra token once"
+    if isinstance(spec.encoder, Pyramid) and not (
+        isinstance(spec.source, Patches) and not spec.source.extra_tokens
+    ):
+        yield "source", "a Pyramid works on a pure image grid; give Patches(extra_tokens=())"
+    if isinstance(spec.source, Patches) and spec.source.image_size % spec.source.patch_size:
+        yield (
+            "source.patch_size",
+            f"{spec.source.patch_size} does not divide the image, {spec.source.image_size}",
+        )
+    if isinstance(spec.source, Patches) and spec.source.positions == SinusoidalPositions2D(
+        scale="unit"
+    ):
+        yield "source.positions.scale", "patches count cells; use 'grid'"
+    if isinstance(spec.source, ResNet) and spec.source.positions == SinusoidalPositions2D(
+        scale="grid"
+    ):
+        yield "source.positions.scale", "a backbone's image may be padded; use 'unit'"
+    if (
+        isinstance(spec.source, Patches)
+        and isinstance(spec.source.positions, LearnedPositions)
+        and spec.source.positions.offset
+    ):
+        yield "source.positions.offset", "patches have no rows to leave out; use 0"
+    if isinstance(spec.source, ResNet) and len(spec.source.depths) != len(spec.source.widths):
+        yield "source.depths", "one depth and one width a stage; give both the same length"
+    if (
+        isinstance(spec.source, Patches)
+        and isinstance(spec.source.positions, LearnedPositions)
+        and spec.source.positions.count
+        != (spec.source.image_size // spec.source.patch_size) ** 2 + len(spec.source.extra_tokens)
+    ):
+        cells = (spec.source.image_size // spec.source.patch_size) ** 2 + len(
+            spec.source.extra_tokens
+        )
+        yield (
+            "source.positions.count",
+            f"{spec.source.positions.count} is not one a patch and token; give {cells}",
+        )
+
+
+def check_branches(path: str, block: Block | ParallelBlock, spec: Spec) -> Iterator[Problem]:
+    if not isinstance(block.attention.inner, Attention):
+        yield f"{path}.attention.inner", "must be an Attention"
+    if isinstance(block.feedforward.inner, Attention):
+        *known, last = (kind.__name__ for kind in members(FeedForwardSpec))
+        yield f"{path}.feedforward.inner", f"must be {', '.join(known)} or {last}"
+    yield from block.feedforward.inner.check(f"{path}.feedforward.inner")
+    if isinstance(block, ParallelBlock):
+        for name in ("attention", "feedforward"):
+            branch = getattr(block, name)
+            if branch.after is not None or branch.residual_scale != 1:
+                yield (
+                    f"{path}.{name}",
+                    "parallel branches share one sum: no `after`, alpha 1; use before or out",
+                )
+    crosses = isinstance(block, Block) and block.cross_attention is not None
+    needs_cross_attention = path.startswith("decoder") and spec.encoder is not None
+    if crosses != needs_cross_attention:
+        yield (
+            f"{path}.cross_attention",
+            "a decoder block beside an encoder needs a cross branch"
+            if needs_cross_attention
+            else "there is no encoder's output to look at; leave it None",
+        )
+    if isinstance(block, Block) and block.cross_attention is not None:
+        inner = block.cross_attention.inner
+        if (
+            not isinstance(inner, Attention)
+            or inner.pattern != FullAttention()
+            or inner.rope
+            or inner.position_bias
+        ):
+            yield (
+                f"{path}.cross_attention.inner",
+                "must be an Attention with pattern FullAttention, without rotary or score",
+            )
+
+
+def check_routers(spec: Spec) -> Iterator[Problem]:
+    layers = [
+        (placed.path, placed.block.feedforward.inner)
+        for placed in iterate_blocks(spec)
+        if isinstance(placed.block.feedforward.inner, MixtureOfExperts)
+    ]
+    for path, layer in layers:
+        for name in ("load_balance_weight", "router_z_weight"):
+            if getattr(layer, name) != (first := getattr(layers[0][1], name)):
+                yield (
+                    f"{path}.feedforward.inner.{name}",
+                    f"is {first} in {layers[0][0]}; give all experts of a model the same",
+                )
+                return
+
+
+def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator[Problem]:
+    if a.head_dim is None and width % a.heads:
+        yield (
+            f"{path}.heads",
+            f"{a.heads} does not divide the width {width}; choose a divisor or give head_dim",
+        )
+    if a.kv_heads is not None and a.heads % a.kv_heads:
+        yield (
+            f"{path}.kv_heads",
+            f"{a.kv_heads} does not divide the {a.heads} heads; choose a divisor",
+        )
+    if a.rope is not None:
+        turned = a.rope.fraction * (a.head_dim or width // a.heads)
+        if turned < 2 or int(turned) % 2:
+            yield (
+                f"{path}.rope.fraction",
+                f"turns {turned:g} of a head's numbers; make that even and at least 2",
+            )
+    yield from a.pattern.check(f"{path}.pattern", spec)
+    if not a.pattern.takes_positions and (a.rope or a.position_bias):
+        name = type(a.pattern).__name__
+        yield f"{path}.pattern", f"{name} does not go with positions; leave rotary and score None"
+    if (
+        isinstance(spec.encoder, Pyramid)
+        and path.startswith("encoder")
+        and (not a.pattern.on_grid or a.rope or a.position_bias)
+    ):
+        yield (
+            f"{path}.pattern",
+            "a Pyramid looks through ShiftedWindows or at everything, without rotary or score",
+        )
+    reads_tokens = not isinstance(
+        spec.target if spec.encoder else spec.source, ObjectQueries | Patches | ResNet
+    )
+    decodes = path.startswith("decoder") and ".attention." in path and reads_tokens
+    if decodes and a.pattern.looks_ahead:
+        yield (
+            f"{path}.pattern",
+            "a decoder of tokens must not look ahead; use CausalAttention() or SlidingWindow(before=…, after=0)",
+        )
+    if a.position_bias is not None:
+        yield from a.position_bias.check(f"{path}.position_bias")
+
+
+def check_position_bias(spec: Spec) -> Iterator[Problem]:
+    for name, stack in (
+        ("encoder", spec.encoder),
+        ("decoder", spec.decoder),
+        ("head.stack", getattr(spec.head, "stack", None)),
+    ):
+        if not isinstance(stack, Stack) or stack.position_bias is None:
+            continue
+        inners = [b.attention.inner for b in stack.blocks]
+        if len({a.heads for a in inners if isinstance(a, Attention)}) > 1:
+            yield (
+                f"{name}.position_bias",
+                "is shared by all blocks, so all need the same number of heads",
+            )
+        for a in inners:
+            if isinstance(a, Attention) and not a.pattern.takes_positions:
+                pattern = type(a.pattern).__name__
+                yield f"{name}.position_bias", f"does not go with {pattern}; leave it None"
+                break
+        yield from stack.position_bias.check(f"{name}.position_bias")
+    for path, part in (("source", spec.source), ("target", spec.target)):
+        positions = getattr(part, "positions", None)
+        unit = getattr(positions, "width_unit", 1)
+        width = (part.embedding_dim if isinstance(part, Tokens) else None) or spec.width
+        if width % unit:
+            yield f"{path}.positions", f"needs a width that {unit} divides, not {width}"
+
+
+def check_layer_mix(spec: Spec) -> Iterator[Problem]:
+    stack = spec.decoder or spec.encoder
+    if spec.layer_mix is None or stack is None:
+        return
+    if isinstance(stack, Pyramid) or not spec.head.reads_layers:
+        *known, last = (kind.__name__ for kind in members(Head) if kind.reads_layers)
+        readers = f"{', '.join(known)} or {last}"
+        yield "layer_mix", f"layers are read by {readers} from a Stack; leave it None"
+        return
+    depth = len(stack.blocks)
+    wrong = [i for i in spec.layer_mix.layers if not -depth - 1 <= i <= depth]
+    if wrong:
+        yield (
+            "layer_mix.layers",
+            f"there is no layer {wrong[0]}: 0 are the embeddings, {depth} or -1 is the last block's output",
+        )
+    elif len({i % (depth + 1) for i in spec.layer_mix.layers}) < len(spec.layer_mix.layers):
+        yield "layer_mix.layers", f"{spec.layer_mix.layers} name a layer twice; each once"

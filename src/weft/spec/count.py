@@ -1,0 +1,131 @@
+"""Parameters and forward FLOPs of a spec, by name and shape, without building anything.
+
+FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounterMode counts.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+from .block import Block, ParallelBlock, Stack, shared_bias_shapes
+from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .norms import norm_shapes
+from .parts import Shapes, linear_shapes, with_prefix
+from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
+from .spec import Spec
+from .spec import iterate_blocks as all_blocks
+
+
+def parameter_count(spec: Spec) -> int:
+    parameters_of_block: dict[
+        tuple[int, int], int
+    ] = {}  # a block that stands at many depths is counted once
+    for _, width, b, *_ in all_blocks(spec):
+        if (id(b), width) not in parameters_of_block:
+            parameters_of_block[id(b), width] = sum(
+                prod(shape) for _, shape in block_shapes(b, width)
+            )
+    return sum(prod(shape) for _, shape in shapes_outside_blocks(spec)) + sum(
+        parameters_of_block[id(b), width] for _, width, b, *_ in all_blocks(spec)
+    )
+
+
+def parameter_shapes(spec: Spec) -> Shapes:
+    """Every parameter's name and shape."""
+    yield from shapes_outside_blocks(spec)
+    for path, width, b, *_ in all_blocks(spec):
+        yield from with_prefix(path, block_shapes(b, width))
+
+
+def shapes_outside_blocks(spec: Spec) -> Shapes:
+    """What is not in a block."""
+    yield from source_shapes(spec)
+    if isinstance(spec.target, Tokens):
+        yield from with_prefix("target", token_shapes(spec.target, spec.width))
+    elif isinstance(spec.target, SharedTokens):
+        yield from with_prefix("target", position_and_norm_shapes(spec.target, spec.embedding_dim))
+    elif isinstance(spec.target, ObjectQueries):
+        yield "target.queries.weight", (spec.target.count, spec.width)
+    for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        if isinstance(stack, Stack):
+            yield from with_prefix(name, shared_bias_shapes(stack))
+            yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
+        elif stack is not None:
+            for s in range(len(stack.stages) - 1):
+                yield from norm_shapes(
+                    f"{name}.merges.{s}.norm", stack.merge_norm, 4 * spec.width << s
+                )
+                yield f"{name}.merges.{s}.reduce.weight", (2 * spec.width << s, 4 * spec.width << s)
+            yield from norm_shapes(f"{name}.norm", stack.norm, spec.head_input_width)
+    if spec.layer_mix is not None and spec.layer_mix.combine == "weighted":
+        yield "layer_mix.weight", (len(spec.layer_mix.layers),)
+    yield from with_prefix("head", spec.head.shapes(spec))
+
+
+def source_shapes(spec: Spec) -> Shapes:
+    s, d = spec.source, spec.width
+    if isinstance(s, Tokens):
+        yield from with_prefix("source", token_shapes(s, d))
+    elif isinstance(s, Patches):
+        yield "source.patch.weight", (d, s.channels, s.patch_size, s.patch_size)
+        yield "source.patch.bias", (d,)
+        if s.extra_tokens:
+            yield "source.extra", (len(s.extra_tokens), d)
+        if isinstance(s.positions, LearnedPositions | SinusoidalPositions2D):
+            yield (
+                "source.positions.weight",
+                ((s.image_size // s.patch_size) ** 2 + len(s.extra_tokens), d),
+            )
+        yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
+        yield from norm_shapes("source.norm", s.norm, d)
+    else:
+        yield from ((f"source.{name}.weight", shape) for name, shape, _ in resnet_convolutions(s))
+        yield "source.project.weight", (d, s.widths[-1], 1, 1)
+        yield "source.project.bias", (d,)
+        yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
+
+
+def grid_position_shapes(p: object, d: int) -> Shapes:
+    if isinstance(p, LearnedPositions2D):
+        yield from (("rows.weight", (p.count, d // 2)), ("columns.weight", (p.count, d // 2)))
+
+
+def token_shapes(t: Tokens, d: int) -> Shapes:
+    width = t.embedding_dim or d
+    yield "tokens.weight", (t.vocab_size, width)
+    yield from position_and_norm_shapes(t, width)
+    if t.token_types:
+        yield "segments.weight", (t.token_types, width)
+    if width != d:
+        yield from linear_shapes("project", width, d)
+
+
+def position_and_norm_shapes(t: Tokens | SharedTokens, width: int) -> Shapes:
+    if t.positions is not None:
+        yield from with_prefix("positions", t.positions.shapes(width))
+    yield from norm_shapes("norm", t.norm, width)
+
+
+def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, int], int]]:
+    """ResNet v1.5: name, weight shape and stride of every convolution (He et al. 2015, arXiv:1512.03385)."""
+    yield "stem.convolution", (b.stem_width, b.channels, 7, 7), 2
+    before = b.stem_width
+    for s, (depth, width) in enumerate(zip(b.depths, b.widths, strict=True)):
+        for i in range(depth):
+            name, middle, stride = f"stages.{s}.{i}", width // 4, 2 if s and not i else 1
+            if before != width or stride > 1:
+                yield f"{name}.shortcut.convolution", (width, before, 1, 1), stride
+            yield f"{name}.layers.0.convolution", (middle, before, 1, 1), 1
+            yield f"{name}.layers.1.convolution", (middle, middle, 3, 3), stride
+            yield f"{name}.layers.2.convolution", (width, middle, 1, 1), 1
+            before = width
+
+
+def block_shapes(b: Block | ParallelBlock, d: int) -> Shapes:
+    for name in ("attention", "cross_attention", "feedforward"):
+        branch = getattr(b, name, None)
+        if branch is not None:
+            for place in ("before", "out", "after"):
+                yield from norm_shapes(f"{name}.{place}", getattr(branch, place), d)
+            if branch.layer_scale is not None:
+                yield f"{name}.layer_scale.weight", (d,)
+            yield from with_prefix(f"{name}.inner", branch.inner.shapes(d))

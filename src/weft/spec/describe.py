@@ -1,0 +1,310 @@
+"""Specs in words, equations, trees and tables: what the command prints about a model before any is built."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from math import prod
+from typing import NamedTuple, TypeVar
+
+from ..values import fold_repeats
+from . import count
+from .block import Block, Branch, ParallelBlock, Pyramid, Stack, shared_bias_shapes
+from .heads import LayerMix, PixelDecoder
+from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .norms import Norm, norm_shapes
+from .parts import linear_shapes
+from .spec import Spec
+from .spec import iterate_blocks as every_block
+
+T = TypeVar("T")
+NO_BREAK_SPACE = "\xa0"  # a space at which no line breaks
+
+# Numbers
+
+
+def short(number: int, units: str = " KMBT", gap: str = "") -> str:
+    """Three digits and a letter, as papers name sizes."""
+    size, i = float(number), 0
+    while size >= 999.5 and i < len(units) - 1:
+        size, i = size / 1000, i + 1
+    return f"{size:.3g}{gap}{units[i].strip()}"
+
+
+def default_length(spec: Spec) -> int:
+    """What FLOPs are stated for: tokens, or the side of an image."""
+    length: int = (
+        getattr(spec.source.positions, "count", 512)
+        if isinstance(spec.source, Tokens)
+        else getattr(spec.source, "image_size", 224)
+    )
+    return length
+
+
+def describe_workload(spec: Spec) -> str:
+    n, out = default_length(spec), spec.target is not None
+    return (
+        f"{n:,} tokens" + f" in and {n:,} out" * out
+        if isinstance(spec.source, Tokens)
+        else f"an image of {n} × {n}"
+    )
+
+
+# Words
+
+
+def class_name(x: object) -> str:
+    return type(x).__name__
+
+
+def describe_input(x: Tokens | SharedTokens | Patches | ResNet | ObjectQueries) -> str:
+    if isinstance(x, ObjectQueries):
+        return f"{x.count} learned queries"
+    if isinstance(x, Patches):
+        phrases = [
+            f"patches of {x.patch_size} × {x.patch_size} in {x.image_size} × {x.image_size}",
+            *(f"{t} token" for t in x.extra_tokens),
+        ]
+    else:
+        phrases = ["the source's tokens" if isinstance(x, SharedTokens) else class_name(x).lower()]
+    phrases += (
+        [
+            x.positions.describe()
+            + " at every attention" * (getattr(x, "positions_at", "") == "attention")
+        ]
+        if x.positions
+        else []
+    )
+    phrases += (
+        [f"scaled by {x.embedding_scale:.4g}"]
+        if isinstance(x, Tokens | SharedTokens) and x.embedding_scale != 1
+        else []
+    )
+    return ", ".join(phrases)
+
+
+# Equations
+
+
+def describe_layer_mix(f: LayerMix) -> str:
+    """Which layers a head reads."""
+    return (
+        f"layer{'s' * (len(f.layers) > 1)} {', '.join(map(str, f.layers))}"
+        + f": {f.combine}" * (len(f.layers) > 1)
+    )
+
+
+def wrap_in_norm(norm: Norm | None, text: str) -> str:
+    return text if norm is None else f"{class_name(norm)}({text})"
+
+
+def branch_term(b: Branch, memory: bool = False) -> str:
+    out = wrap_in_norm(
+        b.out, f"{class_name(b.inner)}({wrap_in_norm(b.before, 'x')}{', encoder' * memory})"
+    )
+    return f"LayerScale({out})" if b.layer_scale else out
+
+
+def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
+    """A block as what it does to x, one line a branch; parallel branches share one."""
+    if isinstance(block, ParallelBlock):
+        return (f"x <- x + {branch_term(block.attention)} + {branch_term(block.feedforward)}",)
+    branches = ((block.attention, False), (block.cross_attention, True), (block.feedforward, False))
+    return tuple(
+        f"x <- {wrap_in_norm(b.after, ('x' if b.residual_scale == 1 else f'x * {b.residual_scale:.4g}') + ' + ' + branch_term(b, memory))}"
+        for b, memory in branches
+        if b is not None
+    )
+
+
+def stack_equations(spec: Spec) -> list[tuple[str, tuple[str, ...]]]:
+    """Each stack's runs of blocks that are written alike."""
+    equations = []
+    for name, group in groupby(every_block(spec), lambda placed: placed.place):
+        equations += [
+            (f"{name}, {times} × block", lines)
+            for times, run in fold_repeats([block_equation(placed.block) for placed in group])
+            for lines in run
+        ]
+    return equations
+
+
+# The tree
+
+
+class TreeLine(NamedTuple):
+    """A line of the tree."""
+
+    name: str
+    text: str
+    parameters: int
+    children: tuple["TreeLine", ...] = ()
+
+
+def tensor_lines(rows: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[TreeLine, ...]:
+    """Weight and bias on one line, and so neighbours of one shape."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for name, shape in rows:
+        shapes.setdefault(name.removesuffix(".weight").removesuffix(".bias"), []).append(shape)
+    return tuple(
+        TreeLine(
+            ", ".join(names := list(group)),
+            " + ".join(" × ".join(map(str, s)) for s in same),
+            len(names) * sum(map(prod, same)),
+        )
+        for same, group in groupby(shapes, shapes.__getitem__)
+    )
+
+
+def tree_node(name: str, words: str, *parts: TreeLine) -> TreeLine:
+    return TreeLine(name, words, sum(p.parameters for p in parts), parts)
+
+
+def branch_line(name: str, b: Branch, d: int) -> TreeLine:
+    text = b.inner.describe(d) + (f", starts × {b.init_gain:.4g}" if b.init_gain != 1 else "")
+    text += f", layer scale from {b.layer_scale.initial:g}" if b.layer_scale else ""
+    scale = iter([("layer_scale.weight", (d,))] if b.layer_scale else [])
+    return tree_node(
+        name,
+        text,
+        *tensor_lines(norm_shapes("norm before", b.before, d)),
+        *tensor_lines(b.inner.shapes(d)),
+        *tensor_lines(norm_shapes("norm out", b.out, d)),
+        *tensor_lines(scale),
+        *tensor_lines(norm_shapes("norm after", b.after, d)),
+    )
+
+
+def block_lines(items: Sequence[Block | ParallelBlock], d: int) -> Iterator[TreeLine]:
+    for times, pattern in fold_repeats(items):
+        if len(pattern) > 1:
+            once = tuple(block_lines(pattern, d))
+            yield TreeLine(
+                f"{times} × {len(pattern)} blocks",
+                "in this order",
+                times * sum(p.parameters for p in once),
+                once,
+            )
+            continue
+        parts = [
+            (name, getattr(pattern[0], name, None))
+            for name in ("attention", "cross_attention", "feedforward")
+        ]
+        one = tree_node(
+            "block", "", *(branch_line(name, b, d) for name, b in parts if b is not None)
+        )
+        yield (
+            one
+            if times == 1
+            else TreeLine(
+                f"{times} × block", f"{one.parameters:,} each", times * one.parameters, one.children
+            )
+        )
+
+
+def without_drop_path(block: Block | ParallelBlock) -> Block | ParallelBlock:
+    """A block but for stochastic depth, which grows with the depth and would tell all blocks apart."""
+    if not (block.attention.drop_path or block.feedforward.drop_path):
+        return block
+    return replace(
+        block,
+        attention=replace(block.attention, drop_path=0.0),
+        feedforward=replace(block.feedforward, drop_path=0.0),
+    )
+
+
+def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
+    """A stack's blocks, shared scores, norm; a pyramid's stages and what merges them."""
+    if isinstance(stack, Stack):
+        return tree_node(
+            name,
+            stack.position_bias.describe() if stack.position_bias else "",
+            *block_lines([without_drop_path(b) for b in stack.blocks], d),
+            *tensor_lines(shared_bias_shapes(stack)),
+            *tensor_lines(norm_shapes("norm", stack.norm, d)),
+        )
+    parts: list[TreeLine] = []
+    for s, stage in enumerate(stack.stages):
+        parts.append(
+            tree_node(
+                f"stage {s}",
+                f"width {d << s}",
+                *block_lines([without_drop_path(b) for b in stage], d << s),
+            )
+        )
+        if s + 1 < len(stack.stages):
+            four = 4 * d << s
+            rows = (
+                *norm_shapes("norm", stack.merge_norm, four),
+                *linear_shapes("reduce", four, four // 2, bias=False),
+            )
+            parts.append(tree_node("merge", "2 × 2 neighbours", *tensor_lines(rows)))
+    return tree_node(
+        name,
+        "pyramid",
+        *parts,
+        *tensor_lines(norm_shapes("norm", stack.norm, d << len(stack.stages) - 1)),
+    )
+
+
+def model_tree(name: str, spec: Spec) -> TreeLine:
+    """A whole model; its sums are those of `Spec.parameter_count`."""
+    rows: dict[str, list[tuple[str, tuple[int, ...]]]] = {
+        "source": [],
+        "target": [],
+        "layer_mix": [],
+        "head": [],
+    }
+    net = 0
+    for path, shape in count.parameter_shapes(spec):
+        place, _, rest = path.partition(".")
+        if rest.startswith(("stem.", "stages.")) and place == "source":
+            net += prod(shape)
+        elif place in rows and not rest.startswith("stack.blocks."):
+            rows[place].append((rest, shape))
+    ends = {place: tensor_lines(some) for place, some in rows.items()}
+    first = (
+        (TreeLine("ResNet", "-".join(map(str, spec.source.depths)), net),)
+        if isinstance(spec.source, ResNet)
+        else ()
+    )
+    light = (
+        block_lines(spec.head.stack.blocks, spec.head.width)
+        if isinstance(spec.head, PixelDecoder)
+        else ()
+    )
+    return tree_node(
+        name,
+        "",
+        tree_node("source", describe_input(spec.source), *first, *ends["source"]),
+        *(
+            [tree_node("target", describe_input(spec.target), *ends["target"])]
+            if spec.target
+            else []
+        ),
+        *(
+            stack_line(n, stack, spec.width)
+            for n, stack in (("encoder", spec.encoder), ("decoder", spec.decoder))
+            if stack
+        ),
+        *(
+            [
+                TreeLine(
+                    "layer_mix",
+                    describe_layer_mix(spec.layer_mix),
+                    sum(prod(s) for _, s in rows["layer_mix"]),
+                )
+            ]
+            if spec.layer_mix
+            else []
+        ),
+        tree_node("head", spec.head.describe(), *light, *ends["head"]),
+    )
+
+
+def tree_rows(line: TreeLine, guide: str = "", here: str = "") -> Iterator[tuple[str, str, str]]:
+    yield here + line.name, line.text, f"{line.parameters:,}"
+    for i, child in enumerate(line.children):
+        last = i == len(line.children) - 1
+        yield from tree_rows(
+            child, guide + ("  " if last else "│ "), guide + ("└ " if last else "├ ")
+        )

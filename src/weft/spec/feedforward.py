@@ -1,0 +1,103 @@
+"""Feed-forward maps."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from ..registry import choice, implements
+from ..values import NonNegativeFloat, PositiveInt, Probability
+from .parts import Inner, Problem, Shapes, linear_flops, linear_shapes
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
+
+
+class FeedForwardSpec(Inner):
+    """Base of every feed-forward map of one vector per token. Built with (feedforward, width), called with x (B, L, D)."""
+
+
+@choice
+class MLP(FeedForwardSpec):
+    """down(activation(up(x)))."""
+
+    hidden: PositiveInt
+    activation: Activation = "gelu"
+    bias: bool = True
+    dropout: Probability = 0.0  # on the hidden layer
+
+    def shapes(self, width: int) -> Shapes:
+        yield from linear_shapes("up", width, self.hidden, self.bias)
+        yield from linear_shapes("down", self.hidden, width, self.bias)
+
+    def flops(self, width: int, queries: int, keys: int, side: int) -> int:
+        return linear_flops(self.shapes(width), queries)
+
+    def activations(self, width: int) -> float:
+        return width + 2 * self.hidden
+
+    def describe(self, width: int) -> str:
+        return f"mlp, hidden {self.hidden:,}, {self.activation}"
+
+
+@choice
+class GatedMLP(FeedForwardSpec):
+    """down(activation(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu (Shazeer 2020, arXiv:2002.05202)."""
+
+    hidden: PositiveInt
+    activation: Activation = "silu"
+    bias: bool = True
+    dropout: Probability = 0.0
+
+    def shapes(self, width: int) -> Shapes:
+        yield from linear_shapes("gate", width, self.hidden, self.bias)
+        yield from linear_shapes("up", width, self.hidden, self.bias)
+        yield from linear_shapes("down", self.hidden, width, self.bias)
+
+    def flops(self, width: int, queries: int, keys: int, side: int) -> int:
+        return linear_flops(self.shapes(width), queries)
+
+    def activations(self, width: int) -> float:
+        return width + 3 * self.hidden
+
+    def describe(self, width: int) -> str:
+        return f"gatedmlp, hidden {self.hidden:,}, {self.activation}"
+
+
+@choice
+class MixtureOfExperts(FeedForwardSpec):
+    """A gate sends each token to the `chosen` best of `count` experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+
+    experts: PositiveInt
+    top_k: PositiveInt
+    expert: MLP | GatedMLP  # closed: the experts' matrices are stacked and multiplied at once
+    softmax_over: Literal["top_k", "all"] = (
+        "top_k"  # softmax over the chosen (Mixtral) or over all (Switch)
+    )
+    load_balance_weight: NonNegativeFloat = (
+        0.01  # weight of the load-balancing loss (Switch, arXiv:2101.03961, section 2.2)
+    )
+    router_z_weight: NonNegativeFloat = (
+        1e-3  # weight of the router z-loss (ST-MoE, arXiv:2202.08906, section 2.2)
+    )
+
+    def shapes(self, width: int) -> Shapes:
+        yield "router.weight", (self.experts, width)
+        for name, shape in self.expert.shapes(width):
+            yield name, (self.experts, *shape)
+
+    def flops(self, width: int, queries: int, keys: int, side: int) -> int:
+        chosen = self.top_k * self.expert.flops(width, queries, keys, side)
+        return 2 * queries * width * self.experts + chosen
+
+    def activations(self, width: int) -> float:
+        return self.top_k * (width + 2 * self.expert.hidden)
+
+    def describe(self, width: int) -> str:
+        return f"{self.top_k} of {self.experts} experts, {self.expert.describe(width)}"
+
+    def check(self, path: str) -> Iterator[Problem]:
+        if self.top_k > self.experts:
+            yield f"{path}.top_k", f"{self.top_k} of {self.experts} experts; choose at most all"
+
+
+implements(MLP, "weft.layers.feedforward:FeedForward")
+implements(GatedMLP, "weft.layers.feedforward:FeedForward")
+implements(MixtureOfExperts, "weft.layers.mixture_of_experts:MixtureOfExpertsLayer")

@@ -1,0 +1,73 @@
+"""Floating-point operations of a forward pass, counted from the spec."""
+
+from .block import Block, Branch, ParallelBlock, Pyramid
+from .count import resnet_convolutions, source_shapes, token_shapes
+from .inputs import ObjectQueries, Patches, Tokens
+from .norms import norm_flops
+from .parts import linear_flops
+from .spec import Spec
+from .spec import iterate_blocks as all_blocks
+
+
+def flops(spec: Spec, batch: int = 1, length: int | None = None, target: int | None = None) -> int:
+    """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images."""
+    side, count, work = input_flops(spec, length)
+    targets = spec.target.count if isinstance(spec.target, ObjectQueries) else target or count
+    if spec.target is None:
+        targets = count
+    work += linear_flops(source_shapes(spec), count, "source.project") * isinstance(
+        spec.source, Tokens
+    )
+    if isinstance(spec.target, Tokens):
+        work += linear_flops(token_shapes(spec.target, spec.width), targets, "project")
+    for _, width, b, place, stage in all_blocks(spec):
+        if stage is not None:
+            rows = -(-side // 2**stage)
+            work += block_flops(b, width, rows * rows, 0, rows)
+        else:
+            decodes = place == "decoder"
+            side = 0 if place == "head" else side
+            work += block_flops(
+                b, width, targets if decodes else count, count if decodes else 0, side
+            )
+    if isinstance(spec.encoder, Pyramid):
+        for s in range(len(spec.encoder.stages) - 1):
+            side = -(-side // 2)
+            work += 2 * side * side * (2 * spec.width << s) * (4 * spec.width << s)
+        targets = side * side
+    return batch * (work + spec.head.flops(spec, targets))
+
+
+def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
+    """The image's side in cells, the number of tokens, and the FLOPs of making them."""
+    if isinstance(spec.source, Tokens):
+        count = length or getattr(spec.source.positions, "count", None) or 512
+        return 0, count, 0
+    if isinstance(spec.source, Patches):
+        side = -(-(length or spec.source.image_size) // spec.source.patch_size)
+        conv = 2 * side * side * spec.width * spec.source.channels * spec.source.patch_size**2
+        return side, side * side + len(spec.source.extra_tokens), conv
+    work, now, entry = 0, length or 224, 0
+    for name, (o, i, k, _), stride in resnet_convolutions(spec.source):
+        if name.endswith(("shortcut.convolution", "layers.0.convolution")):
+            entry = now  # a shortcut reads what its block reads
+        side = -(-(entry if "shortcut" in name else now) // stride)
+        work += 2 * side * side * o * i * k * k
+        if name.startswith("stem"):
+            now = -(-side // 2)  # the pooling after the stem
+        elif "shortcut" not in name:
+            now = side
+    return now, now * now, work + 2 * now * now * spec.width * spec.source.widths[-1]
+
+
+def block_flops(b: Block | ParallelBlock, d: int, count: int, memory: int, side: int) -> int:
+    work = branch_flops(b.attention, d, count, count, side)
+    if isinstance(b, Block) and b.cross_attention is not None:
+        work += branch_flops(b.cross_attention, d, count, memory, side)
+    return work + branch_flops(b.feedforward, d, count, count, side)
+
+
+def branch_flops(branch: Branch, d: int, queries: int, keys: int, side: int) -> int:
+    norms = (branch.before, branch.out, branch.after)
+    work = sum(norm_flops(norm, d, queries) for norm in norms)
+    return work + branch.inner.flops(d, queries, keys, side)

@@ -1,0 +1,279 @@
+"""What a model gives: heads."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ..registry import choice, implements
+from ..values import FiniteFloat, PositiveFloat, PositiveInt, Probability, format_inline
+from .block import Stack, shared_bias_shapes
+from .feedforward import Activation
+from .norms import Norm, norm_shapes
+from .parts import Problem, Shapes, linear_flops, linear_shapes, measured_shapes, with_prefix
+
+if TYPE_CHECKING:
+    from .spec import Spec
+
+
+@choice
+class HeadTransform:
+    """Dense, activation, norm: what stands before some heads."""
+
+    activation: Activation = "gelu"
+    norm: Norm | None = None
+    bias: bool = True
+
+
+class Head:
+    """Base of what a model gives. Built with (head, spec), called with a `layers.sequence.HiddenStates`."""
+
+    reads_table: ClassVar[bool] = False  # the layer is also given the token table
+    reads_layers: ClassVar[bool] = False  # goes with `Spec.layer_mix`
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        """Yield name and shape of every parameter."""
+        return measured_shapes(self, spec)
+
+    def flops(self, spec: "Spec", tokens: int) -> int:
+        """Return the FLOPs of one sequence of `tokens` vectors."""
+        return linear_flops(self.shapes(spec), tokens)
+
+    def describe(self) -> str:
+        """Return the head in a few words."""
+        return format_inline(self)
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        """Yield what does not fit together in it or with the model."""
+        return iter(())
+
+
+def transform_shapes(transform: "HeadTransform | None", width: int, out: int) -> Shapes:
+    if transform is not None:
+        yield from linear_shapes("transform.dense", width, out, transform.bias)
+        yield from norm_shapes("transform.norm", transform.norm, out)
+
+
+def check_labels(labels: tuple[str, ...] | None, outputs: int) -> Iterator[Problem]:
+    if labels is not None and len(labels) != outputs:
+        yield "head.labels", f"{len(labels)} names for {outputs} outputs; give one a class"
+
+
+@choice
+class LMHead(Head):
+    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c · tanh(score / c)."""
+
+    tied: bool = True
+    bias: Literal["none", "trained", "buffer"] = "none"
+    transform: HeadTransform | None = None
+    logit_scale: FiniteFloat = 1.0
+    softcap: PositiveFloat | None = None
+    reads_table = True
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        inner = spec.embedding_dim if self.transform else spec.head_input_width
+        yield from transform_shapes(self.transform, spec.head_input_width, inner)
+        if not self.tied:
+            yield "out.weight", (spec.vocab_size, inner)
+        if self.bias == "trained":
+            yield "bias", (spec.vocab_size,)
+
+    def flops(self, spec: "Spec", tokens: int) -> int:
+        tied = 2 * tokens * spec.vocab_size * spec.embedding_dim if self.tied else 0
+        return linear_flops(self.shapes(spec), tokens) + tied
+
+    def describe(self) -> str:
+        table = "tied to the token table" if self.tied else "a table of its own"
+        capped = f", logits capped at {self.softcap:g}" if self.softcap else ""
+        return f"vocabulary, {table}{capped}"
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        if spec.token_table is None:
+            yield (
+                "head",
+                "LMHead needs a token table; give ClassifierHead, TokenClassifierHead, DetectionHead or NoHead",
+            )
+        elif self.tied and spec.embedding_dim != spec.width and self.transform is None:
+            yield (
+                "head.transform",
+                "the tied table is narrower than the model; give a HeadTransform to its width",
+            )
+
+
+@choice
+class ClassifierHead(Head):
+    """A score per class from one vector a sequence."""
+
+    num_labels: PositiveInt
+    pooling: Literal["cls", "last", "mean", "tokens"] = (
+        "cls"  # tokens: a classifier each, averaged (DeiT)
+    )
+    transform: HeadTransform | None = None
+    dropout: Probability = 0.0
+    bias: bool = True
+    labels: tuple[str, ...] | None = None
+    reads_layers = True
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        width = spec.head_input_width
+        yield from transform_shapes(self.transform, width, width)
+        names = (
+            [f"out.{i}" for i in range(spec.extra_tokens)] if self.pooling == "tokens" else ["out"]
+        )
+        for name in names:
+            yield from linear_shapes(name, width, self.num_labels, self.bias)
+
+    def flops(self, spec: "Spec", tokens: int) -> int:
+        once = linear_flops(self.shapes(spec), 1)
+        again = linear_flops(self.shapes(spec), 1, "transform.dense")
+        return once + (spec.extra_tokens - 1) * again if self.pooling == "tokens" else once
+
+    def describe(self) -> str:
+        where = {"tokens": "each extra token", "mean": "the mean"}.get(
+            self.pooling, f"the {self.pooling} token"
+        )
+        return f"{self.num_labels:,} class{'es' * (self.num_labels > 1)} from {where}"
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        if self.pooling == "tokens" and not spec.extra_tokens:
+            yield "head.pooling", "there are no extra tokens to read; use 'cls', 'last' or 'mean'"
+        alone = self.pooling in ("cls", "tokens") and spec.decoder is not None
+        if alone and not spec.queries:
+            yield (
+                "head.pooling",
+                f"{self.pooling!r} of a decoder sees no other token; use 'last' or 'mean'",
+            )
+        yield from check_labels(self.labels, self.num_labels)
+
+
+@choice
+class TokenClassifierHead(Head):
+    """Scores at every position: a tag each, or replaced or not."""
+
+    num_labels: PositiveInt
+    transform: HeadTransform | None = None
+    dropout: Probability = 0.0
+    labels: tuple[str, ...] | None = None
+    reads_layers = True
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        width = spec.head_input_width
+        yield from transform_shapes(self.transform, width, width)
+        yield from linear_shapes("out", width, self.num_labels)
+
+    def describe(self) -> str:
+        return f"{self.num_labels:,} score{'s' * (self.num_labels > 1)} a token"
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        return check_labels(self.labels, self.num_labels)
+
+
+@choice
+class SpanHead(Head):
+    """How well an answer starts and ends at each position (BERT, section 4.2)."""
+
+    transform: HeadTransform | None = None
+    reads_layers = True
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        width = spec.head_input_width
+        yield from transform_shapes(self.transform, width, width)
+        yield from linear_shapes("out", width, 2)
+
+    def describe(self) -> str:
+        return "start and end of an answer"
+
+
+@choice
+class DetectionHead(Head):
+    """A class (the last means no object) and a box per query (DETR, section 3.2)."""
+
+    num_labels: PositiveInt
+    box_layers: PositiveInt = 3
+    labels: tuple[str, ...] | None = None
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        width = spec.head_input_width
+        yield from linear_shapes("classes", width, self.num_labels + 1)
+        for i in range(self.box_layers):
+            yield from linear_shapes(f"box.{i}", width, width if i < self.box_layers - 1 else 4)
+
+    def describe(self) -> str:
+        return f"{self.num_labels:,} classes and a box"
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        if not spec.queries:
+            yield (
+                "head",
+                "DetectionHead are read from object queries; give target=ObjectQueries(...)",
+            )
+        yield from check_labels(self.labels, self.num_labels)
+
+
+@choice
+class PixelDecoder(Head):
+    """Mask tokens join the visible patches, a light stack of its own width guesses all pixels (MAE, arXiv:2111.06377)."""
+
+    width: PositiveInt
+    stack: Stack
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        cells, pixels = spec.grid_cells, spec.patch_pixels
+        yield from linear_shapes("narrow", spec.width, self.width)
+        yield "mask", (self.width,)
+        yield "positions.weight", (cells + spec.extra_tokens, self.width)
+        yield from with_prefix("stack", shared_bias_shapes(self.stack))
+        yield from norm_shapes("stack.norm", self.stack.norm, self.width)
+        yield from linear_shapes("out", self.width, pixels)
+
+    def flops(self, spec: "Spec", tokens: int) -> int:
+        return linear_flops(self.shapes(spec), tokens, "narrow", "out")
+
+    def describe(self) -> str:
+        return "pixels of hidden patches"
+
+    def check(self, spec: "Spec") -> Iterator[Problem]:
+        if spec.decoder is not None:
+            yield "head", "PixelDecoder read an encoder; leave the decoder None"
+        if not (spec.grid_cells and isinstance(spec.encoder, Stack) and spec.extra_tokens):
+            yield (
+                "head",
+                "PixelDecoder are rebuilt from patches behind a class token; give source=Patches(...) and an encoder",
+            )
+        if self.width % 4:
+            yield "head.width", f"the sine positions need a width that 4 divides, not {self.width}"
+
+
+@choice
+class NoHead(Head):
+    """The vectors themselves, and one pooled from the first where there is a transform."""
+
+    transform: HeadTransform | None = None
+    reads_layers = True
+
+    def shapes(self, spec: "Spec") -> Shapes:
+        return transform_shapes(self.transform, spec.head_input_width, spec.head_input_width)
+
+    def flops(self, spec: "Spec", tokens: int) -> int:
+        return linear_flops(self.shapes(spec), 1)
+
+    def describe(self) -> str:
+        return "the vectors"
+
+
+@choice
+class LayerMix:
+    """What a head reads of a stack, where not its output: the outputs of several layers, numbered as transformers' hidden_states, 0 the
+    embeddings, -1 the last (BERT, arXiv:1810.04805, section 5.3 and table 7). `weighted`: a trained softmax over the layers."""
+
+    layers: Annotated[tuple[int, ...], Field(min_length=1)]
+    combine: Literal["concat", "sum", "weighted"] = "concat"
+
+
+implements(LMHead, "weft.model.heads:LMHeadLayer")
+implements(ClassifierHead, "weft.model.heads:ClassifierHeadLayer")
+implements(TokenClassifierHead, "weft.model.heads:TokenClassifierHeadLayer")
+implements(SpanHead, "weft.model.heads:TokenClassifierHeadLayer")
+implements(DetectionHead, "weft.model.heads:DetectionHeadLayer")
+implements(PixelDecoder, "weft.model.heads:PixelDecoderLayer")
+implements(NoHead, "weft.model.heads:NoHeadLayer")

@@ -1,0 +1,34 @@
+"""How weights are initialised."""
+
+from ..registry import choice, implements
+from ..values import PositiveFloat
+
+
+class Init:
+    """Base of every rule for initial weights. Implemented by the two functions of `InitRule`."""
+
+
+@choice
+class NormalInit(Init):
+    """Normal weights, cut at `cut` deviations; the maps that join the residual by 1/√(2·depth) (GPT-2)."""
+
+    std: PositiveFloat = 0.02
+    truncate_at: PositiveFloat | None = None
+    scale_by_depth: bool = False
+
+
+@choice
+class XavierInit(Init):
+    """Uniform by fan-in and fan-out (Glorot and Bengio 2010); embeddings normal at width ** -0.5."""
+
+
+@choice
+class T5Init(Init):
+    """Each map by its fan-in, the score unscaled (Raffel et al. 2020)."""
+
+    factor: PositiveFloat = 1.0
+
+
+implements(NormalInit, "weft.model.initialisation:NormalRule")
+implements(XavierInit, "weft.model.initialisation:XavierRule")
+implements(T5Init, "weft.model.initialisation:T5Rule")

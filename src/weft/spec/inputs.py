@@ -1,0 +1,74 @@
+"""What a model reads: tokens, patches, features of a convolutional network, object queries."""
+
+from typing import Literal
+
+from ..registry import choice
+from ..values import FiniteFloat, PositiveInt, Probability
+from .norms import Norm
+from .positions import (
+    InputPositions,
+    LearnedPositions,
+    LearnedPositions2D,
+    SinusoidalPositions2D,
+)
+
+# `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches and `Model.embed` are made,
+# so that a further source is a modality and not a part. So are the positions of a grid of cells (`positions` of Patches and
+# ResNet): their embedding resizes them to other image sizes and drops cells by kind. Positions of tokens are open.
+
+
+@choice
+class Tokens:
+    """Rows of a table, plus positions, plus segments."""
+
+    vocab_size: PositiveInt
+    embedding_dim: PositiveInt | None = None  # narrower than the model: projected up (ELECTRA)
+    positions: InputPositions | None = None
+    token_types: PositiveInt | None = None
+    embedding_scale: FiniteFloat = 1.0  # on the rows (2017: the root of the width)
+    norm: Norm | None = None
+    dropout: Probability = 0.0
+
+
+@choice
+class SharedTokens:
+    """The decoder reads the source's table, with positions and norm of its own."""
+
+    positions: InputPositions | None = None
+    embedding_scale: FiniteFloat = 1.0
+    norm: Norm | None = None
+    dropout: Probability = 0.0
+
+
+@choice
+class Patches:
+    """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
+
+    image_size: PositiveInt
+    patch_size: PositiveInt
+    channels: PositiveInt = 3
+    extra_tokens: tuple[Literal["class", "distillation"], ...] = ("class",)
+    positions: LearnedPositions | LearnedPositions2D | SinusoidalPositions2D | None = None
+    norm: Norm | None = None
+    dropout: Probability = 0.0
+
+
+@choice
+class ResNet:
+    """A ResNet with frozen batch norm, projected to the model's width; positions at every attention (DETR, G6)."""
+
+    depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
+    widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)
+    stem_width: PositiveInt = 64
+    channels: PositiveInt = 3
+    positions: SinusoidalPositions2D | LearnedPositions2D | None = SinusoidalPositions2D(
+        scale="unit"
+    )
+    positions_at: Literal["attention", "input"] = "attention"
+
+
+@choice
+class ObjectQueries:
+    """A decoder input that is learned, not read: one vector an object, at every attention (DETR)."""
+
+    count: PositiveInt = 100

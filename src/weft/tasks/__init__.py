@@ -1,0 +1,55 @@
+"""Tasks: what a model is trained to do. One file, one paper: preprocessing, loss, prediction and evaluation together."""
+
+import torch
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.store import DataInfo
+from ..model.model import Model
+from ..registry import implementation
+from .base import Loss, Preprocess, TaskContext, encode_batch
+from .pair_encoding import PairEncoding
+from .task import EvaluationData, TaskImplementation
+
+__all__ = [
+    "EvaluationData",
+    "Loss",
+    "PairEncoding",
+    "Preprocess",
+    "TaskContext",
+    "TaskImplementation",
+    "build_task",
+    "encode_batch",
+]
+
+
+def build_task(
+    task: R.Task,
+    model_spec: S.Spec,
+    meta: DataInfo,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    teacher: Model | None = None,
+    model: Model | None = None,
+) -> TaskImplementation:
+    """Build what implements a task for a model and data.
+
+    Args:
+        task: the value.
+        model_spec: the spec of the model.
+        meta: what the data hold.
+        seed: of the weights.
+        dtype: of the weights.
+        teacher: a trained model, for tasks that have one.
+        model: a model that is there already; None: a new one is built.
+
+    Raises:
+        ValueError: if task, model and data do not fit together.
+    """
+    if not isinstance(task, R.Task):
+        raise ValueError(f"build_task takes a task, such as CausalLM(), not {task!r}"[:200])
+    built: TaskImplementation = implementation(task)(
+        task, TaskContext(model_spec, meta, seed, dtype, teacher, model)
+    )
+    return built

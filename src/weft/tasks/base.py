@@ -1,0 +1,417 @@
+"""What every objective is: a corruption of samples (numpy, pure) and a score of answers (torch, sums).
+
+A module of this folder holds one pair, `Corrupt(value, setting)` and `Score(value, setting)`; `Corrupt` is made first and refuses
+what does not fit."""
+
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import spec as S
+from ..data.batching import shape_granularity
+from ..data.collate import count_tokens
+from ..data.samples import RowSamples, Samples
+from ..data.store import DataInfo, Store
+from ..data.tokenizer import SpecialTokenFrame
+from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..kernels.keyed_random import Keys, use_keys
+from ..layers.mixture_of_experts import MixtureOfExpertsLayer, router_losses
+from ..layers.sequence import HiddenStates, sequence_keys
+from ..model.initialisation import initialise_weights
+from ..model.model import Model, build
+from ..spec.spec import iterate_blocks
+
+ROUTER_TERMS = ("balance", "router_z")  # terms of every objective whose model has experts
+ArrayRow = dict[str, np.ndarray]
+Batch = dict[str, Tensor]
+
+
+class TaskContext(NamedTuple):
+    """What an objective is built for."""
+
+    spec: S.Spec
+    data: DataInfo
+    seed: int = 0
+    dtype: torch.dtype = torch.float32
+    teacher: Model | None = None
+    model: Model | None = None  # one that is trained already; None: a new one
+
+
+class LengthLimitedSamples:
+    """Samples and the length that their rows shall have."""
+
+    def __init__(self, samples: Samples, length: int) -> None:
+        self.samples, self.length = samples, length
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.samples[index]
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        short: np.ndarray = np.minimum(self.samples.lengths(indices), self.length)
+        return short
+
+
+class Preprocess:
+    """From a sample to a row of a batch. Pure: a row is decided by the sample's number and its private generator alone.
+
+    A row may carry `tokens_document_ids`, 1, 2, 3, …: tokens attend only within their own document. Without them, a row is one document."""
+
+    fields: dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
+    terms: tuple[str, ...] = ("token",)  # names of the losses; `counts` and `score` have these keys
+    same_every_epoch: bool = False  # the same draw in every epoch
+    expert_stacks: dict[str, S.MixtureOfExperts] = {}  # stacks that have experts
+    frame: SpecialTokenFrame | None = (
+        None  # around the text that a model reads; None: what its tokenizer.json puts there
+    )
+    decoder_start: int | None = None  # what a decoder beside an encoder reads first
+
+    def __init__(self, task: Any, context: TaskContext) -> None:
+        self.value = task
+        self.max_length, self.expert_stacks = (
+            max_row_length(context.spec),
+            expert_stacks(context.spec),
+        )
+        self.pad_id = context.data.special_tokens.get("pad", 0)
+
+    def encoder_decoder_fields(self) -> dict[str, tuple[str, int]]:
+        """The fields of an encoder and a decoder: what each reads, and what the decoder shall say."""
+        return {
+            "tokens": ("tokens", self.pad_id),
+            "target": ("target", self.pad_id),
+            "labels": ("target", IGNORE_INDEX),
+        }
+
+    def open_samples(
+        self, store: Store, length: int, include_partial: bool = False
+    ) -> LengthLimitedSamples:
+        """Samples that become rows of `length`; with `tail`, the last short one too."""
+        if self.max_length is not None and length > self.max_length:
+            raise ValueError(
+                f"length = {length}: the model has {self.max_length} learned positions; shorten the rows or give it more"
+            )
+        return LengthLimitedSamples(self.read_samples(store, length, include_partial), length)
+
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
+        """A sample is a row, unless a task says otherwise."""
+        return RowSamples(store)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        raise NotImplementedError
+
+    def term_counts(self, batch: Any) -> dict[str, int]:
+        """Units of each of the objective's own terms in a batch."""
+        return {self.terms[0]: len(batch["labels_at"])}
+
+    def loss_counts(self, batch: Any) -> dict[str, int]:
+        """Units of each term in a batch. Those of the routers are tokens of the stacks that have experts, or images."""
+        if not self.expert_stacks:
+            return self.term_counts(batch)
+        streams = {stream for stream, _ in self.fields.values()}
+        if "target" in streams:
+            streams = {
+                stream
+                for stream, stack in (("tokens", "encoder"), ("target", "decoder"))
+                if stack in self.expert_stacks
+            }
+        read = {name: field for name, field in self.fields.items() if field[0] in streams}
+        passes = 2 if "swapped" in read else 1 if read else len(self.expert_stacks)
+        return self.term_counts(batch) | dict.fromkeys(
+            ROUTER_TERMS, passes * count_tokens(batch, read)
+        )
+
+
+class Loss(nn.Module):
+    """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of counts), over all micro-batches and ranks."""
+
+    model: Model  # what is kept
+
+    def __init__(
+        self, task: Any, context: TaskContext, weights: dict[str, float] | None = None
+    ) -> None:
+        super().__init__()
+        self.value = task
+        self.model = context.model or build(context.spec, dtype=context.dtype, seed=context.seed)
+        self.weights = weights or {"token": 1.0}
+        for layer in list(expert_stacks(context.spec).values())[:1]:  # all have the same weights
+            self.weights = self.weights | dict(
+                zip(ROUTER_TERMS, (layer.load_balance_weight, layer.router_z_weight), strict=True)
+            )
+        self.expert_load: list[
+            Tensor
+        ] = []  # (E,) per layer: tokens sent to each expert since it was last empty
+
+    def initialise_own_parameters(self, context: TaskContext) -> None:
+        """Start what the objective owns beside its models as the model's spec says; call it once these parts are made."""
+        self.to(context.dtype)
+        parameters = {
+            f"{path}.{name}"
+            for path, part in self.named_children()
+            if not isinstance(part, Model)
+            for name, _ in part.named_parameters()
+        }
+        initialise_weights(self, context.spec, context.seed, parameters)
+
+    def forward_outputs(self, batch: Batch) -> Any:
+        raise NotImplementedError
+
+    def loss_sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
+        """Cross entropy of the logits at the labels; objectives with more terms say more."""
+        return {"token": cross_entropy(answer, selected_labels(batch))}
+
+    def router_terms(self) -> dict[str, Tensor]:
+        """The routers' losses in the newest forward pass, the mean over the layers of each stack."""
+        routing_of_stack, image = [], not isinstance(self.model.spec.source, S.Tokens)
+        for stack in (
+            self.model.encoder,
+            self.model.decoder,
+            getattr(self.model.head, "stack", None),
+        ):
+            layers = (
+                [m for m in stack.modules() if isinstance(m, MixtureOfExpertsLayer)]
+                if isinstance(stack, nn.Module)
+                else []
+            )
+            if layers:
+                mask_BL = getattr(stack, "attention_mask_BL", None)
+                ids_BL = getattr(stack, "document_ids_BL", None)
+                routing_of_stack.append([router_losses(m, mask_BL, ids_BL, image) for m in layers])
+        load = [layer.load_E for stack in routing_of_stack for layer in stack]
+        self.expert_load = (
+            [torch.add(*both) for both in zip(self.expert_load, load, strict=True)]
+            if self.expert_load
+            else load
+        )
+        balance, z = (
+            sum(torch.stack([layer[i] for layer in stack]).mean() for stack in routing_of_stack)
+            for i in (0, 1)
+        )
+        return dict(zip(ROUTER_TERMS, (balance, z), strict=True))  # type: ignore[arg-type]
+
+    def all_sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
+        """Every term of an answer to a batch: the objective's own and, where the model has experts, its routers'."""
+        return self.loss_sums(answer, batch) | (
+            self.router_terms() if ROUTER_TERMS[0] in self.weights else {}
+        )
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        return self.all_sums(self.forward_outputs(batch), batch)
+
+
+class EncoderDecoderLoss(Loss):
+    """The encoder reads `tokens`, the decoder `target` and says `labels`."""
+
+    def forward_outputs(self, batch: Batch) -> Tensor:
+        memory = self.model.encode(self.model.embed(batch["tokens"], **masks(batch)))
+        sequence = self.model.decode(
+            self.model.embed_target(batch["target"], memory, **masks(batch, "target")), memory
+        )
+        return logits_at(self.model, sequence, batch["labels_at"])
+
+
+def selected_labels(batch: Batch, field: str = "labels") -> Tensor:
+    """The labels that are asked, in the order of the logits of `read_at`."""
+    return batch[field].flatten()[batch[f"{field}_at"]]
+
+
+def logits_at(model: Model, sequence: HiddenStates, at_T: Tensor) -> Tensor:
+    """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's. In training a few more rows follow, which
+    nothing asks for."""
+    x_TD, keys = (
+        sequence.x_BLD.flatten(0, 1),
+        sequence_keys(sequence).key_BL.flatten() if model.training else None,
+    )
+    if len(at_T) != len(x_TD):
+        at_T = (
+            F.pad(at_T, (0, -len(at_T) % shape_granularity(len(at_T)))) if model.training else at_T
+        )
+        x_TD, keys = x_TD[at_T], None if keys is None else keys[at_T]
+    with use_keys(None if keys is None else Keys(keys[None])):
+        logits_1TV = model.read(HiddenStates(x_TD[None]))
+    assert isinstance(logits_1TV, Tensor)
+    return logits_1TV.squeeze(0)  # a view both ways; an index would copy the gradient
+
+
+def concatenate_ids(*pieces: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(piece, np.int64) for piece in pieces])
+
+
+def decoder_start(context: TaskContext, default: int) -> int:
+    """What the decoder reads first: what the model says or, where it says nothing, this."""
+    return (
+        default
+        if context.spec.special_tokens.decoder_start is None
+        else context.spec.special_tokens.decoder_start
+    )
+
+
+def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
+    """The stacks that have experts, each with the first of them."""
+    experts_of_stack: dict[str, S.MixtureOfExperts] = {}
+    for name, stack in (
+        ("encoder", spec.encoder),
+        ("decoder", spec.decoder),
+        ("head", getattr(spec.head, "stack", None)),
+    ):
+        blocks = (
+            sum(stack.stages, ())
+            if isinstance(stack, S.Pyramid)
+            else stack.blocks
+            if stack is not None
+            else ()
+        )
+        layers = [
+            b.feedforward.inner
+            for b in blocks
+            if isinstance(b.feedforward.inner, S.MixtureOfExperts)
+        ]
+        if layers:
+            experts_of_stack[name] = layers[0]
+    return experts_of_stack
+
+
+# What does not fit is refused in one line
+
+
+def max_row_length(spec: S.Spec) -> int | None:
+    """The longest row that learned positions and Linformer's projections allow."""
+    tables = [
+        t.positions for t in (spec.source, spec.target) if isinstance(t, S.Tokens | S.SharedTokens)
+    ]
+    patterns = [
+        placed.block.attention.inner.pattern
+        for placed in iterate_blocks(spec)
+        if isinstance(placed.block.attention.inner, S.Attention)
+    ]
+    limits = (part.max_length for part in (*tables, *patterns) if part is not None)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def text_room(length: int, marks: int) -> int:
+    """Tokens of text in a row that also holds marks."""
+    if length <= marks:
+        raise ValueError(
+            f"length = {length} leaves no room for text beside {marks} marks; give more"
+        )
+    return length - marks
+
+
+def check_model(
+    task: Any,
+    context: TaskContext,
+    *,
+    encoder: bool = False,
+    decoder: bool = False,
+    head: type | None = S.LMHead,
+) -> None:
+    """Refuse a model without the named parts, or whose table is smaller than the tokenizer's."""
+    s, name = context.spec, type(task).__name__
+    if not isinstance(s.source, S.Tokens):
+        raise ValueError(f"{name} reads tokens; the model reads {type(s.source).__name__}")
+    if (s.encoder is not None, s.decoder is not None) != (encoder, decoder):
+        kind = {
+            (True, True): "an encoder and a decoder",
+            (True, False): "an encoder alone",
+            (False, True): "a decoder alone",
+        }
+        raise ValueError(
+            f"{name} needs a model with {kind[encoder, decoder]}; this one has "
+            f"{kind[s.encoder is not None, s.decoder is not None]}"
+        )
+    if head is not None and not isinstance(s.head, head):
+        raise ValueError(
+            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))"
+        )
+    sizes = [s.vocab_size] if isinstance(s.target, S.Tokens) else []
+    if (context.data.vocab_size or 0) > min([s.source.vocab_size, *sizes]):
+        raise ValueError(
+            f"the tokenizer has {context.data.vocab_size} tokens, the model {min([s.source.vocab_size, *sizes])}; "
+            "give the model's source the tokenizer's vocabulary"
+        )
+
+
+def check_rows(task: Any, context: TaskContext) -> None:
+    """Refuse data whose rows the task does not read."""
+    if not isinstance(context.data.rows, task.row_schemas):
+        known = " or ".join(schema.__name__ for schema in task.row_schemas)
+        raise ValueError(
+            f"{type(task).__name__} reads rows of {known}, not of {type(context.data.rows).__name__}"
+        )
+
+
+class Masks(TypedDict, total=False):
+    attention_mask: Tensor
+    document_ids: Tensor
+
+
+def masks(batch: Batch, stream: str = "tokens") -> Masks:
+    """The arguments of `Model.embed` that hide a stream's padding or separate its documents."""
+    arguments: Masks = {}
+    if f"{stream}_attention_mask" in batch:
+        arguments["attention_mask"] = batch[f"{stream}_attention_mask"]
+    if f"{stream}_document_ids" in batch:
+        arguments["document_ids"] = batch[f"{stream}_document_ids"]
+    return arguments
+
+
+def special_ids(task: Any, context: TaskContext, *names: str) -> tuple[int, ...]:
+    """Return the ids of special tokens; raise ValueError with the way to get them if one is missing."""
+    missing = [name for name in names if name not in context.data.special_tokens]
+    if missing:
+        raise ValueError(
+            f"{type(task).__name__} needs the {' and '.join(missing)} token, which the tokenizer lacks; "
+            "prepare the data with a tokenizer that has special_tokens=True"
+        )
+    return tuple(context.data.special_tokens[name] for name in names)
+
+
+def has_token_types(spec: S.Spec) -> bool:
+    return isinstance(spec.source, S.Tokens) and (spec.source.token_types or 1) > 1
+
+
+def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> None:
+    """The head must be the task's and have as many outputs as the data have labels."""
+    s, name, head = context.spec, type(task).__name__, task.head
+    if not isinstance(s.head, head):
+        raise ValueError(
+            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))"
+        )
+    labels = context.data.labels
+    if outputs is None and not labels:
+        raise ValueError(
+            f"{name} needs labels, and the data have none; give their column and prepare them again"
+        )
+    expected = len(labels or ()) if outputs is None else outputs
+    num_labels = getattr(s.head, "num_labels", expected)
+    if num_labels != expected:
+        why = (
+            f"the data have {expected} labels"
+            if outputs is None
+            else f"{name} reads {expected} output{'s' * (expected != 1)}"
+        )
+        raise ValueError(
+            f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected})"
+        )
+    names = getattr(s.head, "labels", None)
+    if outputs is None and names is not None and tuple(names) != tuple(labels or ()):
+        raise ValueError(
+            f"the head's labels {names} are not the data's {tuple(labels or ())}"[:200]
+            + "; put them in the same order"
+        )
+
+
+def encode_batch(model: Model, batch: Batch, stream: str = "tokens") -> HiddenStates:
+    """All but the head, on images or on the texts of a stream."""
+    if "image" in batch:
+        sequence = model.embed(batch["image"].to(next(model.parameters()).dtype))
+    else:
+        segments = batch.get("segments") if has_token_types(model.spec) else None
+        sequence = model.embed(batch[stream], token_type_ids=segments, **masks(batch, stream))
+    return model.encode(sequence) if model.encoder is not None else model.decode(sequence)

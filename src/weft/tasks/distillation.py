@@ -1,0 +1,149 @@
+"""Learn from a teacher: from its softened scores (Hinton et al. 2015, arXiv:1503.02531, section 2), or from its choice alone
+(DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4)."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import recipe as R
+from .. import spec as S
+from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
+from ..model.heads import ClassifierHeadLayer
+from ..model.model import Model
+from . import causal_lm, classification
+from .base import (
+    ArrayRow,
+    Batch,
+    LengthLimitedSamples,
+    Loss,
+    Preprocess,
+    TaskContext,
+    encode_batch,
+    logits_at,
+    max_row_length,
+    selected_labels,
+)
+from .task import TaskImplementation
+
+if TYPE_CHECKING:
+    from ..data.store import Store
+
+
+class DistillationPreprocess(Preprocess):
+    """The rows of NextToken for documents, else those of Classification."""
+
+    terms = ("label", "teacher")
+
+    def __init__(self, task: R.Distillation, context: TaskContext) -> None:
+        if isinstance(context.data.rows, R.Documents):
+            self.rows: Preprocess = causal_lm.CausalLMPreprocess(R.CausalLM(), context)
+        else:
+            self.rows = classification.preprocess_class(context)(R.Classification(), context)
+        check_teacher(context)
+        assert context.teacher is not None
+        self.fields, self.frame, self.expert_stacks = (
+            self.rows.fields,
+            self.rows.frame,
+            self.rows.expert_stacks,
+        )
+        self.rows.max_length = min(
+            (
+                r
+                for r in (self.rows.max_length, max_row_length(context.teacher.spec))
+                if r is not None
+            ),
+            default=None,
+        )
+
+    def open_samples(
+        self, store: "Store", length: int, include_partial: bool = False
+    ) -> LengthLimitedSamples:
+        return self.rows.open_samples(store, length, include_partial)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        return self.rows(samples, index, rng)
+
+    def term_counts(self, batch: Any) -> dict[str, int]:
+        (units,) = self.rows.term_counts(batch).values()
+        return dict.fromkeys(self.terms, units)
+
+
+def check_teacher(context: TaskContext) -> None:
+    if context.teacher is None:
+        raise ValueError("Distillation needs a teacher; give the folder of a trained model")
+    student, teacher = context.spec, context.teacher.spec
+    if type(teacher.head) is not type(student.head) or isinstance(
+        teacher.source, S.Tokens
+    ) != isinstance(student.source, S.Tokens):
+        raise ValueError(
+            f"the teacher turns {type(teacher.source).__name__} into {type(teacher.head).__name__}, the student "
+            f"{type(student.source).__name__} into {type(student.head).__name__}; both must do the same"
+        )
+    if num_outputs(teacher) != num_outputs(student):
+        raise ValueError(
+            f"the teacher has {num_outputs(teacher)} outputs, the student {num_outputs(student)}; give both the same"
+        )
+
+
+def num_outputs(spec: S.Spec) -> int:
+    return spec.head.num_labels if isinstance(spec.head, S.ClassifierHead) else spec.vocab_size
+
+
+class DistillationLoss(Loss):
+    def __init__(self, task: R.Distillation, context: TaskContext) -> None:
+        super().__init__(
+            task, context, {"label": 1 - task.teacher_weight, "teacher": task.teacher_weight}
+        )
+        assert context.teacher is not None
+        self.teacher = (context.teacher.eval(),)  # in a tuple: no part of what is trained or saved
+        self.hard, self.temperature = task.hard_labels, task.temperature
+
+    def forward_outputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What learns from labels, what learns from the teacher, and what the teacher says."""
+        teacher, device = self.teacher[0], next(iter(batch.values())).device
+        if next(teacher.parameters()).device != device:
+            teacher.to(device)
+        with torch.no_grad():
+            taught_TV = logits(teacher, batch)[0]
+        student_logits = logits(self.model, batch, apart=True)
+        return student_logits[0], student_logits[-1], taught_TV
+
+    def loss_sums(self, answer: tuple[Tensor, Tensor, Tensor], batch: Batch) -> dict[str, Tensor]:
+        own_TV, copied_TV, taught_TV = answer
+        return {
+            "label": cross_entropy(own_TV, selected_labels(batch)),
+            "teacher": cross_entropy(copied_TV, taught_TV.argmax(-1))
+            if self.hard
+            else soft_cross_entropy(copied_TV, taught_TV, self.temperature),
+        }
+
+
+def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
+    """At every label; `apart`, where a model has a distillation token, the class token's and that one's (DeiT, section 4)."""
+    sequence, at_T = encode_batch(model, batch), batch["labels_at"]
+    if not isinstance(model.head, ClassifierHeadLayer):
+        return [logits_at(model, sequence, at_T)[: len(at_T)]]
+    each = (
+        model.head.per_token_logits(sequence)
+        if apart and model.head.pool == "tokens"
+        else [model.head(sequence)]
+    )
+    return [logits_BV[at_T] for logits_BV in each]
+
+
+def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: float) -> Tensor:
+    """T² · KL(teacher ‖ student), both at temperature T: T² keeps the gradient's size as T grows (arXiv:1503.02531, section 2)."""
+    student, teacher = (
+        (x_TV.to(accumulation_dtype(student_TV)) / temperature).log_softmax(-1)
+        for x_TV in (student_TV, teacher_TV)
+    )
+    return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
+
+
+class DistillationTask(TaskImplementation):
+    preprocess_class, loss_class = DistillationPreprocess, DistillationLoss

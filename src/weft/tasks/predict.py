@@ -1,0 +1,206 @@
+"""Answers of a model: a plain one a sample, each sample once on any number of ranks. One mechanism for scores and for questions."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.batching import FixedPlanner
+from ..data.loader import Loader
+from ..data.store import Store
+from ..metrics.perplexity import evaluation_windows
+from ..model.model import Model
+from ..ranks import Ranks
+from .base import Batch, LengthLimitedSamples, Preprocess, max_row_length, selected_labels
+
+DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less
+
+
+class PredictOptions(NamedTuple):
+    """What changes no answer, but the draws of a corruption."""
+
+    batch_size: int = 32  # of a batch
+    bf16: bool = False
+    seed: int = 0
+    ranks: Ranks = Ranks()
+
+
+Plain = Callable[
+    [Any, Batch], list[Any]
+]  # from an answer and its batch to what JSON can hold, one a row
+
+
+# Every sample once
+
+
+class SortedByLength(LengthLimitedSamples):
+    """The same samples, the longest first, so that those of like length share a batch."""
+
+    def __init__(self, inner: LengthLimitedSamples) -> None:
+        lengths = inner.lengths(np.arange(len(inner)))
+        self.inner, self.samples, self.length, self.order = (
+            inner,
+            inner.samples,
+            inner.length,
+            (-lengths).argsort(kind="stable"),
+        )
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.inner[int(self.order[index])]
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return self.inner.lengths(self.order[indices])
+
+
+def predict_batches(
+    preprocess: Preprocess,
+    samples: LengthLimitedSamples,
+    answer: Callable[[Batch], Any],
+    device: torch.device,
+    options: PredictOptions = PredictOptions(),
+) -> Iterator[tuple[list[int], Batch, Any]]:
+    """The numbers of some samples of this rank, their batch and the model's answer."""
+    loader = Loader(
+        FixedPlanner(len(samples), options.seed, options.batch_size),
+        samples,
+        preprocess,
+        options.seed,
+        options.ranks.rank,
+        options.ranks.size,
+    )
+    with (
+        torch.inference_mode(),
+        torch.autocast(device.type, torch.bfloat16) if options.bf16 else nullcontext(),
+    ):
+        for work in loader.one_epoch(options.batch_size):
+            if work.weight:
+                (batch,) = (
+                    {name: tensor.to(device) for name, tensor in batch.items()}
+                    for batch in work.batches
+                )
+                yield [pick.index for (pick,) in work.step.rows], batch, answer(batch)
+
+
+def predict_all(
+    preprocess: Preprocess,
+    samples: LengthLimitedSamples,
+    answer: Callable[[Batch], Any],
+    plain: Plain,
+    device: torch.device,
+    options: PredictOptions = PredictOptions(),
+) -> list[Any]:
+    """A plain answer a sample, in the samples' order, the same on every rank."""
+    sorted_ = SortedByLength(samples)
+    rank_predictions: list[tuple[int, Any]] = []
+    for indices, batch, outputs in predict_batches(preprocess, sorted_, answer, device, options):
+        rank_predictions += zip(
+            (int(sorted_.order[i]) for i in indices), plain(outputs, batch), strict=True
+        )
+    every = sorted(gather_predictions(rank_predictions, options.ranks), key=lambda pair: pair[0])
+    assert [i for i, _ in every] == list(range(len(samples))), "a sample has no answer, or two"
+    return [prediction for _, prediction in every]
+
+
+def gather_predictions(
+    rank_predictions: list[tuple[int, Any]], ranks: Ranks
+) -> list[tuple[int, Any]]:
+    """The answers of all ranks. Each writes its bytes into its own stretch of zeros: their sum holds all."""
+    if ranks.size == 1:
+        return rank_predictions
+    encoded = np.frombuffer(json.dumps(rank_predictions).encode(), np.uint8)
+    sizes = [
+        int(n)
+        for n in ranks.sum([float(len(encoded) * (r == ranks.rank)) for r in range(ranks.size)])
+    ]
+    ends = np.cumsum(sizes)
+    stretch = np.zeros(ends[-1])
+    stretch[ends[ranks.rank] - len(encoded) : ends[ranks.rank]] = encoded
+    whole = np.array(ranks.sum(stretch.tolist())).astype(np.uint8)
+    return [
+        (i, prediction)
+        for part in np.split(whole, ends[:-1])
+        for i, prediction in json.loads(part.tobytes())
+    ]
+
+
+# Outputs as plain values
+
+
+def split_by_row(values_T: Tensor, batch: Batch) -> list[Any]:
+    """What was answered at `labels_at`, a list a row."""
+    row_T = (batch["labels_at"] // batch["labels"].shape[1]).cpu()
+    return [
+        part.tolist()
+        for part in values_T.cpu().split(
+            torch.bincount(row_T, minlength=len(batch["labels"])).tolist()
+        )
+    ]
+
+
+def probabilities(logits_BV: Tensor) -> list[Any]:
+    """The probability of each class or ending."""
+    plain: list[Any] = logits_BV.double().softmax(-1).tolist()
+    return plain
+
+
+def token_losses(answer: Tensor, batch: Batch) -> list[Any]:
+    """Minus the log-probability of each token that is asked, and whether it would have been said."""
+    logits_TV, label_T = answer.float(), selected_labels(batch)
+    said_T = torch.nn.functional.cross_entropy(logits_TV, label_T, reduction="none")
+    return split_by_row(torch.stack((said_T, (logits_TV.argmax(-1) == label_T).float()), -1), batch)
+
+
+def max_context(model: Model) -> int:
+    """All that a model can read at once."""
+    return max_row_length(model.spec) or model.spec.context_length or DEFAULT_LENGTH
+
+
+def default_row_length(model: Model) -> int:
+    """The length of rows for a model that no recipe tells."""
+    return min(max_context(model), DEFAULT_LENGTH)
+
+
+def device_of(model: Model) -> torch.device:
+    return next(model.parameters()).device
+
+
+# Overlapping windows of running text
+
+
+class StridedWindows:
+    """Windows, and from which place on their tokens are new."""
+
+    def __init__(self, store: Store, length: int, stride: int) -> None:
+        self.store, self.places = store, list(evaluation_windows(store.tokens, length, stride))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        start, stop, first_scored = self.places[i]
+        return {
+            "tokens": self.store.stream(start, stop),
+            "documents": self.store.documents(start, stop) - start,
+            "asked": first_scored - start,
+        }
+
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        return np.array([self.places[i][1] - self.places[i][0] for i in indices], np.int64)
+
+
+class StridedWindowPreprocess(Preprocess):
+    """Only new tokens are asked."""
+
+    def __init__(self, inner: Preprocess) -> None:
+        self.inner, self.fields, self.terms = inner, inner.fields, inner.terms
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        row = self.inner(samples, index, rng)
+        is_scored = np.arange(1, len(row["labels"]) + 1) >= samples[index]["asked"]
+        return row | {"labels": np.where(is_scored, row["labels"], -100)}

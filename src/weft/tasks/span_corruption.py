@@ -1,0 +1,86 @@
+"""Decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4 and figure 2)."""
+
+import numpy as np
+
+from .. import recipe as R
+from ..data.samples import Samples, TokenWindows
+from ..data.store import Store
+from ..data.tokenizer import SpecialTokenFrame
+from .base import (
+    ArrayRow,
+    EncoderDecoderLoss,
+    LengthLimitedSamples,
+    Preprocess,
+    TaskContext,
+    check_model,
+    concatenate_ids,
+    decoder_start,
+    special_ids,
+)
+from .sampling import random_partition
+from .task import HiddenTokenTask
+
+
+class SpanCorruptionPreprocess(Preprocess):
+    def __init__(self, task: R.SpanCorruption, context: TaskContext) -> None:
+        check_model(task, context, encoder=True, decoder=True)
+        super().__init__(task, context)
+        pad, self.end = special_ids(task, context, "pad", "eos")
+        self.value, self.sentinels = task, np.asarray(context.data.sentinels, np.int64)
+        self.decoder_start, self.fields = decoder_start(context, pad), self.encoder_decoder_fields()
+        self.frame = SpecialTokenFrame([], [self.end], [self.end])
+
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
+        raw = self.raw_length(length)
+        need = self.noise(raw)[1]
+        if need > len(self.sentinels):
+            raise ValueError(
+                f"rows of {length} tokens hide {need} spans, the tokenizer has {len(self.sentinels)} sentinels; "
+                f"prepare the data with a tokenizer that has sentinels={need} or more"
+            )
+        return TokenWindows(store, raw, raw, include_partial)
+
+    def noise(self, raw: int) -> tuple[int, int]:
+        """Of `raw` tokens, how many are hidden, in how many spans."""
+        hidden = max(1, min(round(raw * self.value.mask_rate), raw - 1))
+        return hidden, max(1, min(round(hidden / self.value.mean_span_length), raw - hidden))
+
+    def raw_length(self, length: int) -> int:
+        """The most raw tokens that become an input of exactly `length`: nothing is padded."""
+        most = int(length / max(1 - self.value.mask_rate, 1e-3)) + 2
+        fitting = [raw for raw in range(2, most) if self.lengths(raw)[0] == length]
+        if not fitting or self.value.mask_rate == 1:
+            raise ValueError(
+                f"mask_rate = {self.value.mask_rate}: no text fills rows of {length} tokens; hide less"
+            )
+        return fitting[-1]
+
+    def lengths(self, raw: int) -> tuple[int, int]:
+        """Of input and target: one sentinel a span in both, and the end."""
+        hidden, spans = self.noise(raw)
+        return raw - hidden + spans + 1, hidden + spans + 1
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        tokens = np.asarray(samples[index]["tokens"], np.int64)
+        hidden, spans = self.noise(len(tokens))
+        lengths = np.empty(2 * spans, np.int64)  # kept, hidden, kept, hidden, …
+        lengths[::2], lengths[1::2] = (
+            random_partition(rng, len(tokens) - hidden, spans),
+            random_partition(rng, hidden, spans),
+        )
+        noise, sentinels = np.repeat(np.arange(2 * spans) % 2 == 1, lengths), self.sentinels[:spans]
+        shown = np.insert(tokens[~noise], lengths[::2].cumsum(), sentinels)
+        target = concatenate_ids(
+            np.insert(tokens[noise], lengths[1::2].cumsum() - lengths[1::2], sentinels), [self.end]
+        )
+        return {
+            "tokens": concatenate_ids(shown, [self.end]),
+            "target": concatenate_ids([self.decoder_start], target[:-1]),
+            "labels": target,
+        }
+
+
+class SpanCorruptionTask(HiddenTokenTask):
+    preprocess_class, loss_class = SpanCorruptionPreprocess, EncoderDecoderLoss

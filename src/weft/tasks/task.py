@@ -1,0 +1,170 @@
+"""What implements a task: preprocessing, loss, prediction and evaluation, around one model and one kind of data."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+from ..data.load import check_rows, load_source
+from ..data.source import resolve_source
+from ..data.store import DataInfo, Store
+from ..metrics.perplexity import perplexity
+from ..model.loaded_model import LoadedModel
+from ..registry import implementation
+from . import base
+from .base import Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext
+from .predict import (
+    PredictOptions,
+    default_row_length,
+    device_of,
+    predict_all,
+    token_losses,
+)
+
+Metrics = Iterator[tuple[str, float | str]]
+
+
+class EvaluationData(NamedTuple):
+    """Prepared data, or rows in memory; and where the words themselves can be read."""
+
+    store: Store
+    source: R.Source | None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the store as they were written; what is left out was said when it was made."""
+        if self.source is None:
+            raise ValueError(
+                "this score needs the words themselves, not only their tokens; give the files with --data"
+            )
+        row = self.store.meta.rows
+        source = resolve_source(self.source, row)
+        rows = load_source(source, row.columns)[0]
+        return [
+            item.fields for item in check_rows(rows, row, self.store.meta.labels, source.format)[0]
+        ]
+
+
+class EvaluateOptions(NamedTuple):
+    """What a person may want otherwise."""
+
+    predict: PredictOptions = PredictOptions()
+    length: int | None = None  # of rows; as long as the model was trained on unless given
+    stride: int | None = None  # of windows of running text; half the length unless given
+    num_beams: int = 4
+    length_penalty: float = 0.6
+    language: str | None = (
+        None  # of the target, for tokenised BLEU; from the file's name unless given
+    )
+    no_answer_threshold: float = 0.0  # of no answer
+
+
+class TaskImplementation:
+    """Base of what implements a task.
+
+    A subclass names its `preprocess_class` (numpy, pure) and its `loss_class` (torch, sums), turns outputs into plain
+    predictions, and yields the metrics of predictions and references. Validation during training, `weft evaluate`
+    and the verbs of an opened model call the same methods.
+    """
+
+    preprocess_class: type[Any]  # (value, context) -> Preprocess
+    loss_class: type[Any]  # (value, context) -> Loss
+
+    def __init__(self, task: Any, context: TaskContext) -> None:
+        base.check_rows(task, context)
+        self.value, self.context = task, context
+        self.preprocess: Preprocess = self.preprocess_class(task, context)
+        self.loss: Loss = self.loss_class(task, context)
+
+    def predict(self, outputs: Any, batch: Batch) -> list[Any]:
+        """Return one plain value per row of a batch: what JSON can hold."""
+        raise NotImplementedError
+
+    def references(self, data: EvaluationData) -> Sequence[Any]:
+        """Return what is right, one per sample; nothing where a prediction is a score itself."""
+        return ()
+
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        """Yield (name, value) for all predictions, in the order of the samples."""
+        raise NotImplementedError
+
+    # Around a trained model
+
+    def samples(
+        self, store: Store, options: EvaluateOptions
+    ) -> tuple[Preprocess, LengthLimitedSamples]:
+        """Return every sample of a store once, and what preprocesses it."""
+        length = options.length or default_row_length(self.loss.model)
+        return self.preprocess, self.preprocess.open_samples(store, length, include_partial=True)
+
+    def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
+        """Return one prediction per sample of a store, in order, the same on every rank."""
+        loss, device = self.loss.eval(), device_of(self.loss.model)
+        return predict_all(
+            *self.samples(store, options),
+            loss.forward_outputs,
+            self.predict,
+            device,
+            options.predict,
+        )
+
+    def evaluate_model(
+        self, opened: Any, data: EvaluationData, options: EvaluateOptions
+    ) -> Metrics:
+        """Yield (name, value) for a model, as `weft evaluate` prints them, the same on every rank."""
+        yield from self.evaluate(self.predict_store(data.store, options), self.references(data))
+
+
+class HiddenTokenTask(TaskImplementation):
+    """A task that asks some tokens: how probable each was, and whether it would have been predicted."""
+
+    def predict(self, outputs: Any, batch: Batch) -> list[Any]:
+        return token_losses(outputs, batch)
+
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        tokens = [token for row in predictions for token in row]
+        yield "accuracy of hidden tokens", sum(hit for _, hit in tokens) / len(tokens)
+        yield from perplexity([loss for loss, _ in tokens])
+
+
+def column_values(store: Store, name: str) -> list[Any]:
+    return [store.row(i)[name] for i in range(len(store))]
+
+
+def task_for_model(
+    opened: LoadedModel, task: R.Task, info: DataInfo, seed: int = 0
+) -> TaskImplementation:
+    """Build a task around a trained model.
+
+    Raises:
+        ValueError: if the task predicts nothing.
+    """
+    task = task.for_inference(info.rows)
+    kind: type[TaskImplementation] = implementation(task)
+    if kind.predict is TaskImplementation.predict:
+        raise ValueError(
+            f"{opened.name} was trained by {type(task).__name__}, which has no score of its own: its loss is in the run's "
+            "log; tune the model for a task, and evaluate that"
+        )
+    return kind(task, TaskContext(opened.model.spec, info, seed, model=opened.model))
+
+
+def predict(
+    opened: LoadedModel,
+    value: R.Task,
+    store: Store,
+    *,
+    length: int | None = None,
+    stride: int | None = None,
+    options: PredictOptions = PredictOptions(),
+) -> list[Any]:
+    """Return one plain prediction per sample of `store`.
+
+    Args:
+        opened: a trained model with its tokenizer.
+        value: the task.
+        store: the samples.
+        length: of rows, in tokens; as much as the model reads unless given.
+        stride: of windows of running text, which overlap; each token is asked once.
+        how: the size of batches, the precision and the ranks.
+    """
+    task = task_for_model(opened, value, store.meta, options.seed)
+    return task.predict_store(store, EvaluateOptions(options, length, stride))

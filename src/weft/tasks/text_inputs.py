@@ -1,0 +1,168 @@
+"""The four inputs that RoBERTa compares (arXiv:1907.11692, section 4.2), and BERT's pairs (arXiv:1810.04805, section 3.1, task 2)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..kernels.cross_entropy import IGNORE_INDEX
+from .base import ArrayRow, LengthLimitedSamples, concatenate_ids
+
+PAIRS = ("segment-pair", "sentence-pair")
+TRIES = 10_000  # samples looked at for one that holds a pair: enough where one in a thousand does
+
+
+class SentenceBounds(NamedTuple):
+    """The sentences of a sample: where each starts and stops, and where its document does."""
+
+    tokens: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    document_start: np.ndarray
+    document_stop: np.ndarray
+
+
+def sentences(sample: dict[str, Any]) -> SentenceBounds:
+    tokens, documents = sample["tokens"], document_starts(sample["documents"])
+    start = np.union1d(documents, sample["sentences"]).astype(np.int64)
+    stop = np.append(start[1:], len(tokens))
+    number = np.searchsorted(documents, start, side="right")
+    return SentenceBounds(
+        tokens, start, stop, documents[number - 1], np.append(documents, len(tokens))[number]
+    )
+
+
+class SegmentPairs(NamedTuple):
+    """What two neighbours a sample offers: tokens [start, border) and [border, stop) of each pair."""
+
+    tokens: np.ndarray
+    start: np.ndarray
+    boundary: np.ndarray
+    stop: np.ndarray
+
+    def second(self, i: int) -> np.ndarray:
+        return self.tokens[self.boundary[i] : self.stop[i]]
+
+
+def document_starts(documents: np.ndarray) -> np.ndarray:
+    """Starts of documents; whatever comes first belongs to one too."""
+    return np.union1d([0], documents).astype(np.int64)
+
+
+class TextInput:
+    """From a sample to an unmasked row: `tokens` and, where the input has them, `tokens_document_ids`, `segments` and `labels_next`."""
+
+    def __init__(self, kind: str, begin: int, end: int, next_sentence: bool = False) -> None:
+        self.kind, self.begin, self.end, self.next_sentence = kind, begin, end, next_sentence
+        self.marks = 3 if kind in PAIRS else 2
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        if self.kind in PAIRS:
+            return self.pair(samples, index, rng)
+        sample = samples[index]
+        return (
+            self.full(sample)
+            if self.kind == "full-sentences"
+            else self.separate_documents(sample, samples.length)
+        )
+
+    def full(self, sample: dict[str, Any]) -> ArrayRow:
+        """Between two documents stands the first one's own end token."""
+        return {"tokens": concatenate_ids([self.begin], self.bare(sample["tokens"]), [self.end])}
+
+    def separate_documents(self, sample: dict[str, Any], length: int) -> ArrayRow:
+        """Every document its own sequence; together they fill a row and do not see each other."""
+        starts = document_starts(sample["documents"])
+        at = starts + np.arange(len(starts))
+        stop = min(
+            [length, *at[at > length - 3][:1]]
+        )  # a later document has no room for a token between two marks
+        row = np.insert(np.asarray(sample["tokens"], np.int64), starts, self.begin)[:stop]
+        if row[-1] != self.end:
+            row = concatenate_ids(row[: length - 1], [self.end])
+        number = np.zeros(len(row), np.int64)
+        number[at[at < len(row)]] = 1
+        return {"tokens": row, "tokens_document_ids": number.cumsum()}
+
+    def pair(self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator) -> ArrayRow:
+        """A and what follows it (`labels_next` 0) or, by a fair coin, what follows somewhere else (1). Both candidates for B are drawn
+        alike and cut to the shorter one before the coin falls, so that no length depends on it."""
+        index, here = self.find_pairs(samples, index, rng)
+        i, other = int(rng.integers(len(here.boundary))), False
+        b = here.second(i)
+        if self.next_sentence:
+            many = len(samples)
+            there = self.find_pairs(
+                samples, (index + 1 + int(rng.integers(many - 1))) % many, rng, avoid=index
+            )[1]
+            i, j = closest_lengths(here.stop - here.boundary, there.stop - there.boundary, rng)
+            both, other = (here.second(i), there.second(j)), bool(rng.random() < 0.5)
+            b = both[other][: min(map(len, both))]
+        a, b = truncate_pair(
+            here.tokens[here.start[i] : here.boundary[i]], b, samples.length - self.marks, rng
+        )
+        row: ArrayRow = {
+            "tokens": concatenate_ids([self.begin], a, [self.end], b, [self.end]),
+            "segments": np.repeat(np.arange(2), (len(a) + 2, len(b) + 1)),
+        }
+        if self.next_sentence:  # asked at the first token, wherever a batch puts it
+            row["labels_next"] = concatenate_ids(
+                [other], np.full(len(row["tokens"]) - 1, IGNORE_INDEX)
+            )
+        return row
+
+    def find_pairs(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator, avoid: int = -1
+    ) -> tuple[int, "SegmentPairs"]:
+        """The sample, or where none of its sentences is followed by another, one drawn at random in which one is."""
+        for _ in range(TRIES):
+            if index != avoid and len((pairs := self.pairs(samples[index])).boundary):
+                return index, pairs
+            index = int(rng.integers(len(samples)))
+        raise ValueError(
+            f"input_format = {self.kind!r} needs documents with at least two sentences, and almost no sample has one; separate "
+            "documents, not sentences, by blank lines, or use input_format = 'full-sentences'"
+        )
+
+    def pairs(self, sample: dict[str, Any]) -> "SegmentPairs":
+        """Of a sentence and the next one or, for segments, of all that is before and behind, inside a document."""
+        here, whole = sentences(sample), self.kind == "segment-pair"
+        i = np.flatnonzero(here.stop < here.document_stop)
+        start, stop = (
+            (here.document_start[i], here.document_stop[i])
+            if whole
+            else (here.start[i], here.stop[i + 1])
+        )
+        stop = stop - (here.tokens[stop - 1] == self.end)  # the format sets its own
+        some = here.stop[i] < stop
+        return SegmentPairs(here.tokens, start[some], here.stop[i][some], stop[some])
+
+    def bare(self, tokens: np.ndarray) -> np.ndarray:
+        """Without the end token that closes a document: the format sets its own."""
+        return tokens[:-1] if len(tokens) and tokens[-1] == self.end else tokens
+
+
+def closest_lengths(
+    ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator
+) -> tuple[int, int]:
+    """One of each whose lengths differ least: neither side is preferred, so which of the two is the longer says nothing."""
+    gap = np.abs(ours[:, None] - theirs[None])
+    near = np.flatnonzero(gap == gap.min())
+    i, j = divmod(int(near[rng.integers(len(near))]), len(theirs))
+    return i, j
+
+
+def truncate_pair(
+    a: np.ndarray, b: np.ndarray, capacity: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The longer side loses tokens, at its front or its back by a coin each, until both fit."""
+    if len(a) + len(b) <= capacity:
+        return a, b
+    keep_a = min(len(a), max(capacity - len(b), capacity - capacity // 2))
+    return truncate_randomly(a, keep_a, rng), truncate_randomly(b, capacity - keep_a, rng)
+
+
+def truncate_randomly(tokens: np.ndarray, keep: int, rng: np.random.Generator) -> np.ndarray:
+    front = rng.binomial(len(tokens) - keep, 0.5)
+    return tokens[front : front + keep]

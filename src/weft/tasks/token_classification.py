@@ -1,0 +1,98 @@
+"""A tag for every word, read at its first piece (BERT, arXiv:1810.04805, section 5.3)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import recipe as R
+from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..metrics.entities import outside_tag, tagging_metrics
+from .base import (
+    ArrayRow,
+    Batch,
+    LengthLimitedSamples,
+    Loss,
+    Preprocess,
+    TaskContext,
+    check_head,
+    concatenate_ids,
+    encode_batch,
+    logits_at,
+    selected_labels,
+)
+from .pair_encoding import PairEncoding
+from .predict import split_by_row
+from .task import EvaluationData, Metrics, TaskImplementation, column_values
+
+if TYPE_CHECKING:
+    from ..data.store import Store
+
+
+class TokenClassificationPreprocess(Preprocess):
+    """begin, tokens, end; nothing is asked at marks and at a word's further pieces."""
+
+    terms = ("tag",)
+
+    def __init__(self, task: R.TokenClassification, context: TaskContext) -> None:
+        check_head(task, context)
+        super().__init__(task, context)
+        self.join = PairEncoding(
+            task, context, style="gpt"
+        )  # one text: segments would all be the first
+        self.fields, self.frame = (
+            {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)},
+            self.join.marks,
+        )
+
+    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+        return self.join.table(store, length, "tokens")
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        sample = samples[index]
+        tags = sample["tags"][: samples.length - 2]
+        return self.join(sample["tokens"], None, samples.length) | {
+            "labels": concatenate_ids([IGNORE_INDEX], tags, [IGNORE_INDEX])
+        }
+
+
+class TokenClassificationLoss(Loss):
+    def __init__(self, task: R.TokenClassification, context: TaskContext) -> None:
+        super().__init__(task, context, {"tag": 1.0})
+
+    def forward_outputs(self, batch: Batch) -> Tensor:
+        return logits_at(self.model, encode_batch(self.model, batch), batch["labels_at"])
+
+    def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
+        return {"tag": cross_entropy(answer, selected_labels(batch))}
+
+
+class TokenClassificationTask(TaskImplementation):
+    preprocess_class, loss_class = TokenClassificationPreprocess, TokenClassificationLoss
+
+    def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
+        """The number and the probability of each word's tag."""
+        probability_T, tag_T = outputs.double().softmax(-1).max(-1)
+        return split_by_row(torch.stack((tag_T.double(), probability_T), -1), batch)
+
+    def references(self, data: EvaluationData) -> Sequence[Any]:
+        """The tags of every word, also of those beyond the rows' length."""
+        tags = column_values(data.store, "tags")
+        return [row[row != IGNORE_INDEX].tolist() for row in tags]
+
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        labels = self.context.data.labels or ()
+        predicted = [
+            pad_tags([labels[int(tag)] for tag, _ in row], len(right), labels)
+            for row, right in zip(predictions, references, strict=True)
+        ]
+        yield from tagging_metrics(predicted, [[labels[tag] for tag in row] for row in references])
+
+
+def pad_tags(tags: list[str], words: int, labels: Sequence[str]) -> list[str]:
+    """One tag per word: a word that a row has no room for is outside of everything."""
+    return tags + [outside_tag(labels)] * (words - len(tags))

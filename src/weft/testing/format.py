@@ -1,0 +1,190 @@
+"""Does a data format keep its contract? `check_format` says, with an AssertionError that names what does not."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from ..data.files import MAX_LINE_BYTES, expand, find, read_blocks
+from ..data.formats.base import ENDLESS
+from ..data.formats.lines import read_head
+from ..data.formats.sniff import detect_format
+from ..data.workers import piece_from_json
+from ..recipe import Source
+from ..recipe.formats import Format, SourceItem, SourceRow
+from ..registry import named, names
+
+PIECE_SIZES = (1, 7, 50, 1000)  # bytes
+EXAMPLES = {  # one small file of each format that is recognised by its first lines
+    "jsonl": b'{"text": "a b", "label": 0}\n{"text": "c d", "label": 1}\n',
+    "json": b'[{"text": "a b", "label": 0},\n {"text": "c d", "label": 1}]\n',
+    "csv": b'text,label\n"a, b",0\nc d,1\n',
+    "tsv": b"text\tlabel\na b\t0\nc d\t1\n",
+    "conll": b"EU B-ORG\nrejects O\n\nPeter B-PER\nspoke O\n",
+    "squad": b'{"version": "1.1", "data": [{"title": "t", "paragraphs": []}]}\n',
+}
+
+
+def check_format(format: str | Format, example: str | Path | Source) -> None:
+    """Check that a registered format gives the same rows however its files are divided, and survives damaged ones.
+
+    Args:
+        format: the format, or its name.
+        example: a file of a few rows without a bad one, or a source where the format needs more than one path.
+
+    Raises:
+        AssertionError: which says what the format does not keep.
+    """
+    name = format if isinstance(format, str) else format.name
+    assert name in names(Format), f"{name} is not registered: put @weft.register above its class"
+    checked: Format = named(Format, name)
+    source = (
+        replace(example, format=name)
+        if isinstance(example, Source)
+        else Source(paths=(str(example),), format=name)
+    )
+    source = checked.complete(source)
+    rows = check_whole(checked, source)
+    check_pieces(checked, source, rows)
+    check_parts(checked, source, rows)
+    check_offsets(checked, source, rows)
+    files = [path for path in expand(source.paths) if os.path.isfile(path)]
+    if len(files) == 1 and len(source.paths) == 1:
+        check_damage(checked, source, rows, files[0])
+        check_sniffing(checked, files[0])
+
+
+def read_all(format: Format, source: Source, piece_bytes: int = ENDLESS) -> list[SourceItem]:
+    """Every row and bad row of a source, read in pieces of this size."""
+    pieces = format.pieces(source, piece_bytes)
+    return [item._replace(path=None) for piece in pieces for item in format.read(piece, source)]
+
+
+def check_whole(format: Format, source: Source) -> list[SourceItem]:
+    """The example has rows, none of them bad, and reading leaves nothing behind."""
+    rows = read_all(format, source)
+    assert rows, f"{format.name} reads no row of {source.paths[0]}"
+    for item in rows:
+        assert isinstance(item, SourceRow), f"{format.name} sets aside a row of the example: {item}"
+        wrong = [key for key in item.fields if not isinstance(key, str)]
+        assert not wrong, f"{format.name}: columns are named by strings, not {wrong[0]!r}"
+    assert read_all(format, source) == rows, f"{format.name} gives other rows the second time"
+    return rows
+
+
+def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None:
+    """Pieces of any size, each read alone and after a trip through JSON, give the rows of the whole in its order."""
+    for size in PIECE_SIZES:
+        pieces = format.pieces(source, size)
+        assert pieces == format.pieces(source, size), (
+            f"{format.name} divides the same files differently"
+        )
+        sent = [piece_from_json(json.loads(json.dumps(piece))) for piece in pieces]
+        assert sent == pieces, f"{format.name}: a piece must hold plain values only"
+        backwards = [list(format.read(piece, source)) for piece in reversed(sent)]
+        items = [item._replace(path=None) for part in reversed(backwards) for item in part]
+        assert items == rows, (
+            f"{format.name} in {len(pieces)} pieces of about {size} bytes: {describe_difference(items, rows)}"
+        )
+
+
+def check_parts(format: Format, source: Source, rows: list[SourceItem]) -> None:
+    """The two parts of a split have every row once; one document alone is divided by its characters."""
+    if len(rows) < 2:
+        return
+    for share in (0.3, 0.5):
+        sides = [replace(source, fraction=part) for part in ((0.0, share), (share, 1.0))]
+        rows_of_sides = [row for side in sides for row in content(read_all(format, side))]
+        assert sorted(map(repr, rows_of_sides)) == sorted(map(repr, content(rows))), (
+            f"{format.name}: the parts before and after {share} are not all rows, each once"
+        )
+
+
+def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> None:
+    """Offsets grow within a file, and bytes point to the start of a line."""
+    for piece in format.pieces(source, ENDLESS):
+        by_file: dict[str, list[int]] = {}
+        for item in format.read(piece, source):
+            by_file.setdefault(item.path or piece.paths[0], []).append(item.offset)
+        for path, offsets in by_file.items():
+            if format.offset_unit == "file":
+                continue
+            grows = all(a < b for a, b in pairwise(offsets)) or len(set(offsets)) == 1
+            assert grows, f"{format.name}: offsets of {path} do not grow: {offsets[:8]}"
+            if format.offset_unit == "byte":
+                text = b"".join(read_blocks(path))
+                wrong = [place for place in offsets if place and text[place - 1 : place] != b"\n"]
+                assert not wrong, f"{format.name}: no line of {path} starts at byte {wrong[0]}"
+
+
+def check_damage(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
+    """A file that is cut off, or holds bytes that are not UTF-8, is refused by name or read without its bad rows."""
+    content_, suffix = Path(path).read_bytes(), "".join(Path(path).suffixes)
+    middle = len(content_) // 2
+    for damage, damaged in (
+        ("cut off", content_[: 2 * len(content_) // 3]),
+        ("with a byte that is not UTF-8", content_[:middle] + b"\xff" + content_[middle:]),
+        ("with a very long line", content_ + b"x" * (MAX_LINE_BYTES + 1)),
+    ):
+        with copy_of(damaged, suffix) as copy:
+            read_rows = read_damaged(format, replace(source, paths=(copy,)), damage)
+        known = content(rows)
+        strange = [row.fields for row in read_rows if not row.continues and row.fields not in known]
+        assert len(strange) <= 2, (
+            f"{format.name}: a file {damage} gives rows that nobody wrote: {str(strange)[:200]}"
+        )
+
+
+def read_damaged(format: Format, source: Source, damage: str) -> list[SourceRow]:
+    """The good rows of a damaged file, none of one that is refused."""
+    try:
+        return [item for item in read_all(format, source) if isinstance(item, SourceRow)]
+    except ValueError as error:
+        if source.paths[0] in str(error):
+            return []
+        raise AssertionError(
+            f"{format.name}: the error about a file {damage} does not name it: {error}"
+        ) from error
+    except Exception as error:
+        raise AssertionError(
+            f"{format.name}: a file {damage} raises {type(error).__name__}: {error}; give BadRow, or ValueError"
+        ) from error
+
+
+def check_sniffing(format: Format, path: str) -> None:
+    """A format recognises its own file, or none, and claims nobody else's."""
+    score = format.sniff(read_head(find(path)[0]), path)
+    assert 0 <= score <= 1, f"{format.name}.sniff returns {score}; give 0 to 1"
+    if score:
+        assert detect_format(path) == format.name, f"{path} is taken for {detect_format(path)}"
+    for name, text in EXAMPLES.items():
+        for suffix in ("", f".{name}", *named(Format, name).suffixes):
+            with copy_of(text, suffix) as copy:
+                detected = detect_format(copy)
+            assert detected != format.name or name == format.name, (
+                f"{format.name} claims a file of {name}"
+            )
+
+
+@contextmanager
+def copy_of(content: bytes, suffix: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, f"example{suffix}")
+        Path(path).write_bytes(content)
+        yield path
+
+
+def content(rows: list[SourceItem]) -> list[object]:
+    """Rows without where they stand."""
+    return [row.fields if isinstance(row, SourceRow) else row.reason for row in rows]
+
+
+def describe_difference(items: list[SourceItem], rows: list[SourceItem]) -> str:
+    if len(items) != len(rows):
+        return f"{len(items)} rows instead of {len(rows)}"
+    place = next(i for i, (a, b) in enumerate(zip(items, rows, strict=True)) if a != b)
+    return f"row {place} is {str(items[place])[:200]}, not {str(rows[place])[:200]}"

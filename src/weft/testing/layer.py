@@ -1,0 +1,166 @@
+"""Do the layers of a block keep their contracts: norms, feed-forward layers, attention and its patterns, positions?"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from .. import spec as S
+from ..kernels.attention import PatternBackend, eager_attention, sdpa_attention
+from ..kernels.masks import PatternMask, Positions, build_mask, pattern_mask
+from ..layers.attention import AttentionContext, AttentionLayer
+from ..layers.measure import build_on_meta
+from ..layers.roles import is_declared
+from ..registry import implementation, named
+
+
+def check_layer(part: Any, size: int, tokens: int) -> None:
+    """Check the layer that a part builds for a width, or for a number of heads."""
+    name, text = type(part).__name__, describe(part, size)
+    assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
+    meta = build_on_meta(part, size)
+    counted, built = dict(part.shapes(size)), shapes_of(meta)
+    assert counted == built, f"{name}.shapes({size}) says {counted}, the layer has {built}"
+    check_roles(name, meta)
+    assert all(p.is_meta for p in meta.parameters()), (
+        f"{name} makes parameters on a device of its own"
+    )
+    with FlopCounterMode(display=False) as counter:
+        forward(part, meta, size, tokens, "meta")
+    if isinstance(part, S.Inner | S.Norm):
+        declared = flops(part, size, tokens)
+        assert declared == counter.get_total_flops(), (
+            f"{name}.flops says {declared} for {tokens} tokens, {counter.get_total_flops()} are computed"
+        )
+    layer = meta.to_empty(device="cpu")
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.normal_(0.5, 0.2, generator=draw)
+    check_gradients(name, part, layer, size, tokens)
+    layer.eval()
+    with torch.no_grad():
+        once, again = (forward(part, layer, size, tokens, "cpu") for _ in range(2))
+    assert torch.equal(once, again), f"{name} gives another result the second time in eval mode"
+    half = forward(part, layer.to(torch.bfloat16), size, tokens, "cpu", torch.bfloat16)
+    assert bool(half.isfinite().all()), f"{name} is not finite in bfloat16"
+
+
+def shapes_of(layer: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in layer.named_parameters()}
+
+
+def describe(part: Any, size: int) -> str:
+    if isinstance(part, S.Inner):
+        return part.describe(size)
+    if isinstance(part, S.PositionBias | S.InputPositions):
+        return part.describe()
+    return type(part).__name__
+
+
+def flops(part: S.Inner | S.Norm, size: int, tokens: int) -> int:
+    if isinstance(part, S.Norm):
+        return part.flops(size, tokens)
+    return part.flops(size, tokens, tokens, grid_side(tokens))
+
+
+def grid_side(tokens: int) -> int:
+    return int(tokens**0.5)
+
+
+def forward(
+    part: Any,
+    layer: nn.Module,
+    size: int,
+    tokens: int,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Call a layer as a model does, on the same random vectors each time."""
+    at = torch.arange(tokens, device=device)[None]
+    pair = Positions(at, at, first_query_slot=0)
+    if isinstance(part, S.PositionBias):
+        bias: Tensor = layer(pair)
+        return bias
+    x = torch.empty(2, tokens, size, device=device, dtype=dtype)
+    if device != "meta":
+        x.copy_(torch.randn(x.shape, generator=torch.Generator().manual_seed(1)))
+    if isinstance(part, S.Attention):
+        mask, causal = build_mask(
+            pattern_mask(part.pattern), pair, triangle=part.position_bias is None
+        )
+        side = grid_side(tokens)
+        view = AttentionContext(
+            pair, mask, causal, grid=(side, side) if side**2 == tokens else None
+        )
+        y: Tensor = layer(x[:1] if device == "meta" else x, None, view)
+        return y
+    arguments = (
+        (None, x) if isinstance(part, S.InputPositions) else (x[:1] if device == "meta" else x,)
+    )
+    y = layer(*arguments)
+    return y
+
+
+def check_roles(name: str, layer: nn.Module) -> None:
+    """Every parameter has a role that was declared, or that torch's own class says."""
+    for path, module in layer.named_modules():
+        names = [n for n, _ in module.named_parameters(recurse=False)]
+        assert not names or is_declared(module), (
+            f"{name}: {path or 'the layer'} has no role for {names[0]}; declare it with weft.with_role"
+        )
+
+
+def check_gradients(name: str, part: Any, layer: nn.Module, size: int, tokens: int) -> None:
+    layer.train()
+    y = forward(part, layer, size, tokens, "cpu")
+    assert bool(y.isfinite().all()), f"{name} is not finite"
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
+    if y.requires_grad:
+        (y * weight).sum().backward()
+    for path, p in layer.named_parameters():
+        assert p.grad is not None, f"{name}: no gradient reaches {path}"
+        assert bool(p.grad.isfinite().all()), f"{name}: the gradient of {path} is not finite"
+        # a bias of the keys shifts all scores of a query alike, which a softmax does not see
+        assert bool(p.grad.any()) or path == "key.bias", f"{name}: the gradient of {path} is 0"
+
+
+def check_pattern(pattern: S.Pattern, tokens: int) -> None:
+    """Check what a pattern says of itself against its mask, and its backend against the mask."""
+    name, mask_function = type(pattern).__name__, implementation(pattern)
+    if issubclass(mask_function, AttentionLayer):
+        return
+    assert issubclass(mask_function, PatternMask), (
+        f"{name}: {mask_function.__name__} is no weft.PatternMask"
+    )
+    at = torch.arange(tokens)[None]
+    pair, rule = Positions(at, at, first_query_slot=0), mask_function(pattern)
+    allowed, causal = build_mask(rule, pair, triangle=False)
+    seen = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed[0, 0]
+    assert bool(seen.any(1).all()), f"{name}: a query attends to nothing"
+    ahead = bool(seen.triu(1).any())
+    assert pattern.looks_ahead or not ahead, f"{name}.looks_ahead is False, but it looks ahead"
+    if pattern.reach is not None:
+        far = bool(seen.tril(-pattern.reach - 1).any())
+        assert not far, f"{name}.reach is {pattern.reach}, but it attends to keys further back"
+    if rule.backend is not None:
+        check_backend(name, rule, pair, allowed, causal)
+
+
+def check_backend(
+    name: str, rule: PatternMask, positions: Positions, allowed: Tensor | None, causal: bool
+) -> None:
+    """The slow twin: the same attention with the whole mask, in float64."""
+    assert rule.backend is not None
+    split = named(PatternBackend, rule.backend)(rule, positions, False)
+    if split is None:
+        return
+    draw, tokens = torch.Generator().manual_seed(3), positions.query_BL.shape[1]
+    q, k, v = (torch.randn(2, 4, tokens, 8, generator=draw) for _ in range(3))
+    options: dict[str, Any] = {"causal": causal, "scale": None, "dropout": 0.0}
+    slow = eager_attention(q.double(), k.double(), v.double(), allowed, **options)
+    fast = split(sdpa_attention)(q, k, v, None, **options)
+    assert fast.shape == slow.shape, f"{name}: backend {rule.backend!r} gives {tuple(fast.shape)}"
+    worst = float((fast - slow).abs().max())
+    assert worst < 1e-4, f"{name}: backend {rule.backend!r} differs from the mask by {worst:.2g}"

@@ -1,0 +1,77 @@
+"""Does a metric keep its contract? `check_metric` says, with an AssertionError that names what does not."""
+
+import random
+from collections.abc import Sequence
+from copy import deepcopy
+from math import isclose, isfinite
+from typing import Any
+
+from ..recipe.metrics import Metric, find_metric
+from ..registry import names
+
+SHUFFLES = 5
+
+
+def check_metric(
+    metric: str | Metric,
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    perfect: Sequence[Any] | None = None,
+) -> None:
+    """Check that a registered metric is finite, independent of the order of rows, and best for perfect predictions.
+
+    Args:
+        metric: the metric, or its name.
+        predictions: of a few rows, some of them wrong.
+        references: of the same rows.
+        perfect: predictions without a fault; None: the references themselves.
+
+    Raises:
+        AssertionError: which says what the metric does not keep.
+    """
+    name = metric if isinstance(metric, str) else metric.name
+    assert name in names(Metric), f"{name} is not registered: put @weft.register above it"
+    checked = find_metric(name)
+    assert isinstance(checked.greater_is_better, bool), f"{name}.greater_is_better: True or False"
+    copies = deepcopy((predictions, references))
+    scores = numbers_of(checked, predictions, references)
+    assert (predictions, references) == copies, f"{name} changes what it is given"
+    check_order(checked, predictions, references, scores)
+    main = next(iter(scores))
+    best = numbers_of(checked, references if perfect is None else perfect, references)[main]
+    better = best > scores[main] if checked.greater_is_better else best < scores[main]
+    assert better, f"{name} of perfect predictions is {best}, of faulty ones {scores[main]}"
+    try:
+        list(checked(predictions[:-1], references))
+    except ValueError:
+        return
+    raise AssertionError(f"{name} takes {len(predictions) - 1} predictions of {len(references)}")
+
+
+def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
+    """The pairs whose value is a number; the first must be one."""
+    pairs = list(metric(predictions, references))
+    assert pairs, f"{metric.name} yields nothing"
+    assert len(dict(pairs)) == len(pairs), f"{metric.name} yields a name twice"
+    scores = {key: value for key, value in pairs if not isinstance(value, str)}
+    assert pairs[0][0] in scores, f"{metric.name}: the first pair is the metric, a number"
+    for key, value in scores.items():
+        assert isfinite(value), f"{metric.name}: {key} is {value}"
+    return scores
+
+
+def check_order(
+    metric: Metric, predictions: Sequence[Any], references: Sequence[Any], scores: dict[str, float]
+) -> None:
+    """Rows in another order, in lists or tuples, give the same values."""
+    for seed in range(SHUFFLES):
+        order = list(range(len(references)))
+        random.Random(seed).shuffle(order)
+        kind = (list, tuple)[seed % 2]
+        numbers = numbers_of(
+            metric, kind(predictions[i] for i in order), kind(references[i] for i in order)
+        )
+        same = numbers.keys() == scores.keys() and all(
+            isclose(numbers[key], scores[key], rel_tol=1e-9, abs_tol=1e-12) for key in scores
+        )
+        assert same, f"{metric.name} depends on the order of rows: {scores} or {numbers}"

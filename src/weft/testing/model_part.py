@@ -1,0 +1,124 @@
+"""Do the parts of a whole model keep their contracts: heads and initialisations?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import spec as S
+from ..interop.verify import example, run_ours
+from ..layers.roles import Role, parameter_facts
+from ..model.initialisation import initialise_weights
+from ..model.model import Model, build
+from .layer import check_roles
+from .recipe_part import tiny_decoder, tiny_encoder
+from .value import check_value
+
+
+def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
+    """Check a head in a small model: counts, roles, outputs, gradients, device and dtype.
+
+    Args:
+        head: the value.
+        spec: the model to put it on (default: the first small model that takes it).
+    """
+    check_value(head)
+    name, spec = type(head).__name__, with_head(head, spec)
+    text = head.describe()
+    assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
+    meta = build(spec, device="meta")
+    check_roles(name, meta.head)
+    check_counts(name, spec, meta)
+    model, batch = random_model(spec), example(spec)
+    run_ours(meta, {key: t.to("meta") for key, t in batch.items()})  # raises for a forgotten device
+    outputs = list(tensors_of(run_ours(model, batch)))
+    torch.stack([t.square().sum() for t in outputs if t.requires_grad]).sum().backward()
+    for key, p in model.head.named_parameters():
+        assert p.grad is not None or not p.requires_grad, f"{name}: no gradient reaches {key}"
+        assert p.grad is None or bool(p.grad.any()), f"{name}: the gradient of {key} is 0"
+    for one, other in zip(outputs, tensors_of(run_ours(model, batch)), strict=True):
+        assert bool(one.isfinite().all()), f"{name} is not finite"
+        assert torch.equal(one, other), f"{name} gives another result the second time in eval mode"
+    low = {key: t.bfloat16() if t.is_floating_point() else t for key, t in batch.items()}
+    for one in tensors_of(run_ours(model.to(torch.bfloat16), low)):
+        assert bool(one.isfinite().all()), f"{name} is not finite in bfloat16"
+
+
+def check_counts(name: str, spec: S.Spec, meta: Model) -> None:
+    """Check what a head says of its parameters; the blocks of a stack of its own are counted with the model's."""
+    counted, built = spec.parameter_count(), sum(p.numel() for p in meta.parameters())
+    assert counted == built, f"{name}.shapes: {counted} parameters are counted, there are {built}"
+    shapes = {key: tuple(p.shape) for key, p in meta.head.named_parameters()}
+    for key, shape in spec.head.shapes(spec):
+        assert shapes.get(key) == shape, f"{name}.shapes: {key} {shape}, it is {shapes.get(key)}"
+    assert spec.head.flops(spec, 7) >= 0, f"{name}.flops is less than 0"
+
+
+def tensors_of(output: Any) -> Iterator[Tensor]:
+    """Every tensor of an output: a head may give several."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, dict | tuple):
+        for part in output.values() if isinstance(output, dict) else output:
+            yield from tensors_of(part)
+
+
+def random_model(spec: S.Spec) -> Model:
+    """A model with random tensors: positive, as a variance must be, and of few bits, so that a row that adds 1 is exact."""
+    model, draw = build(spec).eval(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.copy_(torch.randint(100, 300, tensor.shape, generator=draw) / 1024)
+    return model
+
+
+def with_head(head: S.Head, spec: S.Spec | None) -> S.Spec:
+    """The first of a few small models that takes a head: of text, of patches, of object queries."""
+    problems = []
+    for small in (spec,) if spec else (tiny_encoder(), tiny_decoder(), *tiny_image_models()):
+        try:
+            return S.replace(small, head=head)
+        except ValueError as error:
+            problems.append(str(error))
+    raise AssertionError(
+        f"{type(head).__name__} fits no small model ({problems[0]}); give one: check_head(head, spec)"
+    )
+
+
+def tiny_image_models() -> Iterator[S.Spec]:
+    encoder = tiny_encoder().encoder
+    patches = S.Patches(image_size=12, patch_size=4, positions=S.LearnedPositions(count=10))
+    yield S.Spec(width=8, source=patches, head=S.NoHead(), encoder=encoder)
+    block = S.post_norm(S.LayerNorm(), S.Attention(heads=2))
+    feed = S.post_norm(S.LayerNorm(), S.MLP(hidden=16))
+    decoder = S.Stack(blocks=(S.Block(attention=block, cross_attention=block, feedforward=feed),))
+    resnet = S.ResNet(depths=(1,), widths=(8,), stem_width=4)
+    queries = S.ObjectQueries(count=3)
+    yield S.Spec(
+        width=8, source=resnet, target=queries, head=S.NoHead(), encoder=encoder, decoder=decoder
+    )
+
+
+def check_init(init: S.Init) -> None:
+    """Check that an initialisation gives finite, random weights to matrices and tables, keyed by the seed and the path."""
+    check_value(init)
+    name = type(init).__name__
+    spec = S.replace(tiny_encoder(), width=16, init=init)
+    first, same, other = (build(spec, seed=seed).state_dict() for seed in (0, 0, 1))
+    facts = parameter_facts(build(spec))
+    for key, tensor in first.items():
+        assert bool(tensor.isfinite().all()), f"{name}: {key} is not finite"
+        assert torch.equal(tensor, same[key]), f"{name}: {key} is another for the same seed"
+        if facts[key].role in (Role.MATRIX, Role.TABLE):
+            one = float(tensor.flatten()[0])
+            assert bool((tensor != one).any()), f"{name}: all of {key} is {one:g}"
+            assert not torch.equal(tensor, other[key]), (
+                f"{name}: {key} does not follow from the seed"
+            )
+    alone = build(spec, seed=1)
+    key = next(key for key in reversed(first) if facts[key].role is Role.MATRIX)
+    initialise_weights(alone, spec, seed=0, only={key})
+    assert torch.equal(alone.state_dict()[key], first[key]), (
+        f"{name}: {key} depends on what was initialised before it; use the generator that is given"
+    )

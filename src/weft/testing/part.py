@@ -1,0 +1,65 @@
+"""Does a part keep its contract? `check_part` says, with an AssertionError that names what does not."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import recipe as R
+from .. import spec as S
+from .layer import check_layer, check_pattern
+from .model_part import check_head, check_init
+from .recipe_part import (
+    check_average,
+    check_batching,
+    check_optimiser,
+    check_schedule,
+    check_trainable,
+)
+from .value import check_value
+
+CHECKS: dict[type, Callable[[Any], None]] = {
+    S.Head: check_head,
+    S.Init: check_init,
+    R.OptimiserSpec: check_optimiser,
+    R.Schedule: check_schedule,
+    R.Batching: check_batching,
+    R.WeightAverage: check_average,
+    R.Trainable: check_trainable,
+}
+
+
+def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> None:
+    """Check a part of a model or of a recipe.
+
+    Every part is frozen, compares and hashes by content, and goes to JSON and back. Beyond that:
+
+    - norm, feed-forward, attention, position bias, positions at the input: parameters and FLOPs are those that are
+      counted, every parameter has a role and a gradient, results are finite (in bfloat16 too) and the same each time,
+      and no tensor forgets its device;
+    - attention pattern: it looks neither further back nor further ahead than it says, every query attends to something,
+      and its backend gives what the whole mask gives;
+    - head: the same as a layer, on the first small model that takes it;
+    - initialisation: finite, random weights that follow from the seed and the path of each tensor alone;
+    - optimiser: takes every parameter once, changes it, and resumes bit for bit from its state;
+    - schedule: a pure function of the step, finite and not negative;
+    - batching: each sample once per epoch, rows that fit, steps that depend on their position alone;
+    - weight average: holds the weights that are trained, and resumes bit for bit;
+    - trainable: the body is frozen, the head is trained, and new parameters follow from the seed.
+
+    Args:
+        part: the value.
+        width: of the model that a layer is built for.
+        tokens: length of the sequence that a layer is tried with.
+        heads: number of attention heads, for a bias or a pattern.
+    """
+    for base, check in CHECKS.items():
+        if isinstance(part, base):
+            check(part)
+            return
+    check_value(part)
+    if isinstance(part, S.Pattern):
+        check_pattern(part, tokens)
+        part = S.Attention(heads=heads, pattern=part)
+    elif isinstance(part, S.PositionBias):
+        check_layer(part, heads, tokens)
+        part = S.Attention(heads=heads, position_bias=part)
+    check_layer(part, width, tokens)

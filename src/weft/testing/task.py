@@ -1,0 +1,252 @@
+"""Does a task keep the contract? In the manner of scikit-learn's `check_estimator`."""
+
+import json
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import recipe as R
+from ..data.collate import collate, to_torch
+from ..data.in_memory import InMemoryStore
+from ..data.order import sample_generator
+from ..data.store import Store
+from ..data.tokenizer import Tokenizer
+from ..data.train_tokenizer import fit_tokenizer
+from ..ranks import Ranks
+from ..spec import Spec
+from ..tasks import build_task
+from ..tasks.base import ArrayRow, Batch, LengthLimitedSamples
+from ..tasks.predict import PredictOptions, predict_batches
+from ..tasks.task import EvaluationData, TaskImplementation
+from ..values import from_json, to_json
+
+TOLERANCE = 1e-9  # of float64
+
+
+def small_store(
+    rows: Sequence[dict[str, Any]],
+    schema: R.RowSchema,
+    labels: tuple[str, ...] | None = None,
+    tokenizer: R.TokenizerSpec | None = R.WordPiece(vocab_size=200),
+) -> tuple[InMemoryStore, Tokenizer]:
+    """Return rows as prepared data in memory, and the tokenizer, trained on their texts."""
+    texts = [str(cell) for row in rows for cell in row.values()]
+    trained: Any = fit_tokenizer(tokenizer, lambda: iter(texts)) if tokenizer else None
+    return InMemoryStore(rows, schema, trained, labels), trained
+
+
+def check_task(
+    task: R.Task,
+    spec: Spec,
+    store: Store,
+    *,
+    length: int = 32,
+    source: R.Source | None = None,
+    teacher: Any = None,
+) -> None:
+    """Check that a task keeps the contract on a small model and a few samples.
+
+    Args:
+        task: the value.
+        spec: a small model with the task's head, without dropout.
+        store: at least four samples; `small_store` makes one.
+        length: of rows, in tokens.
+        source: the files that the samples come from, for tasks that read their text again.
+        teacher: a trained model, for tasks that have one.
+
+    Raises:
+        AssertionError: with a sentence that says what does not hold.
+    """
+    check_value(task, spec, store)
+    built = build_task(task, spec, store.meta, seed=1, dtype=torch.float64, teacher=teacher)
+    built.loss.eval()
+    samples = built.preprocess.open_samples(store, length, include_partial=True)
+    assert len(samples) >= 4, "give at least four samples: fewer cannot be split over three ranks"
+    rows = check_preprocess(built, samples)
+    check_loss(built, rows)
+    if type(built).predict is TaskImplementation.predict:
+        assert not task.metrics, f"{type(task).__name__} names metrics, but predicts nothing"
+        return
+    predictions = check_predictions(built, samples, rows)
+    check_metrics(built, predictions, EvaluationData(store, source))
+
+
+def check_value(task: R.Task, spec: Spec, store: Store) -> None:
+    name = type(task).__name__
+    assert from_json(to_json(task)) == task, f"{name} is not the same after JSON and back"
+    assert isinstance(store.meta.rows, task.row_schemas), (
+        f"{name}.row_schemas lacks the data's rows"
+    )
+    assert isinstance(spec.head, task.head), f"{name}.head is not the model's head"
+    default = task.default_rows()
+    assert isinstance(default, task.row_schemas), (
+        f"{name}.default_rows() is none of its row_schemas"
+    )
+    known = ("loss", *task.metrics)
+    assert task.select_by(store.meta.rows) in known, (
+        f"{name}.select_by is none of {', '.join(known)}"
+    )
+    assert 0 < task.scored_fraction() <= 1, f"{name}.scored_fraction() is no fraction"
+    assert 0 < task.visible_fraction() <= 1, f"{name}.visible_fraction() is no fraction"
+    inferred = task.for_inference(store.meta.rows)
+    again = inferred.for_inference(store.meta.rows)
+    assert inferred == again, f"{name}.for_inference changes what it made itself"
+
+
+# Preprocessing
+
+
+def check_preprocess(built: TaskImplementation, samples: LengthLimitedSamples) -> list[ArrayRow]:
+    """A row is decided by the sample's number and its own random generator: not by what was asked before."""
+    rows = preprocess(built, samples)
+    away = deepcopy(built.preprocess)  # as in a worker
+    for i in reversed(range(len(samples))):
+        again = away(samples, i, sample_generator(0, 0, i))
+        same = again.keys() == rows[i].keys() and all(
+            np.array_equal(again[field], rows[i][field]) for field in again
+        )
+        assert same, f"sample {i} gives another row in another order: preprocessing is not pure"
+    for row in rows:
+        missing = built.preprocess.fields.keys() - row.keys()
+        assert not missing, f"a row has no {', '.join(sorted(missing))}, which `fields` names"
+        for field in built.preprocess.fields:
+            size = len(row[field])
+            assert size <= samples.length, f"{field} has {size} tokens; rows have {samples.length}"
+    return rows
+
+
+def preprocess(built: TaskImplementation, samples: LengthLimitedSamples) -> list[ArrayRow]:
+    return [built.preprocess(samples, i, sample_generator(0, 0, i)) for i in range(len(samples))]
+
+
+def batch_of(built: TaskImplementation, rows: list[ArrayRow]) -> Batch:
+    return to_torch(collate(rows, built.preprocess.fields))
+
+
+# Loss
+
+
+def check_loss(built: TaskImplementation, rows: list[ArrayRow]) -> None:
+    """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and gradient of the whole."""
+    whole = batch_of(built, rows)
+    sums, counts = built.loss(whole), built.preprocess.loss_counts(whole)
+    names = sorted(built.loss.weights)
+    assert sorted(sums) == sorted(counts) == names, (
+        f"sums {sorted(sums)}, counts {sorted(counts)} and weights {names} have other terms"
+    )
+    for term, total in sums.items():
+        assert total.dim() == 0, f"{term} is not one number"
+        assert total.isfinite(), f"{term} is not finite"
+        assert counts[term] > 0, f"{term} counts nothing in {len(rows)} samples"
+    expected, gradient = loss_and_gradient(built, [rows])
+    assert gradient > 0, "no parameter has a gradient"
+    for parts in (2, 3):
+        pieces = [rows[i::parts] for i in range(parts)]
+        loss, norm = loss_and_gradient(built, pieces)
+        why = "give sums over samples, never means, and let no sample see another of its batch"
+        assert abs(loss - expected) <= TOLERANCE * (1 + abs(expected)), (
+            f"{parts} micro-batches have loss {loss}, the whole {expected}: {why}"
+        )
+        assert abs(norm - gradient) <= 1e-6 * gradient, (
+            f"{parts} micro-batches have gradient norm {norm}, the whole {gradient}: {why}"
+        )
+
+
+def loss_and_gradient(
+    built: TaskImplementation, pieces: list[list[ArrayRow]]
+) -> tuple[float, float]:
+    batches = [batch_of(built, piece) for piece in pieces]
+    counts = [built.preprocess.loss_counts(batch) for batch in batches]
+    total = {term: sum(count[term] for count in counts) for term in counts[0]}
+    built.loss.zero_grad()
+    loss = 0.0
+    for batch in batches:
+        sums, weights = built.loss(batch), built.loss.weights
+        part = torch.stack([weights[term] * sums[term] / total[term] for term in total]).sum()
+        part.backward()
+        loss += part.item()
+    gradients = [p.grad for p in built.loss.parameters() if p.grad is not None]
+    return loss, math.sqrt(sum(float(g.square().sum()) for g in gradients))
+
+
+# Predictions
+
+
+def check_predictions(
+    built: TaskImplementation, samples: LengthLimitedSamples, rows: list[ArrayRow]
+) -> list[Any]:
+    """One plain value per sample, in order, the same alone, in a batch, and on any number of ranks."""
+    outputs, whole = batch_outputs(built, rows)
+    predictions = built.predict(outputs, whole)
+    assert len(predictions) == len(rows), f"{len(predictions)} predictions for {len(rows)} samples"
+    json.dumps(predictions)  # plain Python values
+    for i, row in enumerate(rows):
+        (alone,) = built.predict(*batch_outputs(built, [row]))
+        assert_close(alone, predictions[i], f"sample {i} is predicted otherwise in a batch")
+    for size in (1, 2, 3):
+        by_number: dict[int, Any] = {}
+        for rank in range(size):
+            ranks = SimulatedRank()
+            ranks.rank, ranks.size = rank, size
+            options = PredictOptions(batch_size=2, ranks=ranks)
+            device = next(built.loss.parameters()).device
+            for numbers, batch, batch_predictions in predict_batches(
+                built.preprocess, samples, built.loss.forward_outputs, device, options
+            ):
+                for number, value in zip(
+                    numbers, built.predict(batch_predictions, batch), strict=True
+                ):
+                    assert number not in by_number, f"sample {number} counts twice on {size} ranks"
+                    by_number[number] = value
+        assert sorted(by_number) == list(range(len(rows))), f"a sample is lost on {size} ranks"
+        for number, value in by_number.items():
+            assert_close(value, predictions[number], f"sample {number} differs on {size} ranks")
+    return predictions
+
+
+class SimulatedRank(Ranks):
+    rank, size = 0, 1
+
+    def sum(self, numbers: list[float]) -> list[float]:
+        return numbers
+
+
+def batch_outputs(built: TaskImplementation, rows: list[ArrayRow]) -> tuple[Any, Batch]:
+    batch = batch_of(built, rows)
+    with torch.inference_mode():
+        return built.loss.forward_outputs(batch), batch
+
+
+def assert_close(a: Any, b: Any, message: str) -> None:
+    """Compare nested lists of numbers."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        assert len(a) == len(b), message
+        for one, other in zip(a, b, strict=True):
+            assert_close(one, other, message)
+    elif isinstance(a, float) and isinstance(b, float):
+        assert abs(a - b) <= 1e-6 * (1 + abs(b)), f"{message}: {a} and {b}"
+    else:
+        assert a == b, f"{message}: {a!r} and {b!r}"
+
+
+# Metrics
+
+
+def check_metrics(built: TaskImplementation, predictions: list[Any], data: EvaluationData) -> None:
+    """`evaluate` yields names and finite numbers, among them every metric that the value names."""
+    references = built.references(data)
+    assert not len(references) or len(references) == len(predictions), (
+        f"{len(references)} references for {len(predictions)} predictions; give one per sample"
+    )
+    metrics = dict(built.evaluate(predictions, references))
+    assert metrics, "evaluate yields nothing"
+    for name, value in metrics.items():
+        assert isinstance(value, str) or math.isfinite(value), f"{name} = {value} is not finite"
+    missing = set(built.value.metrics) - metrics.keys()
+    assert not missing, f"evaluate does not yield {', '.join(sorted(missing))}"
+    again = dict(built.evaluate(predictions, references))
+    assert again == metrics, "evaluate gives other values a second time"

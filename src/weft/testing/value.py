@@ -1,0 +1,31 @@
+"""Is a value frozen, comparable, and the same after JSON?"""
+
+from typing import Any
+
+from ..registry import CHOICES
+from ..values import from_json, get_path, iterate_leaves, replace_path, to_json
+
+
+def check_value(value: Any) -> None:
+    """Check that a value is frozen, compares and hashes by content, and goes to JSON and back.
+
+    Args:
+        value: of a class made with `@weft.register`.
+    """
+    name = type(value).__name__
+    assert CHOICES.get(name) is type(value), (
+        f"{name} is not registered; decorate it: @weft.register"
+    )
+    again = from_json(to_json(value))
+    assert again == value, f"{name} is another value after JSON: {again}"
+    assert hash(again) == hash(value), f"{name}: equal values have different hashes"
+    for field in vars(value):
+        try:
+            setattr(value, field, getattr(value, field))
+        except AttributeError:
+            continue
+        raise AssertionError(f"{name}.{field} can be changed; values are frozen")
+    for path, leaf in iterate_leaves(value):
+        if path:
+            changed = replace_path(value, path, leaf)
+            assert get_path(changed, path) == leaf, f"{name}.{path} cannot be set by its path"

@@ -1,0 +1,105 @@
+"""Weights that are kept beside the last: averaged along the way (Polyak), over the last checkpoints (Vaswani et al. 2017, section 6.1),
+or the best so far."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import recipe as R
+from ..recipe.metrics import greater_is_better
+
+
+class WeightCopy:
+    """A second set of the weights that are trained."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.live = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        self.copies = {n: p.detach().clone() for n, p in self.live.items()}
+
+    def update(self) -> None:
+        """After every step; nothing by default."""
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, copies: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        for name, value in copies.items():
+            self.copies[name].copy_(value)
+
+
+class ExponentialMovingAverage(WeightCopy):
+    """average <- decay * average + (1 - decay) * weights, in float32 at least."""
+
+    def __init__(self, average: R.EMA, module: nn.Module) -> None:
+        super().__init__(module)
+        self.decay = average.decay
+
+    @torch.no_grad()
+    def update(self) -> None:
+        torch._foreach_lerp_(list(self.copies.values()), list(self.live.values()), 1 - self.decay)
+
+
+class BestWeights(WeightCopy):
+    """The weights at the best look at the validation data so far."""
+
+    def __init__(self, average: R.BestCheckpoint, module: nn.Module) -> None:
+        super().__init__(module)
+        self.metric = average.metric
+        self.best: dict[str, Any] | None = None  # what was found at the best, and its step
+
+    def update_best(self, step: int, metrics: dict[str, float]) -> None:
+        if self.metric not in metrics:
+            raise ValueError(
+                f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; choose one of these"
+            )
+        sign = 1 if greater_is_better(self.metric) else -1
+        if self.best is None or sign * metrics[self.metric] > sign * self.best[self.metric]:
+            self.best = {**metrics, "step": step}
+            self.copies = {n: p.detach().clone() for n, p in self.live.items()}
+
+    def facts(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def restore(self, copies: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        super().restore(copies, facts)
+        self.best = facts["best"]
+
+
+def no_copy(average: R.AverageLast, module: nn.Module) -> None:
+    """The last checkpoints hold all that is averaged, at the end of the run."""
+
+
+def average_states(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several sets of weights; whole numbers are taken from the last."""
+    total: dict[str, Tensor] = {}
+    count = 0
+    for state in states:
+        count += 1
+        for name, value in state.items():
+            if value.is_floating_point() and count > 1:
+                total[name] += value.double()
+            else:
+                total[name] = value.double() if value.is_floating_point() else value
+    return {
+        n: (t / count).to(value.dtype) if t.is_floating_point() else t
+        for n, t in total.items()
+        for value in [state[n]]
+    }
+
+
+def checkpoints_kept(recipe: R.Recipe) -> int:
+    return max(recipe.checkpoints.keep, len(averaged_steps(recipe)))
+
+
+def averaged_steps(recipe: R.Recipe) -> list[int]:
+    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
+    if not isinstance(recipe.average, R.AverageLast):
+        return []
+    return sorted(
+        {
+            *range(recipe.checkpoints.every_steps, recipe.steps, recipe.checkpoints.every_steps),
+            recipe.steps,
+        }
+    )[-recipe.average.checkpoints :]

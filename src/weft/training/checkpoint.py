@@ -1,0 +1,363 @@
+"""Checkpoints that cannot be lost: safetensors and JSON in a folder that gets its name once every byte is on the disk.
+
+`step-000001000/` holds a file a group of tensors, `state.json` and `manifest.json` with the size and SHA-256 of the others and of itself.
+Whatever starts with a dot is a writer's scaffolding: never read, removed by the next writer. One writer a folder: see `lock.py`.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, TensorSpec, serialize
+from safetensors.torch import load
+from torch import Tensor
+from torch.nn import Parameter
+
+from .. import storage
+
+Groups = Mapping[str, Mapping[str, Tensor]]
+MANIFEST, STATE, TENSORS = "manifest.json", "state.json", ".safetensors"
+FOLDER = re.compile(r"step-(\d{9,})(\.old)?")
+FILE = re.compile(r"[a-z][a-z0-9_]*\.(safetensors|json)")
+SCAFFOLD = re.compile(r"\.(new|trash)-.*")
+
+
+# Writing
+
+
+def write(root: str | Path, step: int, groups: Groups, facts: Mapping[str, Any]) -> Path:
+    """A checkpoint, on the disk when this returns."""
+    return _put(Path(root), step, serialize_checkpoint(groups, facts))
+
+
+def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, bytes]:
+    """A checkpoint's files in memory, the one copy that is kept: what happens to the tensors later cannot reach it."""
+    try:
+        state = json.dumps(facts, indent=1).encode()
+    except TypeError as error:
+        raise ValueError(f"{STATE} holds only JSON: {error}") from None
+    files = {f"{name}{TENSORS}": _bytes(tensors) for name, tensors in groups.items()} | {
+        STATE: state
+    }
+    assert all(FILE.fullmatch(name) for name in files), (
+        f"group names are lower-case words: {list(groups)}"
+    )
+    return files
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    tensors_on_cpu = {}
+    for name, tensor in tensors.items():
+        assert type(tensor) in (Tensor, Parameter), (
+            f"{name} is a {type(tensor).__name__}; gather it into a plain tensor first"
+        )
+        tensors_on_cpu[name] = (
+            tensor.detach().cpu().contiguous()
+        )  # stays alive while its address is in use
+    return serialize(
+        {
+            name: TensorSpec(
+                dtype=str(t.dtype).removeprefix("torch."),
+                shape=list(t.shape),
+                data_ptr=t.data_ptr(),
+                data_len=t.nbytes,
+            )
+            for name, t in tensors_on_cpu.items()
+        }
+    )
+
+
+def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
+    final = root / f"step-{step:09d}"
+    fresh, old = root / f".new-{final.name}", root / f"{final.name}.old"
+    with _explain_os_error(
+        root, f"cannot write {final}, which needs {sum(map(len, files.values())):,} bytes"
+    ):
+        storage.make_folder(root)
+        for stray in (path for path in root.iterdir() if SCAFFOLD.fullmatch(path.name)):
+            storage.remove(stray)
+        try:
+            storage.make_folder(fresh)
+            written = {
+                name: (len(content), storage.write_file(fresh / name, content))
+                for name, content in files.items()
+            }
+            storage.write_file(fresh / MANIFEST, _seal(step, written))
+            storage.sync_path(fresh)
+            if _is_good(final):  # the same step again: the old one counts until the new one does
+                _discard(old)
+                storage.rename(final, old)
+            _discard(final)
+            storage.rename(fresh, final)
+        except OSError:
+            with suppress(OSError):
+                storage.remove(fresh)
+            raise
+        _discard(old)
+    return final
+
+
+def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
+    """A manifest that holds its own SHA-256."""
+    content = {
+        "step": step,
+        "files": {
+            name: {"bytes": size, "sha256": digest}
+            for name, (size, digest) in sorted(files.items())
+        },
+    }
+    return json.dumps(
+        content | {"sha256": sha256(json.dumps(content).encode()).hexdigest()}, indent=1
+    ).encode()
+
+
+def _discard(path: Path) -> None:
+    """Half a removed folder never bears a checkpoint's name."""
+    if os.path.lexists(path):
+        trash = path.with_name(f".trash-{path.name}")
+        storage.rename(path, trash)
+        storage.remove(trash)
+
+
+@contextmanager
+def _explain_os_error(root: Path, text: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise OSError(
+            error.errno, f"{text}: {error.strerror}{place}; {_free(root):,} bytes are free there"
+        ) from error
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose every byte has been compared with its manifest."""
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+    files: dict[str, tuple[int, str]]  # size and SHA-256
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """One group's tensors, made from the very bytes that are compared once more."""
+        file = f"{name}{TENSORS}"
+        if file not in self.files:
+            raise ValueError(f"{self.path} has no group {name!r}; it has {', '.join(self.names())}")
+        with _reading(self.path / file):
+            return load(_checked(self.path / file, *self.files[file]))
+
+    def names(self) -> list[str]:
+        return [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
+
+    def all_tensors(self) -> dict[str, dict[str, Tensor]]:
+        return {name: self.tensors(name) for name in self.names()}
+
+
+def read(path: str | Path) -> Checkpoint:
+    """The checkpoint in a folder; ValueError names the first file that is not as it was written."""
+    path = Path(path)
+    step, files = _unseal(path / MANIFEST)
+    if (named := FOLDER.fullmatch(path.name)) and int(named[1]) != step:
+        raise ValueError(f"{path} is damaged: {MANIFEST} says that it is step {step}")
+    for name, (size, digest) in files.items():
+        _compare(path / name, size, digest)
+    with _reading(path / STATE):
+        return Checkpoint(path, step, json.loads(_checked(path / STATE, *files[STATE])), files)
+
+
+def latest_checkpoint(root: str | Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; what is wrong with newer ones is said. None where there is none yet."""
+    folders = _folders(Path(root))
+    for path in folders:
+        try:
+            return read(path)
+        except ValueError as error:
+            if not os.path.lexists(
+                path
+            ):  # its trainer has saved another and removed this one meanwhile
+                return latest_checkpoint(root, report)
+            report(str(error))
+    if folders:
+        names = ", ".join(path.name for path in folders)
+        raise ValueError(
+            f"{root}: no checkpoint is whole, of {names}; restore one, or move them away to start anew"
+        )
+    return None
+
+
+def all_checkpoints(
+    root: str | Path, report: Callable[[str], None] = lambda line: None
+) -> list[Checkpoint]:
+    """All that are whole, the oldest first, one a step; what is wrong with others is said."""
+    good = {}
+    for path in reversed(_folders(Path(root))):
+        try:
+            checkpoint = read(path)
+            good[checkpoint.step] = checkpoint
+        except ValueError as error:
+            report(str(error))
+    return list(good.values())
+
+
+def _folders(root: Path) -> list[Path]:
+    """The newest first; one that was set aside for another of the same step comes after it."""
+    named = [
+        (FOLDER.fullmatch(path.name), path) for path in (root.iterdir() if root.exists() else ())
+    ]
+    return [
+        path
+        for _, _, path in sorted(
+            ((int(m[1]), not m[2], path) for m, path in named if m), reverse=True
+        )
+    ]
+
+
+def _unseal(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
+    with _reading(path):
+        content = path.read_bytes()
+    try:
+        manifest = json.loads(content)
+        files = {name: (file["bytes"], file["sha256"]) for name, file in manifest["files"].items()}
+        whole = (
+            content == _seal(manifest["step"], files)
+            and STATE in files
+            and all(map(FILE.fullmatch, files))
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise ValueError(f"{path} is damaged: it does not match its own SHA-256")
+    return manifest["step"], files
+
+
+def _checked(path: Path, size: int, digest: str) -> bytes:
+    content = path.read_bytes()
+    if len(content) != size or sha256(content).hexdigest() != digest:
+        raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's")
+    return content
+
+
+def _compare(path: Path, size: int, digest: str) -> None:
+    with _reading(path), path.open("rb") as file:
+        if (actual_size := path.stat().st_size) != size:
+            raise ValueError(
+                f"{path} is damaged: {actual_size:,} bytes, and the manifest says {size:,}"
+            )
+        if file_digest(file, "sha256").hexdigest() != digest:
+            raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is damaged: {getattr(error, 'strerror', error)}") from None
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        return bool(read(path))
+    except ValueError:
+        return False
+
+
+# Beside the training
+
+
+class CheckpointWriter:
+    """Saves in a thread, one at a time, and keeps the newest `keep` whole ones and the steps in `pinned`."""
+
+    def __init__(self, root: str | Path, keep: int, pinned: Collection[int] = ()) -> None:
+        assert keep >= 1, keep
+        self.root, self.keep, self.pinned = Path(root), keep, set(pinned)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.saving: Future[Path] | None = None
+        self.whole: set[Path] = (
+            set()
+        )  # what this process has written or compared; nobody else writes here
+
+    def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
+        """Copies, then returns. Waits for the save before this one and raises what went wrong in it."""
+        self.wait()
+        self.saving = self.thread.submit(self._save, step, serialize_checkpoint(groups, facts))
+
+    def wait(self) -> None:
+        """Nothing is being saved afterwards."""
+        saving, self.saving = self.saving, None
+        if saving:
+            saving.result()
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self.thread.shutdown()
+
+    def __enter__(self) -> "CheckpointWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _save(self, step: int, files: dict[str, bytes]) -> Path:
+        path = _put(self.root, step, files)
+        self.whole.add(path)
+        with _explain_os_error(
+            self.root, f"{path} is saved, but older ones cannot be removed from {self.root}"
+        ):
+            self._retain(path)
+        return path
+
+    def _retain(self, latest: Path) -> None:
+        count = 0
+        for path in _folders(self.root):
+            named = FOLDER.fullmatch(path.name)
+            assert named
+            if count >= self.keep and path != latest and int(named[1]) not in self.pinned:
+                _discard(path)
+            elif path in self.whole or _is_good(path):
+                self.whole.add(path)
+                count += 1
+
+
+# Room
+
+
+def tensor_bytes(groups: Groups) -> int:
+    """Bytes of a checkpoint's tensors."""
+    return sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
+
+
+def check_free_space(root: str | Path, need: int) -> None:
+    """ValueError if checkpoints of `need` bytes, with those that are there already, have no room. A run needs (keep + 1) × size."""
+    root = Path(root)
+    there = sum(file.stat().st_size for folder in _folders(root) for file in folder.glob("*"))
+    if there + (free := _free(root)) < need:
+        raise ValueError(
+            f"{root} needs {need - there:,} bytes more for checkpoints and {free:,} are free; "
+            "make room, keep fewer, or give another folder"
+        )
+    if not os.access(_above(root), os.W_OK, effective_ids=True):
+        raise ValueError(f"{root} cannot be written; give a run folder that can")
+
+
+def _free(root: Path) -> int:
+    return shutil.disk_usage(_above(root)).free
+
+
+def _above(root: Path) -> Path:
+    """The nearest that exists."""
+    return root if root.exists() else _above(root.parent)

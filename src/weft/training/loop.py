@@ -1,0 +1,291 @@
+"""The loop: a generator of steps. A step is a pure function of the state before it and its number."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .. import recipe as R
+from ..data.collate import SAMPLES
+from ..data.loader import Loader, RankBatch
+from ..data.order import hash_to_int
+from ..kernels.keyed_random import sample_numbers
+from ..layers.attention import AttentionLayer
+from ..model.block import BlockLayer
+from ..registry import implementation
+from ..tasks.base import Batch, Loss
+from .averages import WeightCopy
+from .guard import LossGuardState
+from .optimisers import Optimiser
+from .parallel import DistributedRanks
+from .throughput import expert_load
+from .trainable import set_train_mode
+
+
+class TrainStep(NamedTuple):
+    """What happened at one step; `step` counts from 1."""
+
+    step: int
+    loss: float
+    terms: dict[str, float]  # each term's mean
+    grad_norm: float  # of the gradient, before clipping
+    lr: float
+    tokens: int  # over all ranks
+    seconds: float
+    samples_read: int  # samples read so far in this phase
+    skipped_reason: str | None = None  # why the step was not taken
+    sample_ids: tuple[tuple[int, int], ...] = ()  # (epoch, index) of every sample
+    expert_load: dict[str, float] | None = None  # how evenly the tokens are spread over the experts
+    validation: dict[str, float] | None = (
+        None  # what validation found after this step, where it was due
+    )
+
+
+class Trainer:
+    """Objective, optimiser, average and counters: everything that changes, and how."""
+
+    def __init__(
+        self,
+        recipe: R.Recipe,
+        loss: Loss,
+        loader: Callable[[int], Loader],
+        ranks: DistributedRanks | None = None,
+    ) -> None:
+        self.recipe, self.objective, self.loader, self.ranks = (
+            recipe,
+            loss,
+            loader,
+            ranks or DistributedRanks(device=recipe.device),
+        )
+        apply_checkpointing_and_compile(loss.to(self.ranks.device), recipe)
+        self.module = self.ranks.wrap(loss)
+        self.optimiser, self.guard = (
+            Optimiser(recipe.optimiser, loss),
+            LossGuardState(recipe.guard),
+        )
+        self.average: WeightCopy | None = (
+            implementation(recipe.average)(recipe.average, loss) if recipe.average else None
+        )
+        self.step, self.position, self.tokens = 0, 0, 0
+        self.last_validated_step = 0  # the last step at which the validation was done
+        self.stop_requested = False  # set by a signal; all ranks stop at the same step
+
+    def __iter__(self) -> Iterator[TrainStep]:
+        works, length = None, None
+        self.guard.check_budget()
+        while self.step < self.recipe.steps:
+            if length != self.recipe.row_length(self.step):
+                length = self.recipe.row_length(self.step)
+                if self.step and length != self.recipe.row_length(self.step - 1):
+                    self.position = 0  # a new phase orders its own samples
+                works = self.loader(length).from_position(self.position)
+            assert works is not None
+            begin = time.perf_counter()
+            event = self.train_step(next(works), begin)
+            if event is None:
+                return
+            yield event
+            self.guard.check_budget()  # once the step is logged
+
+    def train_step(self, work: RankBatch, begin: float) -> TrainStep | None:
+        recipe, terms = self.recipe, list(self.objective.weights)
+        *counted, tokens, stop = self.ranks.sum(
+            [
+                *(float(work.counts[t]) for t in terms),
+                float(work.tokens),
+                float(self.stop_requested),
+            ]
+        )
+        if stop:
+            return None
+        set_train_mode(self.objective, recipe.trainable)
+        counts = dict(zip(terms, counted, strict=True))
+        summed = self.backward(work, counts)
+        sums = self.ranks.sum(summed.tolist())
+        means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
+        loss = sum(self.objective.weights[t] * mean for t, mean in means.items())
+        gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        length = float(norm)
+        problem = self.guard.reason_to_skip(loss, length)
+        samples = tuple(
+            (int(pick.epoch), int(pick.index)) for group in work.step.rows for pick in group
+        )
+        rate = recipe.schedule.scale(self.step, recipe.steps)
+        if problem is None:
+            if recipe.grad_clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(
+                    self.optimiser.parameters.values(), recipe.grad_clip, norm
+                )
+            self.optimiser.step(rate)
+            largest = torch.nn.utils.get_total_norm(
+                [p.detach() for p in self.optimiser.parameters.values()], float("inf")
+            )
+            self.guard.check_weights(self.step + 1, float(largest))
+            if self.average is not None:
+                self.average.update()
+            self.guard.record_loss(loss)
+        self.optimiser.zero_grad()
+        self.step, self.position, self.tokens = (
+            self.step + 1,
+            work.step.next_position,
+            self.tokens + int(tokens),
+        )
+        if problem is not None:
+            self.guard.record_skip(
+                {"step": self.step, "reason": problem, "samples": [list(s) for s in samples]}
+            )
+        return TrainStep(
+            self.step,
+            loss,
+            means,
+            length,
+            rate * self.optimiser.peak_lr,
+            int(tokens),
+            time.perf_counter() - begin,
+            self.position,
+            problem,
+            samples,
+            expert_load(sums[len(terms) :], [len(load_E) for load_E in self.objective.expert_load]),
+        )
+
+    def drop_ddp(self) -> None:
+        """Of other ranks, before their connection ends: else PyTorch's engine ends it with Python's lock held, at times for ever."""
+        self.module = self.objective
+
+    def time_one_step(self) -> tuple[float, int]:
+        """Seconds and tokens of the step to come, tried out without an update; nothing is changed by it."""
+        work = next(self.loader(self.recipe.row_length(self.step)).from_position(self.position))
+        counts = dict.fromkeys(self.objective.weights, 1.0)
+        seconds = float("inf")
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # a run that is at its end already must keep its numbers
+            for _ in range(2):  # the first pass also fills caches
+                begin = time.perf_counter()
+                self.backward(
+                    work, counts
+                ).tolist()  # the numbers themselves: a device may run ahead
+                self.optimiser.zero_grad()
+                seconds = min(seconds, time.perf_counter() - begin)
+        return seconds, int(self.ranks.sum([float(work.tokens)])[0])
+
+    def backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
+        """Gradients of the whole step's loss; returns this rank's sums by term, then the load of every expert of every layer. One
+        division, by the count over all ranks."""
+        weights = self.objective.weights
+        self.objective.expert_load = []
+        # Metal has no float64.
+        dtype = torch.float32 if self.ranks.device.type == "mps" else torch.float64
+        total = torch.zeros(len(weights), dtype=dtype, device=self.ranks.device)
+        for i, batch in enumerate(work.batches):
+            self.seed(i)
+            inputs = to_device(batch, self.ranks.device)
+            with (
+                self.ranks.no_sync(self.module, i < len(work.batches) - 1),
+                sample_numbers(inputs.pop(SAMPLES)),
+            ):
+                with autocast(self.recipe.precision, self.ranks.device):
+                    sums = self.module(inputs)
+                loss = sum(
+                    sums[t] * (weights[t] * work.weight * self.ranks.size / max(counts[t], 1))
+                    for t in weights
+                )
+                assert isinstance(loss, Tensor)
+                loss.backward()
+            total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * work.weight
+        return torch.cat(
+            [total, *(load_E.to(dtype) * work.weight for load_E in self.objective.expert_load)]
+        )
+
+    def seed(self, micro_batch: int) -> None:
+        """Every micro-batch of a step draws the same numbers: its samples tell them apart (`kernels.keyed_random`). An accelerator's fused
+        kernels cannot do so, and draw for themselves."""
+        torch.manual_seed(hash_to_int(self.recipe.seed, self.step))
+        if self.ranks.device.type != "cpu":
+            torch.get_device_module(self.ranks.device).manual_seed(
+                hash_to_int(self.recipe.seed, self.step, self.ranks.rank, micro_batch)
+            )
+
+    @property
+    def fused_dropout(self) -> bool:
+        """Whether attention weights are dropped by an accelerator's own kernel, which knows rows and not samples."""
+        return self.ranks.device.type != "cpu" and any(
+            isinstance(m, AttentionLayer) and m.spec.dropout for m in self.objective.modules()
+        )
+
+    def notes(self) -> list[str]:
+        """What is not as it is elsewhere."""
+        return (
+            [
+                "attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
+            ]
+            if self.fused_dropout
+            else []
+        )
+
+    # What a checkpoint holds
+
+    def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        groups = {
+            "model": dict(self.objective.state_dict()),
+            "optimiser": self.optimiser.state(),
+            "average": self.average.copies if self.average else {},
+            "rng": {"torch": torch.get_rng_state()},
+        }
+        facts = {
+            "step": self.step,
+            "position": self.position,
+            "tokens": self.tokens,
+            "guard": self.guard.state(),
+        }
+        return groups, facts | (self.average.facts() if self.average else {})
+
+    def restore(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
+        self.objective.load_state_dict(groups["model"])
+        self.optimiser.restore(groups.get("optimiser", {}))
+        if self.average is not None:
+            self.average.restore(groups["average"], facts)
+        torch.set_rng_state(groups["rng"]["torch"])
+        self.step, self.position, self.tokens = facts["step"], facts["position"], facts["tokens"]
+        self.guard.restore(facts["guard"])
+
+    def digest(self) -> str:
+        """SHA-256 of all of the state, bit by bit."""
+        return state_digest(*self.state())
+
+
+def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | None = None) -> str:
+    sha256 = hashlib.sha256(repr(sorted((facts or {}).items())).encode())
+    for group in sorted(groups):
+        for name, tensor in sorted(groups[group].items()):
+            sha256.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            sha256.update(
+                tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data
+            )
+    return sha256.hexdigest()
+
+
+def autocast(name: str, device: torch.device) -> Any:
+    return torch.autocast(device.type, torch.bfloat16) if name == "bf16" else nullcontext()
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+
+
+def apply_checkpointing_and_compile(loss: nn.Module, recipe: R.Recipe) -> None:
+    """Recompute, then compile: each block from outside, in this order."""
+    for block in [m for m in loss.modules() if isinstance(m, BlockLayer)]:
+        if recipe.activation_checkpointing:
+            block.forward = partial(  # type: ignore[method-assign]
+                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=True
+            )
+        if recipe.compile:
+            block.compile()

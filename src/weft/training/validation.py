@@ -1,0 +1,91 @@
+"""The loss and the task's metrics on data that is not trained on: every sample once, the same preprocessing each time."""
+
+from math import isnan
+from typing import Any
+
+import torch
+
+from ..data.batching import StepPlan, build_planner
+from ..data.loader import Loader
+from ..data.store import Store
+from ..recipe.recipe import rows_per_step
+from ..tasks.base import Batch, LengthLimitedSamples, Preprocess
+from ..tasks.predict import SortedByLength, gather_predictions
+from ..tasks.task import EvaluationData, TaskImplementation
+from .loop import Trainer, autocast, to_device
+
+
+class PredictionCollector:
+    """Gathers the prediction of every sample, whichever rank it is on; `metrics` when all are there."""
+
+    def __init__(self, task: TaskImplementation, data: EvaluationData) -> None:
+        self.task, self.data = task, data
+        self.predictions: list[tuple[int, Any]] = []
+
+    def order_samples(self, samples: LengthLimitedSamples) -> LengthLimitedSamples:
+        self.samples = SortedByLength(samples)
+        return self.samples
+
+    def add(self, step: StepPlan, outputs: Any, batch: Batch) -> None:
+        numbers = (int(self.samples.order[pick.index]) for (pick,) in step.rows)
+        self.predictions += zip(numbers, self.task.predict(outputs, batch), strict=True)
+
+    def metrics(self, ranks: Any) -> dict[str, float]:
+        """The metrics that the task names; where there is no correlation at all, it is 0."""
+        every = sorted(gather_predictions(self.predictions, ranks), key=lambda pair: pair[0])
+        assert [i for i, _ in every] == list(range(len(self.samples))), (
+            "a sample was lost, or twice"
+        )
+        predictions, references = (
+            [prediction for _, prediction in every],
+            self.task.references(self.data),
+        )
+        named = {
+            name: float(value)
+            for name, value in self.task.evaluate(predictions, references)
+            if name in self.task.value.metrics
+        }
+        return {name: 0.0 if isnan(value) else value for name, value in named.items()}
+
+
+def validate(
+    trainer: Trainer,
+    preprocess: Preprocess,
+    store: Store,
+    collector: PredictionCollector | None = None,
+) -> dict[str, float] | None:
+    """Each term's mean and the weighted loss, over all ranks; None where the run was asked to stop meanwhile."""
+    recipe, objective, ranks = trainer.recipe, trainer.objective, trainer.ranks
+    samples = preprocess.open_samples(store, recipe.batch.length, include_partial=True)
+    if collector is not None:
+        samples = collector.order_samples(samples)
+    loader = Loader(
+        build_planner(recipe.batch, samples, recipe.seed),
+        samples,
+        preprocess,
+        recipe.seed,
+        ranks.rank,
+        ranks.size,
+    )
+    terms = list(objective.weights)
+    total = torch.zeros(2, len(terms), dtype=torch.float64)
+    objective.eval()
+    with torch.no_grad(), autocast(recipe.precision, ranks.device):
+        for work in loader.one_epoch(
+            recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size)
+        ):
+            if trainer.stop_requested and ranks.size == 1:
+                return None
+            for batch in work.batches if work.weight else ():
+                batch = to_device(batch, ranks.device)
+                if collector is None:
+                    sums = objective(batch)
+                else:
+                    answer = objective.forward_outputs(batch)
+                    collector.add(work.step, answer, batch)
+                    sums = objective.all_sums(answer, batch)
+                total[0] += torch.stack([sums[t].cpu().double() for t in terms])
+            total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
+    both = ranks.sum(total.flatten().tolist())
+    means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
+    return {"loss": sum(objective.weights[t] * mean for t, mean in means.items()), **means}

@@ -1,1 +1,0 @@
-"""Fine-tuning: what the data hold, which runs to try, which of them to keep."""

@@ -1,0 +1,1 @@
+"""Fine-tuning: detect the task, run trials, keep the best."""

@@ -1,0 +1,171 @@
+"""Trials, one after another, each an ordinary run; the best one becomes the model of the whole."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+from ..interop.companion_files import copy_companion_files
+from ..interop.manifest import MANIFEST_FILE, find_damage, write_manifest
+from ..runs.log import is_finished, read_log
+from ..runs.run import train
+from ..storage import rename, write_atomically
+from ..training.compatibility import recipe_differences, recipe_of
+from ..training.loop import TrainStep
+from .plan import RESULTS_FILE, TunePlan
+
+
+class TrialStep(NamedTuple):
+    """A step of a trial."""
+
+    number: int  # of the trial, from 1
+    lr: float
+    seed: int
+    event: TrainStep
+    best: float | None  # so far in this trial
+    seconds_left: float  # of all trials
+
+
+def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialStep]:
+    """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1).
+    Ends early where a run is asked to stop; only the end writes the folder's own model."""
+    check_existing_trials(plan, report)
+    trials_to_run, done = (
+        [(rate, plan.recipe.seed) for rate in plan.learning_rates],
+        list[dict[str, Any]](),
+    )
+    pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
+    while trials_to_run:
+        rate, seed = trials_to_run.pop(0)
+        recipe = plan.trial_recipe(rate, seed)
+        folder = plan.folder / recipe.name
+        if not is_trial_complete(folder, recipe):
+            best = best_so_far(folder, plan)
+            for event in train(recipe, folder, report=report):
+                if event.step % (recipe.eval_every or 1) == 0:
+                    best = best_so_far(folder, plan)
+                yield TrialStep(
+                    len(done) + 1,
+                    rate,
+                    seed,
+                    event,
+                    best,
+                    pace.left(len(done) * recipe.steps + event.step),
+                )
+            if not is_trial_complete(folder, recipe):
+                return
+        done.append(trial_result(folder, plan.metric, rate, seed))
+        record_trials(plan, done)
+        if len(done) == len(plan.learning_rates):
+            trials_to_run = [
+                (best_trial(done, plan)["lr"], plan.recipe.seed + i) for i in range(1, plan.seeds)
+            ]
+    publish_best(plan, done)
+
+
+def check_existing_trials(plan: TunePlan, report: Callable[[str], None]) -> None:
+    """Build every recipe once, so that a wrong learning rate or a trial of other settings is reported before the first step."""
+    for recipe in [
+        plan.trial_recipe(rate, plan.recipe.seed + i)
+        for rate in plan.learning_rates
+        for i in range(plan.seeds)
+    ]:
+        folder = plan.folder / recipe.name
+        begun = is_finished(folder) or any((folder / "checkpoints").glob("step-*"))
+        for name, before in recipe_differences(recipe_of(folder, report), recipe) if begun else ():
+            raise ValueError(
+                f"{folder} was begun with another recipe: {name} was {before!r}; "
+                "undo the change, or give another --output"
+            )
+
+
+class TimeEstimate:
+    """Time left, extrapolated from the steps of this process."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.taken, self.begun = total, 0, time.monotonic()
+
+    def left(self, step: int) -> float:
+        self.taken += 1
+        return (time.monotonic() - self.begun) / self.taken * (self.total - step)
+
+
+def is_trial_complete(folder: Path, recipe: R.Recipe) -> bool:
+    """Return whether the trial is finished, its model is undamaged, and its recipe is this one."""
+    model = folder / "model"
+    whole = model.is_dir() and (not (model / MANIFEST_FILE).exists() or find_damage(model) is None)
+    return is_finished(folder) and whole and not recipe_differences(R.recipe_of_run(folder), recipe)
+
+
+def best_so_far(folder: Path, plan: TunePlan) -> float | None:
+    """Return the best validation so far."""
+    lines = read_log(folder / "log.jsonl")
+    values = [line["valid"][plan.metric] for line in lines if "valid" in line]
+    return plan.best_of(values) if values else None
+
+
+def trial_result(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any]:
+    lines = read_log(folder / "log.jsonl")
+    best = next(line["best"] for line in reversed(lines) if "best" in line)
+    seconds = sum(line["seconds"] for line in lines if "seconds" in line)
+    return {
+        "trial": folder.name,
+        "lr": lr,
+        "seed": seed,
+        metric: best[metric],
+        "step": best["step"],
+        "seconds": round(seconds, 1),
+        "valid": {name: number for name, number in best.items() if name != "step"},
+    }
+
+
+def best_trial(done: list[dict[str, Any]], plan: TunePlan) -> dict[str, Any]:
+    """Return the best trial; of equal ones, the first."""
+    best: dict[str, Any] = plan.best_of(done, key=lambda trial: trial[plan.metric])
+    return best
+
+
+def record_trials(plan: TunePlan, done: list[dict[str, Any]]) -> None:
+    """Write the table of results, and delete the checkpoints of all finished trials but the best."""
+    best = best_trial(done, plan)
+    for one in done:
+        if one is not best:
+            shutil.rmtree(plan.folder / one["trial"] / "checkpoints", ignore_errors=True)
+    write_atomically(
+        plan.folder / RESULTS_FILE,
+        (json.dumps(results_table(plan, done), indent=1) + "\n").encode(),
+    )
+
+
+def results_table(plan: TunePlan, done: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "run": str(plan.folder),
+        "checkpoint": plan.recipe.init_from,
+        "task": plan.task,
+        "data": plan.summary,
+        "metric": plan.metric,
+        "train_rows": plan.train_rows,
+        "valid_rows": plan.valid_rows,
+        "length": plan.recipe.batch.length,
+        "steps": plan.recipe.steps,
+        "precision": plan.recipe.precision,
+        "trials": done,
+        "best": best_trial(done, plan)["trial"],
+    }
+
+
+def publish_best(plan: TunePlan, done: list[dict[str, Any]]) -> None:
+    """Copy the best trial's model, recipe and log up: the folder then opens like any finished run."""
+    best = plan.folder / best_trial(done, plan)["trial"]
+    fresh = plan.folder / ".model"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(best / "model", fresh)
+    copy_companion_files(Path(str(plan.recipe.init_from)), fresh, plan.recipe.model)
+    write_manifest(fresh)
+    shutil.rmtree(plan.folder / "model", ignore_errors=True)
+    rename(fresh, plan.folder / "model")
+    for file in ("log.jsonl", "recipe.json", "curve.svg"):
+        shutil.copyfile(best / file, plan.folder / file)

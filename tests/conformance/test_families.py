@@ -1,0 +1,64 @@
+"""Every family that is registered passes the conformance check that a user's own must pass."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.twins.test_start import SMALL
+from weft import spec as S
+from weft.families import Codec, Family, family, family_names
+from weft.registry import NAMED, register
+from weft.testing import check_family
+
+PAD = {"roberta": {"special_tokens": S.SpecialTokens(pad=1)}}  # its positions start after it
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    before = dict(NAMED[Family])
+    yield
+    NAMED[Family] = before
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_our_families_conform(name: str) -> None:
+    check_family(family(name), **SMALL[name], **PAD.get(name, {}))
+
+
+def test_a_family_that_is_not_registered_is_found() -> None:
+    with pytest.raises(AssertionError, match="is not registered"):
+        check_family(replace(family("gpt2"), name="own"), **SMALL["gpt2"])
+
+
+def build_own(**arguments: Any) -> S.Spec:
+    return family("gpt2").build_spec(**arguments)
+
+
+OWN = replace(family("gpt2"), name="own", model_type="own", build_spec=build_own)
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_family_with_a_fault_is_found() -> None:
+    unread = replace(OWN.fields[0], codec=Codec(lambda depth: depth + 1, lambda depth: depth))
+    faults = {
+        "reads back as another spec": {"fields": (unread, *OWN.fields[1:])},
+        "this spec is not a own": {"fields": OWN.fields[1:]},
+        "has no row for": {"table": OWN.table[1:]},
+        "heads is empty": {"heads": {}},
+        "has no size": {"sizes": {}},
+    }
+    check_family(register(OWN), **SMALL["gpt2"])
+    for words, fault in faults.items():
+        with pytest.raises((AssertionError, ValueError), match=words):
+            check_family(register(replace(OWN, **fault)), **SMALL["gpt2"])
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_family_may_be_registered_again_where_it_is_defined_and_nowhere_else() -> None:
+    register(OWN)
+    assert register(replace(OWN, paper="another")) is family("own")
+    with pytest.raises(ValueError, match="a Family named 'bert' is already registered"):
+        register(replace(OWN, name="bert"))
+    assert family("bert").paper == "arXiv:1810.04805"

@@ -1,0 +1,99 @@
+"""Every metric keeps the contract that a stranger's must."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch import nn
+
+from weft.recipe import BestCheckpoint
+from weft.recipe.metrics import Metric, find_metric, greater_is_better
+from weft.registry import NAMED, named, names, register
+from weft.testing import check_metric
+from weft.training.averages import BestWeights
+
+CLASSES = ("abcabca", "abcaabb")
+NUMBERS = ([0.1, 0.5, 0.2, 0.9], [0.0, 0.4, 0.6, 1.0])
+TAGS = ([["B-PER", "I-PER", "O"], ["O", "B-ORG"]], [["B-PER", "O", "O"], ["O", "B-ORG"]])
+ANSWERS = (["a cat", "the dog", ""], [["cat"], ["a black dog", "hound"], []])
+SENTENCES = (
+    ["the cat sat on a mat today .", "it rained all the day long ."],
+    ["the cat sat on the mat today .", "it rained all day long ."],
+)
+CASES: dict[str, tuple[Any, ...]] = {
+    "accuracy": CLASSES,
+    "f1": ([0, 1, 1, 0, 1], [0, 1, 0, 0, 1]),
+    "macro_f1": CLASSES,
+    "matthews": CLASSES,
+    "pearson": NUMBERS,
+    "spearman": NUMBERS,
+    "entity_f1": TAGS,
+    "exact_match": (*ANSWERS, ["cat", "hound", ""]),
+    "answer_f1": (*ANSWERS, ["cat", "hound", ""]),
+    "bleu": SENTENCES,
+    "chrf": SENTENCES,
+    "perplexity": ([-0.5, -1.0, -2.0], ["a", "b", "c"], [0.0, 0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("name", names(Metric))
+def test_a_metric_of_ours_keeps_the_contract(name: str) -> None:
+    if name in ("bleu", "chrf"):
+        pytest.importorskip("sacrebleu")
+    check_metric(name, *CASES[name])
+
+
+def test_a_metric_knows_its_direction() -> None:
+    assert greater_is_better("accuracy")
+    assert not greater_is_better("perplexity")
+    assert not greater_is_better("loss")
+    with pytest.raises(ValueError, match="did you mean 'accuracy'"):
+        named(Metric, "acuracy")
+
+
+def test_the_best_weights_follow_the_direction_of_their_metric() -> None:
+    lowest, highest = (
+        BestWeights(BestCheckpoint(metric=name), nn.Linear(1, 1))
+        for name in ("perplexity", "accuracy")
+    )
+    for step, value in enumerate((2.0, 3.0, 1.0), 1):
+        lowest.update_best(step, {"perplexity": value})
+        highest.update_best(step, {"accuracy": value})
+    assert lowest.best == {"perplexity": 1.0, "step": 3}
+    assert highest.best == {"accuracy": 3.0, "step": 2}
+
+
+def no_metric(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
+    yield "first", float(predictions[0] == references[0])
+
+
+def counted(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
+    yield "errors", float(sum(p != r for p, r in zip(predictions, references, strict=True)))
+
+
+def short_sighted(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
+    yield "right", float(sum(p == r for p, r in zip(predictions, references, strict=False)))
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (no_metric, "depends on the order"),
+        (counted, "of perfect predictions is 0.0, of faulty ones 2.0"),
+        (short_sighted, "takes 6 predictions of 7"),
+    ],
+)
+def test_what_breaks_the_contract_is_named(
+    monkeypatch: pytest.MonkeyPatch, function: Any, complaint: str
+) -> None:
+    monkeypatch.setitem(NAMED, Metric, dict(NAMED[Metric]))
+    register(Metric, "stranger")(function)
+    assert find_metric("stranger").greater_is_better
+    with pytest.raises(AssertionError, match=complaint):
+        check_metric("stranger", "bbcabca", "abcabcb")
+
+
+def test_the_best_by_a_metric_that_validation_does_not_measure_is_refused_by_name() -> None:
+    best = BestWeights(BestCheckpoint(metric="f1"), nn.Linear(1, 1))
+    with pytest.raises(ValueError, match=r"'f1': validation measures loss, accuracy; choose one"):
+        best.update_best(1, {"loss": 0.5, "accuracy": 0.9})  # of tags that are no entities

@@ -1,0 +1,204 @@
+"""Heads, initialisations, batchings, averages and trainables pass the checks that a user's own must pass."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from weft import recipe as R
+from weft import spec as S
+from weft.data.batching import FixedPlanner, SampleIndex, StepPlan
+from weft.model.heads import TokenClassifierHeadLayer
+from weft.model.initialisation import NormalRule
+from weft.registry import CHOICES, IMPLEMENTATIONS, choice, implements, members
+from weft.testing import check_part
+from weft.testing.recipe_part import tiny_encoder
+from weft.training.averages import ExponentialMovingAverage
+
+TRANSFORM = S.HeadTransform(norm=S.LayerNorm())
+PARTS: list[Any] = [
+    S.LMHead(),
+    S.LMHead(tied=False, bias="trained", transform=TRANSFORM, softcap=30.0),
+    S.ClassifierHead(num_labels=3),
+    S.ClassifierHead(num_labels=3, pooling="mean", transform=TRANSFORM, bias=False),
+    S.ClassifierHead(num_labels=3, pooling="tokens"),
+    S.TokenClassifierHead(num_labels=5),
+    S.SpanHead(transform=TRANSFORM),
+    S.DetectionHead(num_labels=4),
+    S.PixelDecoder(width=8, stack=tiny_encoder().encoder),  # type: ignore[arg-type]
+    S.NoHead(),
+    S.NoHead(transform=TRANSFORM),
+    S.NormalInit(truncate_at=2.0, scale_by_depth=True),
+    S.XavierInit(),
+    S.T5Init(factor=0.5),
+    R.FixedBatch(size=8, length=16),
+    R.FixedBatch(size=8, length=16, sort_pool=32),
+    R.PackedBatch(size=4, length=16, pack_pool=40),
+    R.TokenBudget(tokens=64, length=16, sort_pool=50),
+    R.EMA(decay=0.9),
+    R.AverageLast(),
+    R.BestCheckpoint(metric="accuracy"),
+    R.HeadOnly(),
+    R.LoRA(rank=2),
+]
+BASES = [S.Head, S.Init, R.Batching, R.WeightAverage, R.Trainable]
+
+
+def name(value: Any) -> str:
+    return repr(value)[:40]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_member_is_tried(base: type) -> None:
+    ours = {cls for cls in members(base) if cls.__module__.startswith(("weft.spec", "weft.recipe"))}
+    assert {type(part) for part in PARTS if isinstance(part, base)} == ours
+
+
+@pytest.mark.parametrize("part", PARTS, ids=name)
+def test_our_parts_conform(part: Any) -> None:
+    check_part(part)
+
+
+# Parts that break a promise are found
+
+
+class FaultyHead(TokenClassifierHeadLayer):
+    def __init__(self, head: Any, spec: S.Spec) -> None:
+        super().__init__(S.TokenClassifierHead(num_labels=2), spec)
+        self.fault = head.fault
+        if head.fault == "unused":
+            self.spare = nn.Linear(2, 2)
+
+    def forward(self, sequence: Any) -> torch.Tensor:
+        y = super().forward(sequence)
+        if self.fault == "device":
+            return y + torch.ones(y.shape[-1], device="cpu")
+        return y * torch.rand(()) if self.fault == "random" else y
+
+
+class FaultyPlanner(FixedPlanner):
+    def __init__(self, batching: Any, samples: Any, seed: int, length: int) -> None:
+        super().__init__(len(samples), 0 if batching.fault == "seed" else seed, 5)
+        self.fault, self.calls = batching.fault, 0
+
+    def at(self, position: int) -> StepPlan:
+        self.calls += 1
+        step = super().at(position)
+        if self.fault == "twice":
+            return step._replace(rows=[[SampleIndex(*step.rows[0][0])] for _ in step.rows])
+        return (
+            step._replace(rows=step.rows[::-1]) if self.fault == "past" and self.calls > 3 else step
+        )
+
+
+@pytest.fixture
+def own() -> Iterator[dict[str, Any]]:
+    """Parts of one's own, registered for one test alone."""
+    before = dict(CHOICES)
+
+    @choice
+    class Scores(S.Head):
+        fault: str = "none"
+
+        def shapes(self, spec: S.Spec) -> Any:
+            extra = [("out.spare", (1,))] if self.fault == "shapes" else []
+            return iter([*S.TokenClassifierHead(num_labels=2).shapes(spec), *extra])
+
+    implements(Scores)(FaultyHead)
+
+    @choice
+    class Blind(S.Init):
+        fault: str = "none"
+
+    class BlindRule(NormalRule):
+        @staticmethod
+        def matrix(init: Any, t: Any, facts: Any, generator: Any) -> None:
+            if init.fault == "constant":
+                t.fill_(0.1)
+            else:
+                t.normal_(0, 0.02, generator=None if init.fault == "global" else generator)
+
+        @staticmethod
+        def table(init: Any, t: Any, role: Any, width: int, generator: Any) -> None:
+            t.normal_(0, 0.02, generator=generator)
+
+    implements(Blind)(BlindRule)
+
+    @choice
+    class Fives(R.Batching):
+        length: int = 16
+        fault: str = "none"
+
+        def rows_per_step(self) -> int:
+            return 5
+
+    implements(Fives)(FaultyPlanner)
+
+    @choice
+    class Forgetful(R.WeightAverage):
+        pass
+
+    class ForgetfulCopy(ExponentialMovingAverage):
+        def __init__(self, average: Any, module: nn.Module) -> None:
+            super().__init__(R.EMA(decay=0.5), module)
+            self.steps = 0  # not among its facts
+
+        def update(self) -> None:
+            self.steps += 1
+            self.decay = 1 / (1 + self.steps)
+            super().update()
+
+    implements(Forgetful)(ForgetfulCopy)
+
+    @choice
+    class Thaws(R.Trainable):
+        trains_body = False
+
+    def thaw(trainable: Any, model: Any, seed: int) -> None:
+        model.requires_grad_(True)
+
+    implements(Thaws)(thaw)
+    yield {name: CHOICES[name] for name in CHOICES if name not in before}
+    for name in [name for name in CHOICES if name not in before]:
+        IMPLEMENTATIONS.pop(CHOICES.pop(name), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "words"),
+    [
+        ("Scores", "unused", "parameters are counted|no gradient reaches|no role"),
+        ("Scores", "shapes", "parameters are counted"),
+        ("Scores", "random", "another result the second time"),
+        ("Blind", "constant", "is 0.1"),
+        ("Blind", "global", "another for the same seed"),
+        ("Fives", "twice", "once per epoch"),
+        ("Fives", "past", "depends on the steps before it"),
+        ("Fives", "seed", "ignores the seed"),
+    ],
+)
+def test_a_broken_part_is_found(own: dict[str, Any], kind: str, fault: str, words: str) -> None:
+    check_part(own[kind]())
+    with pytest.raises(AssertionError, match=words):
+        check_part(own[kind](fault=fault))
+
+
+def test_a_head_that_forgets_the_device_is_found(own: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match="device"):
+        check_part(own["Scores"](fault="device"))
+
+
+def test_an_average_that_forgets_its_step_is_found(own: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError, match="resumes differently"):
+        check_part(own["Forgetful"]())
+
+
+def test_a_trainable_that_trains_the_body_in_secret_is_found(own: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError, match="trains_body is False"):
+        check_part(own["Thaws"]())
+
+
+def test_a_head_that_fits_no_small_model_says_so() -> None:
+    with pytest.raises(AssertionError, match="fits no small model"):
+        check_part(S.ClassifierHead(num_labels=3, labels=("one",)))

@@ -1,0 +1,42 @@
+"""What src/weft imports is declared in pyproject.toml, and what is declared is imported."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"PIL": "pillow"}  # module -> package, where the names differ
+UNSEEN = {"lm-eval", "tensorboard"}  # imported by a string, and through torch.utils.tensorboard
+
+
+def imported(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.split(".")[0]
+
+
+def normalised(name: str) -> str:
+    return name.split(">")[0].split("<")[0].split("[")[0].replace("_", "-").lower()
+
+
+def test_imports_and_declared_dependencies_are_the_same() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [
+        name
+        for extra, names in project["optional-dependencies"].items()
+        if extra != "dev"
+        for name in names
+    ]
+    declared = {normalised(name) for name in (*project["dependencies"], *extras)}
+    found = {
+        normalised(PACKAGES.get(name, name))
+        for path in (ROOT / "src" / "weft").rglob("*.py")
+        for name in imported(path.read_text())
+        if name not in sys.stdlib_module_names and name != "weft"
+    }
+    assert found - declared == set(), "declare them in pyproject.toml"
+    assert declared - found - UNSEEN == set(), "remove them until something imports them"

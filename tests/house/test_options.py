@@ -1,0 +1,81 @@
+"""The same option has the same name, values and default on every verb."""
+
+import argparse
+
+import pytest
+
+from weft.cli import parser
+
+VERBS: dict[str, argparse.ArgumentParser] = next(
+    action.choices for action in parser()._actions if isinstance(action, argparse._SubParsersAction)
+)
+# option: what may differ between verbs, and why
+EXCEPTIONS = {
+    "--output": ({"metavar", "help"}, "a folder of shards, a run, a file of predictions or of a receipt"),
+    "--max-bad-row-fraction": ({"default"}, "every row of an input file gets its own prediction"),
+    "--device": ({"default"}, "the recipe of a run names its device"),
+    "--precision": ({"default", "choices"}, "a recipe names its own; int8 is for generation on the CPU"),
+    "--data": ({"default", "required", "help"}, "training files are needed; a run has data to evaluate on"),
+    "--task": ({"help"}, "tune and evaluate know different tasks"),
+    "--batch-size": ({"help"}, "rows per step in training, per forward pass elsewhere"),
+    "--seed": ({"default"}, "generate samples once any sampling option is given"),
+    "--top-k": ({"default", "type", "metavar", "help"}, "tokens to sample from, and predictions to show"),
+    "--num-beams": ({"default"}, "generate decodes greedily, or samples"),
+    "--language": ({"default", "help"}, "the language of the text, and of the reference"),
+    "--no-answer-threshold": ({"default"}, "answer always answers; SQuAD 2.0's metric has a threshold"),
+}  # fmt: skip
+
+
+def described(action: argparse.Action) -> dict[str, object]:
+    """What must be the same; of the help, the sentence before the default."""
+    return {
+        "dest": action.dest,
+        "nargs": action.nargs,
+        "type": action.type,
+        "choices": action.choices,
+        "default": action.default,
+        "metavar": action.metavar,
+        "required": action.required,
+        "help": (action.help or "").partition(" (default")[0],
+    }
+
+
+def actions() -> dict[str, dict[str, argparse.Action]]:
+    by_option: dict[str, dict[str, argparse.Action]] = {}
+    for verb, own in VERBS.items():
+        for option, action in own._option_string_actions.items():
+            by_option.setdefault(option, {})[verb] = action
+    return by_option
+
+
+@pytest.mark.parametrize("option", [o for o, by_verb in actions().items() if o.startswith("--")])
+def test_an_option_is_the_same_on_every_verb(option: str) -> None:
+    allowed, _ = EXCEPTIONS.get(option, (set(), ""))
+    every = [described(action) for action in actions()[option].values()]
+    differ = {name for one in every for name in one if one[name] != every[0][name]}
+    assert differ == allowed, "an exception that is not needed, or a difference without a reason"
+
+
+def test_every_option_says_what_it_does_and_its_default() -> None:
+    for verb, own in VERBS.items():
+        for action in own._actions:
+            assert action.help, f"{verb} {action.option_strings}"
+            if action.default not in (None, False, [], "", argparse.SUPPRESS):
+                assert "default" in action.help, f"{verb} {action.option_strings}"
+
+
+# Verbs that run no model on a device of the user's choice.
+WITHOUT_DEVICE = {
+    "families": "no model is built",
+    "show": "no model is built",
+    "verify": "both sides run on the CPU, in fp32: a GPU rounds differently",
+    "convert": "weights are only copied",
+    "prepare": "no model is built",
+    "status": "only files are read",
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_that_runs_a_model_takes_a_device_and_a_precision(verb: str) -> None:
+    own = VERBS[verb]._option_string_actions
+    assert ("--device" in own) == ("--precision" in own) == (verb not in WITHOUT_DEVICE)

@@ -1,0 +1,51 @@
+"""What a parameter is for is declared, never read from its name."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+WEFT = Path(__file__).parents[2] / "src" / "weft"
+PREDICATES = ("startswith", "endswith", "split", "rsplit", "removeprefix", "removesuffix")
+# Strings that are not names of parameters.
+OTHER_STRINGS = {
+    "training/checkpoint.py": {"file"},  # files of a checkpoint
+    "training/compatibility.py": {"path"},  # of a field of the recipe
+    "training/environment.py": {"line"},  # of /proc/cpuinfo
+    "training/memory.py": {"line"},  # of /proc/meminfo
+}
+
+
+def name_predicates(source: str) -> Iterator[str]:
+    """The variables of which a piece of code asks how they are spelt."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            called = node.func
+            whole = called.attr in ("startswith", "endswith")
+            text = any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args)
+            if called.attr in PREDICATES and (whole or text) and isinstance(called.value, ast.Name):
+                yield called.value.id
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            left, right = node.left, node.comparators[0]
+            text = isinstance(left, ast.Constant) and isinstance(left.value, str)
+            if text and isinstance(right, ast.Name) and right.id in ("name", "path", "key"):
+                yield right.id
+
+
+@pytest.mark.parametrize("room", ["layers", "model", "training"])
+def test_no_room_that_handles_parameters_asks_how_a_name_is_spelt(room: str) -> None:
+    found = {
+        str(path.relative_to(WEFT)): variables
+        for path in sorted((WEFT / room).glob("**/*.py"))
+        if (
+            variables := set(name_predicates(path.read_text()))
+            - OTHER_STRINGS.get(str(path.relative_to(WEFT)), set())
+        )
+    }
+    assert found == {}, "declare a role instead (layers/roles.py)"
+
+
+def test_the_check_finds_the_predicates_it_is_for() -> None:
+    code = 'a = [n for name in x if name.startswith("head.") or ".score." in name]'
+    assert list(name_predicates(code)).count("name") == 2
