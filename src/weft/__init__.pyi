@@ -104,6 +104,7 @@ from .spec import replace_path as replace_path
 from .spec import sandwich_norm as sandwich_norm
 from .spec import to_json as to_json
 from .spec import to_plain as to_plain
+from .spec import with_drop_path as with_drop_path
 from .spec import with_dropout as with_dropout
 
 __version__: str

@@ -24,12 +24,15 @@ PARTS: list[Any] = [
     S.ClassifierHead(num_labels=3),
     S.ClassifierHead(num_labels=3, pooling="mean", transform=TRANSFORM, bias=False),
     S.ClassifierHead(num_labels=3, pooling="tokens"),
+    S.ClassifierHead(num_labels=3, pooling="sequence"),
     S.TokenClassifierHead(num_labels=5),
     S.SpanHead(transform=TRANSFORM),
     S.DetectionHead(num_labels=4),
     S.PixelDecoder(width=8, stack=tiny_encoder().encoder),  # type: ignore[arg-type]
     S.NoHead(),
     S.NoHead(transform=TRANSFORM),
+    S.ConvStem(),
+    S.ConvStem(widths=(), kernel_size=7),
     S.NormalInit(truncate_at=2.0, scale_by_depth=True),
     S.XavierInit(),
     S.T5Init(factor=0.5),
@@ -43,7 +46,7 @@ PARTS: list[Any] = [
     R.HeadOnly(),
     R.LoRA(rank=2),
 ]
-BASES = [S.Head, S.Init, R.Batching, R.WeightAverage, R.Trainable]
+BASES = [S.Head, S.PatchStem, S.Init, R.Batching, R.WeightAverage, R.Trainable]
 
 
 def name(value: Any) -> str:

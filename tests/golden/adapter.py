@@ -136,6 +136,8 @@ def family_model(name: str, config: dict[str, Any]) -> nn.Module:
         return build(
             family(name)(depth=2, width=32, heads=4, hidden=48, vocab_size=67, dropout=0.0)
         )
+    if name == "cct":  # published as pickles
+        return build(family(name)(depth=2, width=32, heads=2, hidden=48, image_size=32))
     return build(family(name).from_config(config))
 
 

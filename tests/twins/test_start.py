@@ -53,6 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "image_size": 16,
         "patch_size": 2,
     },
+    "cct": {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "image_size": 16},
     "detr": {
         "depth": 1,
         "width": 16,

@@ -54,6 +54,7 @@ for _name in (
     "mae",
     "dinov2",
     "swin",
+    "cct",
     "detr",
 ):
     register_named(Family, _name, f"{__name__}.{_SHARED_FILES.get(_name, _name)}:{_name}")

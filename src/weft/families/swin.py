@@ -15,6 +15,7 @@ from ..spec import (
     ShiftedWindows,
     Spec,
     pre_norm,
+    with_drop_path,
 )
 from .base import ACTIVATION_CODEC, TUPLE_CODEC, ConfigField, Family, size_table
 from .weights import SkippedWeight, WeightRow, WeightTable, layer_rows, weight_and_bias
@@ -46,24 +47,21 @@ def make(
     classes: int = 1000,
     head: Any = None,
 ) -> Spec:
-    norm, deepest = LayerNorm(eps=eps), max(sum(depths) - 1, 1)
+    norm = LayerNorm(eps=eps)
 
     def block(stage: int, i: int) -> Block:
         windows = ShiftedWindows(size=window, shift=window // 2 if i % 2 else 0)
-        fall = drop_path * (
-            (sum(depths[:stage]) + i) / deepest
-        )  # deeper branches are skipped more often
         attention = Attention(
             heads=heads[stage], bias=bias, pattern=windows, dropout=attention_dropout
         )
         feed = MLP(hidden=int(ratio * (width << stage)), activation=activation)
         return Block(
-            attention=pre_norm(norm, attention, dropout=dropout, drop_path=fall),
-            feedforward=pre_norm(norm, feed, dropout=dropout, drop_path=fall),
+            attention=pre_norm(norm, attention, dropout=dropout),
+            feedforward=pre_norm(norm, feed, dropout=dropout),
         )
 
     stages = tuple(tuple(block(s, i) for i in range(depth)) for s, depth in enumerate(depths))
-    return Spec(
+    spec = Spec(
         width=width,
         source=Patches(
             image_size=image_size,
@@ -76,6 +74,7 @@ def make(
         encoder=Pyramid(stages=stages, norm=norm),
         head=head or ClassifierHead(num_labels=classes, pooling="mean"),
     )
+    return with_drop_path(spec, drop_path)
 
 
 LOOK, HIDDEN = "encoder.stages.0.0.attention.inner", "encoder.stages.0.0.feedforward.inner"

@@ -45,9 +45,10 @@ def make(
     tokens: Any = ("class",),
     classes: int = 1000,
     positions: Any = "learned",
+    stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions, else a value of `Patches.positions`."""
+    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions, else a value of `Patches.positions`. `stem`: convolutions in place of the patches' linear map (a `PatchStem`)."""
     norm = LayerNorm(eps=eps)
     block = Block(
         attention=pre_norm(
@@ -70,6 +71,7 @@ def make(
             channels=channels,
             extra_tokens=tokens,
             positions=places,
+            stem=stem,
             dropout=dropout,
         ),
     )

@@ -90,7 +90,11 @@ class PatchEmbedding(nn.Module):
     def __init__(self, spec: S.Patches, width: int) -> None:
         super().__init__()
         self.s, self.side = spec, spec.image_size // spec.patch_size
-        self.patch = nn.Conv2d(spec.channels, width, spec.patch_size, stride=spec.patch_size)
+        self.patch: nn.Module = (
+            nn.Conv2d(spec.channels, width, spec.patch_size, stride=spec.patch_size)
+            if spec.stem is None
+            else implementation(spec.stem)(spec.stem, spec.channels, width)
+        )
         self.extra = (
             nn.Parameter(torch.empty(len(spec.extra_tokens), width)) if spec.extra_tokens else None
         )

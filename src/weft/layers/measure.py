@@ -39,6 +39,15 @@ def parameter_shapes(part: Any, *arguments: Any) -> Iterator[tuple[str, tuple[in
 
 
 @lru_cache(maxsize=1024)
+def image_flops(part: Any, channels: int, width: int, side: int) -> int:
+    """FLOPs of a layer on one square image, as torch's own counter counts them."""
+    layer = build_on_meta(part, channels, width)
+    with FlopCounterMode(display=False) as counter:
+        layer(torch.empty(1, channels, side, side, device="meta"))
+    return int(counter.get_total_flops())
+
+
+@lru_cache(maxsize=1024)
 def forward_flops(part: Any, width: int, tokens: int) -> int:
     """FLOPs of a layer of one vector per token, as torch's own counter counts them."""
     layer = build_on_meta(part, width)

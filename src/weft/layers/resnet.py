@@ -33,6 +33,10 @@ def kaiming_fan_out(weight: Tensor, generator: torch.Generator) -> None:
     nn.init.kaiming_normal_(weight, mode="fan_out", generator=generator)
 
 
+def kaiming_fan_in(weight: Tensor, generator: torch.Generator) -> None:
+    nn.init.kaiming_normal_(weight, generator=generator)
+
+
 class ConvNorm(nn.Module):
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> None:
         super().__init__()

@@ -79,6 +79,7 @@ class ClassifierHeadLayer(HeadLayer):
         width = spec.head_input_width
         super().__init__(head.transform, width, width)
         self.pool, self.drop = head.pooling, Dropout(head.dropout)
+        self.score = head_linear(width, 1) if head.pooling == "sequence" else None
         many = (
             len(spec.source.extra_tokens)
             if head.pooling == "tokens" and isinstance(spec.source, S.Patches)
@@ -94,7 +95,12 @@ class ClassifierHeadLayer(HeadLayer):
         if isinstance(self.out, nn.ModuleList):
             each = self.per_token_logits(sequence)
             return torch.stack(each).mean(0)
-        logits: Tensor = self.out(self.drop(self.transform(pool_tokens(sequence, self.pool))))
+        pooled_BD = (
+            pool_tokens(sequence, self.pool)
+            if self.score is None
+            else pool_by_score(sequence, self.score(sequence.x_BLD))
+        )
+        logits: Tensor = self.out(self.drop(self.transform(pooled_BD)))
         return logits
 
     def per_token_logits(self, sequence: HiddenStates) -> list[Tensor]:
@@ -121,6 +127,13 @@ def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
     slot_L = torch.arange(x_BLD.shape[1], device=x_BLD.device)
     at_B = mask_BL.long().argmax(1) if pooling == "cls" else (mask_BL * slot_L).argmax(1)
     return x_BLD[torch.arange(len(x_BLD), device=x_BLD.device), at_B]
+
+
+def pool_by_score(sequence: HiddenStates, score_BL1: Tensor) -> Tensor:
+    """The mean of the tokens that are not padding, weighted by the softmax of their scores."""
+    if sequence.attention_mask_BL is not None:
+        score_BL1 = score_BL1.masked_fill(~sequence.attention_mask_BL[..., None], float("-inf"))
+    return (score_BL1.softmax(1).mT @ sequence.x_BLD)[:, 0]
 
 
 class TokenClassifierHeadLayer(HeadLayer):

@@ -74,8 +74,9 @@ from .positions import (
     SinusoidalPositions,
     SinusoidalPositions2D,
 )
-from .spec import Spec, SpecialTokens, with_dropout
+from .spec import Spec, SpecialTokens, with_drop_path, with_dropout
 from .spec import with_label_names as with_label_names
+from .stems import ConvStem, PatchStem
 
 __all__ = [
     "MLP",
@@ -86,6 +87,7 @@ __all__ = [
     "Branch",
     "CausalAttention",
     "ClassifierHead",
+    "ConvStem",
     "DetectionHead",
     "FeedForwardSpec",
     "FullAttention",
@@ -108,6 +110,7 @@ __all__ = [
     "NormalInit",
     "ObjectQueries",
     "ParallelBlock",
+    "PatchStem",
     "Patches",
     "Pattern",
     "PixelDecoder",
@@ -145,5 +148,6 @@ __all__ = [
     "sandwich_norm",
     "to_json",
     "to_plain",
+    "with_drop_path",
     "with_dropout",
 ]

@@ -87,6 +87,12 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
             "source.patch_size",
             f"{spec.source.patch_size} does not divide the image, {spec.source.image_size}",
         )
+    stem = spec.source.stem if isinstance(spec.source, Patches) else None
+    if stem is not None and stem.stride != getattr(spec.source, "patch_size", None):
+        yield (
+            "source.patch_size",
+            f"the stem makes one vector per {stem.stride} pixels; give patch_size={stem.stride}",
+        )
     if isinstance(spec.source, Patches) and spec.source.positions == SinusoidalPositions2D(
         scale="unit"
     ):

@@ -66,8 +66,11 @@ def source_shapes(spec: Spec) -> Shapes:
     if isinstance(s, Tokens):
         yield from with_prefix("source", token_shapes(s, d))
     elif isinstance(s, Patches):
-        yield "source.patch.weight", (d, s.channels, s.patch_size, s.patch_size)
-        yield "source.patch.bias", (d,)
+        if s.stem is None:
+            yield "source.patch.weight", (d, s.channels, s.patch_size, s.patch_size)
+            yield "source.patch.bias", (d,)
+        else:
+            yield from with_prefix("source.patch", s.stem.shapes(s.channels, d))
         if s.extra_tokens:
             yield "source.extra", (len(s.extra_tokens), d)
         if isinstance(s.positions, LearnedPositions | SinusoidalPositions2D):

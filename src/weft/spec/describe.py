@@ -62,6 +62,7 @@ def describe_input(x: Tokens | SharedTokens | Patches | ResNet | ObjectQueries) 
     if isinstance(x, Patches):
         phrases = [
             f"patches of {x.patch_size} × {x.patch_size} in {x.image_size} × {x.image_size}",
+            *([x.stem.describe()] if x.stem is not None else []),
             *(f"{t} token" for t in x.extra_tokens),
         ]
     else:

@@ -44,9 +44,14 @@ def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
         count = length or getattr(spec.source.positions, "count", None) or 512
         return 0, count, 0
     if isinstance(spec.source, Patches):
-        side = -(-(length or spec.source.image_size) // spec.source.patch_size)
-        conv = 2 * side * side * spec.width * spec.source.channels * spec.source.patch_size**2
-        return side, side * side + len(spec.source.extra_tokens), conv
+        s, pixels = spec.source, length or spec.source.image_size
+        side = -(-pixels // s.patch_size)
+        work = (
+            2 * side * side * spec.width * spec.patch_pixels
+            if s.stem is None
+            else s.stem.flops(s.channels, spec.width, side * s.patch_size)
+        )
+        return side, side * side + len(s.extra_tokens), work
     work, now, entry = 0, length or 224, 0
     for name, (o, i, k, _), stride in resnet_convolutions(spec.source):
         if name.endswith(("shortcut.convolution", "layers.0.convolution")):

@@ -105,9 +105,9 @@ class ClassifierHead(Head):
     """A score per class from one vector a sequence."""
 
     num_labels: PositiveInt
-    pooling: Literal["cls", "last", "mean", "tokens"] = (
-        "cls"  # tokens: a classifier each, averaged (DeiT)
-    )
+    # tokens: a classifier per extra token, averaged (DeiT); sequence: a mean whose weights are a softmax of a learned score per
+    # token (Compact Transformers, arXiv:2104.05704, section 3.2)
+    pooling: Literal["cls", "last", "mean", "tokens", "sequence"] = "cls"
     transform: HeadTransform | None = None
     dropout: Probability = 0.0
     bias: bool = True
@@ -116,6 +116,8 @@ class ClassifierHead(Head):
 
     def shapes(self, spec: "Spec") -> Shapes:
         width = spec.head_input_width
+        if self.pooling == "sequence":
+            yield from linear_shapes("score", width, 1)
         yield from transform_shapes(self.transform, width, width)
         names = (
             [f"out.{i}" for i in range(spec.extra_tokens)] if self.pooling == "tokens" else ["out"]
@@ -126,12 +128,16 @@ class ClassifierHead(Head):
     def flops(self, spec: "Spec", tokens: int) -> int:
         once = linear_flops(self.shapes(spec), 1)
         again = linear_flops(self.shapes(spec), 1, "transform.dense")
+        if self.pooling == "sequence":  # a score per token, and the weighted sum of the tokens
+            return once + linear_flops(self.shapes(spec), 2 * tokens - 1, "score")
         return once + (spec.extra_tokens - 1) * again if self.pooling == "tokens" else once
 
     def describe(self) -> str:
-        where = {"tokens": "each extra token", "mean": "the mean"}.get(
-            self.pooling, f"the {self.pooling} token"
-        )
+        where = {
+            "tokens": "each extra token",
+            "mean": "the mean",
+            "sequence": "a weighted mean",
+        }.get(self.pooling, f"the {self.pooling} token")
         return f"{self.num_labels:,} class{'es' * (self.num_labels > 1)} from {where}"
 
     def check(self, spec: "Spec") -> Iterator[Problem]:
@@ -239,6 +245,11 @@ class PixelDecoder(Head):
             yield (
                 "head",
                 "PixelDecoder are rebuilt from patches behind a class token; give source=Patches(...) and an encoder",
+            )
+        if getattr(spec.source, "stem", None) is not None:
+            yield (
+                "head",
+                "a stem mixes neighbouring patches, so that hidden ones are seen; use stem=None",
             )
         if self.width % 4:
             yield "head.width", f"the sine positions need a width that 4 divides, not {self.width}"

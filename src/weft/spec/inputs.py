@@ -11,6 +11,7 @@ from .positions import (
     LearnedPositions2D,
     SinusoidalPositions2D,
 )
+from .stems import PatchStem
 
 # `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches and `Model.embed` are made,
 # so that a further source is a modality and not a part. So are the positions of a grid of cells (`positions` of Patches and
@@ -42,13 +43,16 @@ class SharedTokens:
 
 @choice
 class Patches:
-    """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
+    """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020, arXiv:2010.11929).
+
+    A `stem` makes the vectors of the patches by convolutions, in place of the linear map."""
 
     image_size: PositiveInt
     patch_size: PositiveInt
     channels: PositiveInt = 3
     extra_tokens: tuple[Literal["class", "distillation"], ...] = ("class",)
     positions: LearnedPositions | LearnedPositions2D | SinusoidalPositions2D | None = None
+    stem: PatchStem | None = None
     norm: Norm | None = None
     dropout: Probability = 0.0
 

@@ -158,6 +158,42 @@ def with_dropout(model: Spec, probability: float) -> Spec:
     return changed
 
 
+def with_drop_path(model: Spec, rate: float) -> Spec:
+    """Return the spec with stochastic depth on every branch, from 0 in the first block linearly to `rate` in the last.
+
+    Args:
+        model: the spec to change.
+        rate: the probability that the last block is skipped (Huang et al. 2016, arXiv:1603.09382, section 4).
+    """
+    changed = model
+    for name in ("encoder", "decoder"):
+        stack = getattr(model, name)
+        stages = stack.stages if isinstance(stack, Pyramid) else (stack.blocks,) if stack else ()
+        last, depth, skipped = max(sum(map(len, stages)) - 1, 1), 0, []
+        for stage in stages:
+            skipped.append(
+                tuple(
+                    block_with_drop_path(b, rate * ((depth + i) / last))
+                    for i, b in enumerate(stage)
+                )
+            )
+            depth += len(stage)
+        if isinstance(stack, Pyramid):
+            changed = replace(changed, **{name: replace(stack, stages=tuple(skipped))})
+        elif stack is not None:
+            changed = replace(changed, **{name: replace(stack, blocks=skipped[0])})
+    return changed
+
+
+def block_with_drop_path(block: Block | ParallelBlock, rate: float) -> Block | ParallelBlock:
+    branches = {
+        name: replace(getattr(block, name), drop_path=rate)
+        for name in ("attention", "cross_attention", "feedforward")
+        if getattr(block, name, None) is not None
+    }
+    return replace(block, **branches)
+
+
 def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> Spec:
     """A head that has no names for its classes yet takes these."""
     if (

@@ -1,4 +1,4 @@
-"""Do the parts of a whole model keep their contracts: heads and initialisations?"""
+"""Do the parts of a whole model keep their contracts: heads, stems and initialisations?"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .. import spec as S
 from ..interop.verify import example, run_ours
+from ..layers.measure import image_flops
 from ..layers.roles import Role, parameter_facts
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build
@@ -98,6 +99,32 @@ def tiny_image_models() -> Iterator[S.Spec]:
     yield S.Spec(
         width=8, source=resnet, target=queries, head=S.NoHead(), encoder=encoder, decoder=decoder
     )
+
+
+def check_stem(stem: S.PatchStem) -> None:
+    """Check a stem in a small model of images: stride, counts, FLOPs, roles, gradients, device and dtype."""
+    check_value(stem)
+    name, stride = type(stem).__name__, stem.stride
+    source = S.Patches(image_size=3 * stride, patch_size=stride, extra_tokens=(), stem=stem)
+    spec = S.Spec(width=16, source=source, head=S.NoHead(), encoder=tiny_encoder().encoder)
+    meta = build(spec, device="meta")
+    check_roles(name, meta.source)
+    counted, built = spec.parameter_count(), sum(p.numel() for p in meta.parameters())
+    assert counted == built, f"{name}.shapes: {counted} parameters are counted, there are {built}"
+    measured = image_flops(stem, source.channels, spec.width, source.image_size)
+    flops = stem.flops(source.channels, spec.width, source.image_size)
+    assert flops == measured, f"{name}.flops: {flops} are counted, torch measures {measured}"
+    model = random_model(spec)
+    for side in (3 * stride, 3 * stride + 1):  # the second is padded to 4 cells
+        cells = -(-side // stride)
+        x_BLD = model.embed(torch.randn(2, source.channels, side, side)).x_BLD
+        assert x_BLD.shape == (2, cells**2, 16), f"{name}: {tuple(x_BLD.shape)} of {side} pixels"
+        assert bool(x_BLD.isfinite().all()), f"{name} is not finite"
+    x_BLD.square().sum().backward()
+    for key, p in model.source.named_parameters():
+        assert p.grad is not None, f"{name}: no gradient reaches {key}"
+        assert bool(p.grad.any()), f"{name}: the gradient of {key} is 0"
+    meta.embed(torch.empty(1, source.channels, 3 * stride, 3 * stride, device="meta"))
 
 
 def check_init(init: S.Init) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from .. import recipe as R
 from .. import spec as S
 from .layer import check_layer, check_pattern
-from .model_part import check_head, check_init
+from .model_part import check_head, check_init, check_stem
 from .recipe_part import (
     check_average,
     check_batching,
@@ -19,6 +19,7 @@ from .value import check_value
 CHECKS: dict[type, Callable[[Any], None]] = {
     S.Head: check_head,
     S.Init: check_init,
+    S.PatchStem: check_stem,
     R.OptimiserSpec: check_optimiser,
     R.Schedule: check_schedule,
     R.Batching: check_batching,
@@ -38,6 +39,7 @@ def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> 
     - attention pattern: it looks neither further back nor further ahead than it says, every query attends to something,
       and its backend gives what the whole mask gives;
     - head: the same as a layer, on the first small model that takes it;
+    - stem of an image model: one vector per `stride` pixels, with the parameters and FLOPs that are counted;
     - initialisation: finite, random weights that follow from the seed and the path of each tensor alone;
     - optimiser: takes every parameter once, changes it, and resumes bit for bit from its state;
     - schedule: a pure function of the step, finite and not negative;

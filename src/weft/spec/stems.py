@@ -1,0 +1,71 @@
+"""Convolutions that make the cells of an image, in place of one linear map per patch."""
+
+from ..registry import choice, implements, resolve
+from ..values import PositiveInt, format_inline
+from .parts import Shapes, measured_shapes
+
+
+class PatchStem:
+    """Base of what turns an image into a grid of vectors, one per `Patches.patch_size` pixels.
+
+    Built with (stem, channels, width) into a layer that is called with images (B, C, R, S) and returns (B, D, R / stride, S / stride).
+    """
+
+    @property
+    def stride(self) -> int:
+        """Pixels per cell, along each side."""
+        raise NotImplementedError
+
+    def shapes(self, channels: int, width: int) -> Shapes:
+        """Yield name and shape of every parameter."""
+        return measured_shapes(self, channels, width)
+
+    def flops(self, channels: int, width: int, side: int) -> int:
+        """Return the FLOPs of one square image of `side` pixels."""
+        counted: int = resolve("weft.layers.measure:image_flops")(self, channels, width, side)
+        return counted
+
+    def describe(self) -> str:
+        """Return the stem in a few words."""
+        return format_inline(self)
+
+
+@choice
+class ConvStem(PatchStem):
+    """Convolution, ReLU, max pooling of stride 2, once per layer (Compact Transformers, Hassani et al. 2021, arXiv:2104.05704, section 3.3).
+
+    The last layer is as wide as the model; `widths` are those of the layers before it."""
+
+    widths: tuple[PositiveInt, ...] = (64,)
+    kernel_size: PositiveInt = 3
+
+    @property
+    def stride(self) -> int:
+        return (2 * self.convolution_stride) ** (len(self.widths) + 1)
+
+    @property
+    def convolution_stride(self) -> int:
+        """1 for kernels of 3 and 5, 2 for 7: half of the kernel less one, as the authors' models are built."""
+        return max(1, self.kernel_size // 2 - 1)
+
+    def shapes(self, channels: int, width: int) -> Shapes:
+        inputs = (channels, *self.widths)
+        for i, (before, after) in enumerate(zip(inputs, (*self.widths, width), strict=True)):
+            yield f"{i}.weight", (after, before, self.kernel_size, self.kernel_size)
+
+    def flops(self, channels: int, width: int, side: int) -> int:
+        total = 0
+        for _, (outputs, inputs, kernel, _) in self.shapes(channels, width):
+            side = -(-side // self.convolution_stride)
+            total += 2 * side * side * outputs * inputs * kernel * kernel
+            side = -(-side // 2)
+        return total
+
+    def describe(self) -> str:
+        layers = len(self.widths) + 1
+        return (
+            f"{layers} convolution{'s' * (layers > 1)} of {self.kernel_size} × {self.kernel_size}"
+        )
+
+
+implements(ConvStem, "weft.layers.stems:ConvStemLayer")
