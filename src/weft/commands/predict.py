@@ -30,11 +30,17 @@ if TYPE_CHECKING:
 def classify(args: argparse.Namespace) -> int:
     rows = input_texts(args)
     model, options = open_for_prediction(args)
-    pairs = text_pairs(args, rows, model)
     from ..inference import methods
 
-    with spinner(f"asking {args.name}"):
-        predictions = methods.classify(model, pairs, options)
+    if methods.reads_images(model):
+        rows = image_rows(args, rows)
+        pairs = [(row["file"], None) for row in rows]
+        with spinner(f"asking {args.name}"):
+            predictions = methods.classify_images(model, [file for file, _ in pairs], options)
+    else:
+        pairs = text_pairs(args, rows, model)
+        with spinner(f"asking {args.name}"):
+            predictions = methods.classify(model, pairs, options)
     names = methods.label_names(model)
 
     def class_fields(probabilities: list[float] | float) -> Fields:
@@ -176,11 +182,16 @@ def finite_or_none(score: float) -> float | None:
 def embed(args: argparse.Namespace) -> int:
     rows = input_texts(args, ())
     model, options = open_for_prediction(args)
-    texts = [first for first, _ in text_pairs(args, rows, model)]
     from ..inference import methods
+    from ..inference.images import embed_images
 
+    images = methods.reads_images(model)
+    rows = image_rows(args, rows) if images else rows
+    texts = [row["file"] for row in rows] if images else []
+    texts = texts or [first for first, _ in text_pairs(args, rows, model)]
     with spinner(f"asking {args.name}"):
-        embeddings = methods.embed(model, texts, args.pooling, args.normalise, options)
+        compute = embed_images if images else methods.embed
+        embeddings = compute(model, texts, args.pooling, args.normalise, options)
     if args.output and args.output.endswith(".npy"):
         import numpy as np
 
@@ -239,6 +250,16 @@ def input_texts(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) ->
     if len(args.texts) % 2:
         raise ValueError(f"--pairs needs an even number of texts; there are {len(args.texts)}")
     return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
+
+
+def image_rows(args: argparse.Namespace, rows: list[Fields]) -> list[Fields]:
+    """Return one row per image file: those of the command line and of folders, or of a column of file names."""
+    from ..inference.images import expand_folders
+
+    if args.texts:
+        return [{"file": file} for file in expand_folders(args.texts)]
+    column = (args.columns or ["file" if "file" in rows[0] else next(iter(rows[0]))])[0]
+    return [row | {"file": str(row[column])} for row in rows]
 
 
 def text_pairs(
@@ -383,9 +404,9 @@ def add(verb: AddCommand) -> None:
         add_device(parser)
         return parser
 
-    common(verb(classify, "classify texts or pairs of texts, or predict a number")).add_argument(
-        "--pairs", action="store_true", help="take the texts in pairs"
-    )
+    common(
+        verb(classify, "classify texts, pairs of texts or images, or predict a number")
+    ).add_argument("--pairs", action="store_true", help="take the texts in pairs")
     parser = common(verb(tag, "tag every word of a text"))
     parser.add_argument(
         "--pre-split",
@@ -409,7 +430,7 @@ def add(verb: AddCommand) -> None:
     parser = common(
         verb(
             embed,
-            "compute one embedding vector per text",
+            "compute one embedding vector per text or image",
             "Writes .npy with --output, else JSON.",
         )
     )

@@ -48,7 +48,7 @@ def load_files(
     run_data = (
         model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
     )
-    row = run_data.rows if run_data is not None else task.default_rows()
+    row = run_data.rows if run_data is not None else default_rows(model, task)
     source = resolve_source(R.Source(paths=tuple(paths), column_names=tuple(names)), row)
     alike = (
         training_source(replace(run_data, train=resolve_source(run_data.train, row)))
@@ -80,7 +80,15 @@ def load_files(
         raise ValueError(
             f"{', '.join(source.paths)}: not one row can be read; give a file with rows"
         )
-    return EvaluationData(InMemoryStore(good, row, model.require_tokenizer, labels), source)
+    tokenizer = model.require_tokenizer if row.text_columns else None
+    return EvaluationData(InMemoryStore(good, row, tokenizer, labels), source)
+
+
+def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
+    """What a task reads; of its rows, those of images for a model of images."""
+    if isinstance(model.model.spec.source, S.Tokens):
+        return task.default_rows()
+    return next((rows() for rows in task.row_schemas if rows.image_columns), task.default_rows())
 
 
 def match_columns(

@@ -37,6 +37,7 @@ from ..tasks.predict import (
 from ..tasks.question_answering import ExtractedAnswer, answer_questions
 from ..tasks.task import EvaluateOptions, predict
 from ..tasks.text_to_text import class_probabilities, labelled_rows
+from .images import ImageInput, image_store
 
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
@@ -44,10 +45,6 @@ MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"
 def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
     """Refuse a model that cannot do a task, and say what gives it the head."""
     s, head = opened.model.spec, task.head
-    if not isinstance(s.source, S.Tokens):
-        raise ValueError(
-            f"{opened.name} reads {type(s.source).__name__.lower()}, not text; weft evaluate scores it on prepared data"
-        )
     if not isinstance(s.head, head):
         raise ValueError(
             f"{opened.name} has the head {type(s.head).__name__}, and this needs {head.__name__}; "
@@ -65,6 +62,15 @@ def check_verb(opened: LoadedModel, verb: str) -> None:
             f"{opened.name} was trained by {type(task).__name__}, which weft {verb} does not do; "
             f"weft evaluate {opened.name} --data FILE scores it"
         )
+
+
+def reads_images(model: LoadedModel) -> bool:
+    return not isinstance(model.model.spec.source, S.Tokens)
+
+
+def check_reads_text(model: LoadedModel) -> None:
+    if reads_images(model):
+        raise ValueError(f"{model.name} reads images, not text; give image files")
 
 
 def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
@@ -93,6 +99,18 @@ def label_names(model: LoadedModel) -> tuple[str, ...]:
 # A class or a number
 
 
+def classify_images(
+    model: LoadedModel, images: Sequence[ImageInput], options: PredictOptions = PredictOptions()
+) -> list[Any]:
+    """Of each image, the probability of every class, in the order of `label_names`."""
+    check_head(model, R.Classification)
+    check_verb(model, "classify")
+    task = task_as_trained(model, R.Classification)
+    return predict(
+        model, task, image_store(model, images), length=row_length(model), options=options
+    )
+
+
 def classify(
     model: LoadedModel,
     texts: Sequence[tuple[str, str | None]],
@@ -107,6 +125,7 @@ def classify(
             [fill_template(worded, pair) for pair in texts],
             options,
         )
+    check_reads_text(model)
     check_head(model, R.Classification)
     names = label_names(model)
     check_verb(model, "classify")
@@ -149,6 +168,7 @@ def tag(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
     """Of each word its tag and the probability; words behind the longest row are outside of everything."""
+    check_reads_text(model)
     check_head(model, R.TokenClassification)
     names = label_names(model)
     fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences if words]
@@ -178,6 +198,7 @@ def answer(
     options: PredictOptions = PredictOptions(),
 ) -> list[ExtractedAnswer]:
     """Of each (question, context), the best span over all windows."""
+    check_reads_text(model)
     check_head(model, R.QuestionAnswering)
     return answer_questions(model, questions, EvaluateOptions(options))
 
@@ -226,10 +247,7 @@ def embed(
     """A vector a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
     arXiv:1908.10084, section 3). Of an encoder and a decoder, the encoder's. Where nothing is said, as the folder's modules.json
     says; without one the mean, not normalised."""
-    if not isinstance(model.model.spec.source, S.Tokens):
-        raise ValueError(
-            f"{model.name} reads {type(model.model.spec.source).__name__.lower()}, not text"
-        )
+    check_reads_text(model)
     modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
     chosen, scaled = (
         pooling or modules.pooling,

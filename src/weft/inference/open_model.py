@@ -1,12 +1,14 @@
 """A model ready for use, by any name: a run's folder, a model's folder, a name on the hub."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from .. import spec as S
@@ -27,6 +29,7 @@ from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
 from ..training.trainable import freeze_untrained
 from . import methods
+from .images import embed_images
 
 
 class OpenModel(LoadedModel):
@@ -95,23 +98,28 @@ class OpenModel(LoadedModel):
         )
         return like_input(texts, translations)
 
-    def classify(self, texts: Any, *, batch_size: int = 32) -> Any:
+    def classify(self, inputs: Any, *, batch_size: int = 32) -> Any:
         """Return the probability of every class as a dictionary, or a number from a regression model.
 
         Args:
-            texts: a text or a pair of texts, or a list of either.
-            batch_size: the number of texts per forward pass.
+            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or an image of Pillow; or a list of these.
+            batch_size: the number of inputs per forward pass.
         """
         check_method(self, "classify")
-        pairs = [
-            (t, None) if isinstance(t, str) else tuple(t) for t in as_list(texts, str, tuple, list)
-        ]
-        probabilities = methods.classify(self, pairs, PredictOptions(batch_size))
+        options = PredictOptions(batch_size)
+        if methods.reads_images(self):
+            probabilities = methods.classify_images(self, as_list(inputs, *IMAGES), options)
+        else:
+            pairs = [
+                (t, None) if isinstance(t, str) else tuple(t)
+                for t in as_list(inputs, str, tuple, list)
+            ]
+            probabilities = methods.classify(self, pairs, options)
         names = methods.label_names(self)
         named = [
             p if isinstance(p, float) else dict(zip(names, p, strict=True)) for p in probabilities
         ]
-        return like_input(texts, named)
+        return like_input(inputs, named)
 
     def tag(self, sentences: Any, *, batch_size: int = 32) -> Any:
         """Return (word, tag, probability) for every word of a sentence: a text, split at spaces, or a list of words."""
@@ -139,34 +147,39 @@ class OpenModel(LoadedModel):
 
     def embed(
         self,
-        texts: str | list[str],
+        inputs: Any,
         *,
         pooling: str | None = None,
         normalise: bool | None = None,
         batch_size: int = 32,
     ) -> Tensor:
-        """Compute one embedding vector per text: a tensor (width,), or (texts, width) for a list.
+        """Compute one embedding vector per text or image: a tensor (width,), or (inputs, width) for a list.
 
         Args:
-            texts: one text, or a list of texts.
-            pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else "mean").
+            inputs: one text, or, for a model of images, a file, its bytes or an image of Pillow; or a list of these.
+            pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else "mean"; of images the class token).
             normalise: scale every vector to length 1 (default: as the model's folder says).
-            batch_size: the number of texts per forward pass.
+            batch_size: the number of inputs per forward pass.
         """
         check_method(self, "embed")
-        vectors = methods.embed(
-            self, as_list(texts), pooling, normalise, PredictOptions(batch_size)
-        )
-        return torch.tensor(vectors[0] if isinstance(texts, str) else vectors)
+        options = PredictOptions(batch_size)
+        if methods.reads_images(self):
+            images = as_list(inputs, *IMAGES)
+            vectors = embed_images(self, images, pooling, normalise, options)
+        else:
+            vectors = methods.embed(self, as_list(inputs), pooling, normalise, options)
+        return torch.tensor(vectors if isinstance(inputs, list) else vectors[0])
 
 
+IMAGES = (str, os.PathLike, bytes, Image.Image)
 METHODS = {"generate", "translate", "classify", "tag", "answer", "fill", "embed"}
 
 
 def allowed_methods(spec: S.Spec) -> set[str]:
     """The methods of an opened model that its inputs, stacks and head allow."""
     if not isinstance(spec.source, S.Tokens):
-        return set()
+        images = {"embed"} if isinstance(spec.source, S.Patches) else set()
+        return images | ({"classify"} if isinstance(spec.head, S.ClassifierHead) else set())
     by_head = {S.ClassifierHead: "classify", S.TokenClassifierHead: "tag", S.SpanHead: "answer"}
     allowed = {"embed"} | {name for head, name in by_head.items() if isinstance(spec.head, head)}
     if isinstance(spec.head, S.LMHead):
@@ -194,8 +207,9 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
     items = list(inputs) if isinstance(inputs, list) else [inputs]
     for item in items:
         if not isinstance(item, types or str):
+            what = "image" if Image.Image in types else "text"
             raise ValueError(
-                f"{item!r} is of type {type(item).__name__}; give a text, or a list of texts"
+                f"{item!r} is of type {type(item).__name__}; give {'an' if what == 'image' else 'a'} {what}, or a list of {what}s"
             )
     return items
 

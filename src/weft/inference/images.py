@@ -1,0 +1,137 @@
+"""Images for an opened model: files, folders of files, bytes or Pillow's images."""
+
+import os
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.files import read_bounded
+from ..data.formats.image_folder import IMAGE_SUFFIXES
+from ..data.images import ImageSamples, open_image
+from ..data.in_memory import InMemoryStore
+from ..data.store import Store
+from ..model.heads import pool_tokens
+from ..model.loaded_model import LoadedModel
+from ..tasks.base import (
+    ArrayRow,
+    Batch,
+    LengthLimitedSamples,
+    Preprocess,
+    TaskContext,
+    encode_batch,
+)
+from ..tasks.classification import transform_image
+from ..tasks.predict import PredictOptions, device_of, predict_all
+
+ImageInput = str | os.PathLike[str] | bytes | Image.Image
+
+
+def expand_folders(names: Sequence[str]) -> list[str]:
+    """The files of the command line; of a folder, every image below it, in the order of names."""
+    files = []
+    for name in names:
+        if not os.path.isdir(name):
+            files.append(name)
+            continue
+        below = sorted(
+            os.path.join(folder, file)
+            for folder, _, in_folder in os.walk(name)
+            for file in in_folder
+            if file.lower().endswith(IMAGE_SUFFIXES)
+        )
+        if not below:
+            raise ValueError(f"{name} is a folder without images ({', '.join(IMAGE_SUFFIXES)})")
+        files += below
+    return files
+
+
+def encoded_image(image: ImageInput) -> bytes:
+    """The bytes of an image file.
+
+    Raises:
+        ValueError: if it is no file, or not a whole image.
+    """
+    if isinstance(image, Image.Image):
+        buffer = BytesIO()
+        image.save(buffer, "PNG")
+        return buffer.getvalue()
+    if isinstance(image, bytes):
+        open_image(image)
+        return image
+    name = os.fspath(image)
+    if not os.path.isfile(name):
+        raise ValueError(f"{name} is not a file; give an image or a folder of images")
+    try:
+        data = read_bounded(name)
+        open_image(data)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an image: {error}") from None
+    return data
+
+
+def image_store(model: LoadedModel, images: Sequence[ImageInput]) -> InMemoryStore:
+    """The images as samples; a label, which nothing reads, is the first."""
+    labels = model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 1))))
+    rows = [{"image": encoded_image(image), "label": labels[0]} for image in images]
+    return InMemoryStore(rows, R.LabelledImages(), None, labels)
+
+
+class ImagePreprocess(Preprocess):
+    """The image alone, as validation sees it."""
+
+    fields: dict[str, tuple[str, int]] = {}
+
+    def __init__(self, model: LoadedModel, store: Store) -> None:
+        super().__init__(None, TaskContext(model.model.spec, store.meta))
+        self.source = model.model.spec.source
+
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
+        assert isinstance(self.source, S.Patches)
+        return ImageSamples(store, self.source, deterministic=True)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        image = transform_image(samples, samples[index]["image"], rng)
+        return {"image": image, "labels": np.asarray(0)}
+
+
+def embed_images(
+    model: LoadedModel,
+    images: Sequence[ImageInput],
+    pooling: str | None = None,
+    normalised: bool | None = None,
+    options: PredictOptions = PredictOptions(),
+) -> list[list[float]]:
+    """One vector per image: of the class token, or the mean of the patches where there is none (Dosovitskiy et al. 2020, section 3.1)."""
+    return embed_store(model, image_store(model, images), pooling, normalised, options)
+
+
+def embed_store(
+    model: LoadedModel,
+    store: Store,
+    pooling: str | None = None,
+    normalised: bool | None = None,
+    options: PredictOptions = PredictOptions(),
+) -> list[list[float]]:
+    """One vector per image of a store, in order."""
+    extra = getattr(model.model.spec.source, "extra_tokens", ())
+    chosen = pooling or ("cls" if "class" in extra else "mean")
+
+    def vectors(batch: Batch) -> Tensor:
+        return pool_tokens(encode_batch(model.model, batch), chosen).float()
+
+    def plain(x_BD: Tensor, batch: Batch) -> list[Any]:
+        out: list[Any] = (F.normalize(x_BD, dim=-1) if normalised else x_BD).tolist()
+        return out
+
+    whole = ImagePreprocess(model, store)
+    samples = whole.open_samples(store, 1, include_partial=True)
+    return predict_all(whole, samples, vectors, plain, device_of(model.model), options)
