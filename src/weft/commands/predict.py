@@ -437,7 +437,7 @@ def add(verb: AddCommand) -> None:
     parser.add_argument(
         "--pooling",
         choices=("mean", "max", "cls", "last"),
-        help="how the vectors of the tokens become one (default: as modules.json says, else mean)",
+        help="how the vectors of the tokens become one (default: as modules.json says, else the mean; of images the class token)",
     )
     parser.add_argument(
         "--normalise",

@@ -1,7 +1,7 @@
 """Images for an opened model: files, folders of files, bytes or Pillow's images."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +16,8 @@ from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import ImageSamples, open_image
 from ..data.in_memory import InMemoryStore
+from ..data.load import check_rows, load_source, report_bad_rows
+from ..data.source import resolve_source
 from ..data.store import Store
 from ..model.heads import pool_tokens
 from ..model.loaded_model import LoadedModel
@@ -81,6 +83,24 @@ def image_store(model: LoadedModel, images: Sequence[ImageInput]) -> InMemorySto
     labels = model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 1))))
     rows = [{"image": encoded_image(image), "label": labels[0]} for image in images]
     return InMemoryStore(rows, R.LabelledImages(), None, labels)
+
+
+def load_labelled_images(
+    paths: Sequence[str],
+    labels: tuple[str, ...] | None,
+    max_bad_rows: float,
+    report: Callable[[str], None],
+) -> InMemoryStore:
+    """Labelled images of files or of a folder with one sub-folder per class; the classes are those that are there, unless given."""
+    rows = R.LabelledImages()
+    source = resolve_source(R.Source(paths=tuple(paths)), rows)
+    items, bad = load_source(source)
+    labels = labels or tuple(sorted({str(item.fields.get("label")) for item in items}))
+    good, wrong = check_rows(items, rows, labels, source.format)
+    report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
+    if not good:
+        raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
+    return InMemoryStore(good, rows, None, labels)
 
 
 class ImagePreprocess(Preprocess):
