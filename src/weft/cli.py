@@ -10,7 +10,17 @@ from typing import NoReturn
 
 import weft
 
-from .commands import EXIT_STOPPED, evaluate, generate, models, predict, probe, train, tune
+from .commands import (
+    EXIT_STOPPED,
+    evaluate,
+    generate,
+    models,
+    predict,
+    probe,
+    reconstruct,
+    train,
+    tune,
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +57,7 @@ def parser() -> Parser:
         parser.set_defaults(run=run)
         return parser
 
-    for kind in (models, train, tune, generate, predict, evaluate, probe):
+    for kind in (models, train, tune, generate, predict, evaluate, probe, reconstruct):
         kind.add(verb)
     return top
 

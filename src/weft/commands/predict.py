@@ -34,7 +34,7 @@ def classify(args: argparse.Namespace) -> int:
 
     if methods.reads_images(model):
         rows = image_rows(args, rows)
-        pairs = [(row["file"], None) for row in rows]
+        pairs: list[tuple[str, str | None]] = [(row["file"], None) for row in rows]
         with spinner(f"asking {args.name}"):
             predictions = methods.classify_images(model, [file for file, _ in pairs], options)
     else:

@@ -154,3 +154,13 @@ def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
         raise ValueError(
             "cannot identify the image" if reason.startswith("cannot identify") else reason
         ) from None
+
+
+def to_image(pixels_CRS: Floats) -> Image.Image:
+    """The inverse of `normalise`, rounded to bytes."""
+    mean, std = (
+        np.array(t if len(pixels_CRS) == 3 else [np.mean(t)], np.float32)[:, None, None]
+        for t in (MEAN, STD)
+    )
+    bytes_CRS = np.rint(np.clip((pixels_CRS * std + mean) * 255, 0, 255)).astype(np.uint8)
+    return Image.fromarray(bytes_CRS.transpose(1, 2, 0).squeeze())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from ..registry import choice
@@ -112,6 +113,9 @@ class Spec:
         )
 
 
+Blocks = tuple[Block | ParallelBlock, ...]
+
+
 class PlacedBlock(NamedTuple):
     """A block and where it is."""
 
@@ -165,33 +169,34 @@ def with_drop_path(model: Spec, rate: float) -> Spec:
         model: the spec to change.
         rate: the probability that the last block is skipped (Huang et al. 2016, arXiv:1603.09382, section 4).
     """
-    changed = model
-    for name in ("encoder", "decoder"):
-        stack = getattr(model, name)
-        stages = stack.stages if isinstance(stack, Pyramid) else (stack.blocks,) if stack else ()
-        last, depth, skipped = max(sum(map(len, stages)) - 1, 1), 0, []
-        for stage in stages:
-            skipped.append(
-                tuple(
-                    block_with_drop_path(b, rate * ((depth + i) / last))
-                    for i, b in enumerate(stage)
-                )
-            )
-            depth += len(stage)
-        if isinstance(stack, Pyramid):
-            changed = replace(changed, **{name: replace(stack, stages=tuple(skipped))})
-        elif stack is not None:
-            changed = replace(changed, **{name: replace(stack, blocks=skipped[0])})
-    return changed
+    encoder = model.encoder
+    if isinstance(encoder, Pyramid):
+        blocks = skip_deeper(sum(encoder.stages, ()), rate)
+        ends = list(accumulate(map(len, encoder.stages)))
+        stages = tuple(blocks[e - len(s) : e] for e, s in zip(ends, encoder.stages, strict=True))
+        return replace(model, encoder=replace(encoder, stages=stages))
+    return replace(
+        model,
+        encoder=encoder and replace(encoder, blocks=skip_deeper(encoder.blocks, rate)),
+        decoder=model.decoder
+        and replace(model.decoder, blocks=skip_deeper(model.decoder.blocks, rate)),
+    )
 
 
-def block_with_drop_path(block: Block | ParallelBlock, rate: float) -> Block | ParallelBlock:
-    branches = {
-        name: replace(getattr(block, name), drop_path=rate)
-        for name in ("attention", "cross_attention", "feedforward")
-        if getattr(block, name, None) is not None
-    }
-    return replace(block, **branches)
+def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
+    """The blocks, with the drop path of every branch."""
+
+    def skipped(block: Block | ParallelBlock, rate: float) -> Block | ParallelBlock:
+        attention = replace(block.attention, drop_path=rate)
+        feedforward = replace(block.feedforward, drop_path=rate)
+        changed = replace(block, attention=attention, feedforward=feedforward)
+        if isinstance(changed, Block) and changed.cross_attention is not None:
+            cross = replace(changed.cross_attention, drop_path=rate)
+            return replace(changed, cross_attention=cross)
+        return changed
+
+    last = max(len(blocks) - 1, 1)
+    return tuple(skipped(block, rate * (i / last)) for i, block in enumerate(blocks))
 
 
 def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> Spec:

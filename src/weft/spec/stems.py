@@ -41,7 +41,8 @@ class ConvStem(PatchStem):
 
     @property
     def stride(self) -> int:
-        return (2 * self.convolution_stride) ** (len(self.widths) + 1)
+        pixels: int = (2 * self.convolution_stride) ** (len(self.widths) + 1)
+        return pixels
 
     @property
     def convolution_stride(self) -> int:

@@ -1,0 +1,133 @@
+"""What a masked autoencoder makes of an image: the original, what it sees, and what it rebuilds (He et al. 2021, arXiv:2111.06377, figure 2)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.images import to_image
+from ..model.loaded_model import LoadedModel
+from ..tasks.masked_autoencoding import mask_patches, patchify
+from ..tasks.predict import device_of
+from .images import ImageInput, ImagePreprocess, image_store
+
+GREY = 0.5  # of a hidden patch, between black and white
+
+
+class Reconstruction(NamedTuple):
+    """Three pictures of one image, each as large as the model reads it."""
+
+    original: Image.Image
+    masked: Image.Image
+    rebuilt: Image.Image  # hidden patches as the model guesses them, visible ones as they are
+    error: float  # mean squared error of a hidden pixel, in units of the image's standard deviation per channel
+
+
+def reconstruct(
+    model: LoadedModel,
+    images: Sequence[ImageInput],
+    mask_rate: float | None = None,
+    seed: int = 0,
+    bf16: bool = False,
+) -> list[Reconstruction]:
+    """Hide patches of each image, and rebuild them.
+
+    Args:
+        model: with a `PixelDecoder` head.
+        images: files, bytes or images of Pillow.
+        mask_rate: the share of patches that is hidden (default: as the model was trained, else .75).
+        seed: with the number of an image, which patches these are.
+        bf16: compute in bfloat16.
+
+    Raises:
+        ValueError: if the model does not rebuild images.
+    """
+    spec = model.model.spec
+    if not isinstance(spec.head, S.PixelDecoder) or not isinstance(spec.source, S.Patches):
+        raise ValueError(
+            f"{model.name} has the head {type(spec.head).__name__}, and this needs a PixelDecoder; train one with recipes/mae.py"
+        )
+    trained = model.recipe.task if model.recipe is not None else None
+    task = trained if isinstance(trained, R.MaskedAutoencoding) else R.MaskedAutoencoding()
+    rate = task.mask_rate if mask_rate is None else mask_rate
+    shown = int(spec.grid_cells * (1 - rate))
+    if not 0 < shown < spec.grid_cells:
+        raise ValueError(
+            f"a mask rate of {rate} of {spec.grid_cells} patches leaves {shown} to see"
+        )
+    store = image_store(model, images)
+    preprocess = ImagePreprocess(model, store)
+    samples = preprocess.open_samples(store, 1, include_partial=True)
+    pictures = []
+    for i in range(len(images)):
+        rng = np.random.default_rng((seed, i))
+        image_CRS = preprocess(samples, i, rng)["image"]
+        masks = mask_patches(rng.random(spec.grid_cells), shown, spec.extra_tokens)
+        with torch.autocast(device_of(model.model).type, torch.bfloat16, enabled=bf16):
+            pictures.append(rebuild_image(model, task, torch.from_numpy(image_CRS), masks))
+    return pictures
+
+
+@torch.no_grad()
+def rebuild_image(
+    model: LoadedModel,
+    task: R.MaskedAutoencoding,
+    image_CRS: Tensor,
+    masks: dict[str, np.ndarray],
+) -> Reconstruction:
+    source, device = model.model.spec.source, device_of(model.model)
+    assert isinstance(source, S.Patches)
+    image_1CRS = image_CRS[None].to(device, model.model.dtype)
+    visible_1S = torch.from_numpy(masks["visible"])[None].to(device)
+    rebuilt = model.model.read(model.model.encode(model.model.embed(image_1CRS).select(visible_1S)))
+    assert isinstance(rebuilt, Tensor)
+    original_PF = patchify(image_CRS[None], source.patch_size)[0]
+    guess_PF = rebuilt[0].float().cpu()
+    if (
+        task.normalise_pixels
+    ):  # the targets were; the patch's own mean and deviation give the colours back
+        variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
+        guess_PF = guess_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
+    hidden_S = torch.from_numpy(masks["hidden"])
+    pasted_PF, masked_PF = original_PF.clone(), original_PF.clone()
+    pasted_PF[hidden_S] = guess_PF[hidden_S]
+
+    def picture(x_PF: Tensor) -> Image.Image:
+        return to_image(unpatchify(x_PF, source.patch_size, source.channels).numpy())
+
+    shown = np.array(picture(masked_PF))
+    grid = source.image_size // source.patch_size
+    hidden_GG = np.zeros(grid * grid, bool)
+    hidden_GG[masks["hidden"]] = True
+    pixels = np.kron(hidden_GG.reshape(grid, grid), np.ones((source.patch_size,) * 2)).astype(bool)
+    shown[pixels] = round(255 * GREY)
+    error = (pasted_PF - original_PF)[hidden_S].square().mean()
+    return Reconstruction(
+        picture(original_PF), Image.fromarray(shown), picture(pasted_PF), float(error)
+    )
+
+
+def unpatchify(x_PF: Tensor, patch: int, channels: int) -> Tensor:
+    """(channels, rows, columns): the inverse of `patchify` for one square image."""
+    side = round(len(x_PF) ** 0.5)
+    return (
+        x_PF.reshape(side, side, patch, patch, channels)
+        .permute(4, 0, 2, 1, 3)
+        .reshape(channels, side * patch, side * patch)
+    )
+
+
+def contact_sheet(rows: Sequence[Reconstruction], scale: int = 1, gap: int = 4) -> Image.Image:
+    """All of them in one picture: original, masked and rebuilt side by side, a line per image."""
+    width, height = (side * scale for side in rows[0].original.size)
+    sheet = Image.new("RGB", (3 * width + 4 * gap, len(rows) * (height + gap) + gap), "white")
+    for line, row in enumerate(rows):
+        for column, image in enumerate((row.original, row.masked, row.rebuilt)):
+            large = image.convert("RGB").resize((width, height), Image.Resampling.NEAREST)
+            sheet.paste(large, (gap + column * (width + gap), gap + line * (height + gap)))
+    return sheet
