@@ -41,6 +41,7 @@ _LATE = {
     "Positions": "kernels.masks",
     "Role": "layers.roles",
     "with_role": "layers.roles",
+    "SelfAttention2d": "layers.self_attention_2d",
 }
 _MODULES = ("families", "recipe", "spec", "testing")
 

@@ -21,6 +21,7 @@ from .kernels.masks import PatternMask as PatternMask
 from .kernels.masks import Positions as Positions
 from .layers.roles import Role as Role
 from .layers.roles import with_role as with_role
+from .layers.self_attention_2d import SelfAttention2d as SelfAttention2d
 from .model.model import Model as Model
 from .model.model import build as build
 from .observe.attention import attention_maps as attention_maps
@@ -45,6 +46,7 @@ from .spec import Block as Block
 from .spec import Branch as Branch
 from .spec import CausalAttention as CausalAttention
 from .spec import ClassifierHead as ClassifierHead
+from .spec import ConvStem as ConvStem
 from .spec import DetectionHead as DetectionHead
 from .spec import FeedForwardSpec as FeedForwardSpec
 from .spec import FullAttention as FullAttention
@@ -68,6 +70,7 @@ from .spec import NormalInit as NormalInit
 from .spec import ObjectQueries as ObjectQueries
 from .spec import ParallelBlock as ParallelBlock
 from .spec import Patches as Patches
+from .spec import PatchStem as PatchStem
 from .spec import Pattern as Pattern
 from .spec import PixelDecoder as PixelDecoder
 from .spec import PositionBias as PositionBias
@@ -137,4 +140,5 @@ deit: Family
 mae: Family
 dinov2: Family
 swin: Family
+cct: Family
 detr: Family
