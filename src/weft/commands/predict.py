@@ -20,7 +20,14 @@ from .options import (
     finite_float,
     positive_int,
 )
-from .rows import add_columns, check_output_file, input_rows, report_written, write_output_rows
+from .rows import (
+    add_columns,
+    check_output_file,
+    image_rows,
+    input_rows,
+    report_written,
+    write_output_rows,
+)
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel
@@ -30,17 +37,11 @@ if TYPE_CHECKING:
 def classify(args: argparse.Namespace) -> int:
     rows = input_texts(args)
     model, options = open_for_prediction(args)
+    rows, pairs = rows_and_inputs(args, rows, model)
     from ..inference import methods
 
-    if methods.reads_images(model):
-        rows = image_rows(args, rows)
-        pairs: list[tuple[str, str | None]] = [(row["file"], None) for row in rows]
-        with spinner(f"asking {args.name}"):
-            predictions = methods.classify_images(model, [file for file, _ in pairs], options)
-    else:
-        pairs = text_pairs(args, rows, model)
-        with spinner(f"asking {args.name}"):
-            predictions = methods.classify(model, pairs, options)
+    with spinner(f"asking {args.name}"):
+        predictions = methods.classify(model, pairs, options)
     names = methods.label_names(model)
 
     def class_fields(probabilities: list[float] | float) -> Fields:
@@ -182,16 +183,12 @@ def finite_or_none(score: float) -> float | None:
 def embed(args: argparse.Namespace) -> int:
     rows = input_texts(args, ())
     model, options = open_for_prediction(args)
+    rows, pairs = rows_and_inputs(args, rows, model)
+    texts = [first for first, _ in pairs]
     from ..inference import methods
-    from ..inference.images import embed_images
 
-    images = methods.reads_images(model)
-    rows = image_rows(args, rows) if images else rows
-    texts = [row["file"] for row in rows] if images else []
-    texts = texts or [first for first, _ in text_pairs(args, rows, model)]
     with spinner(f"asking {args.name}"):
-        compute = embed_images if images else methods.embed
-        embeddings = compute(model, texts, args.pooling, args.normalise, options)
+        embeddings = methods.embed(model, texts, args.pooling, args.normalise, options)
     if args.output and args.output.endswith(".npy"):
         import numpy as np
 
@@ -252,14 +249,14 @@ def input_texts(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) ->
     return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
 
 
-def image_rows(args: argparse.Namespace, rows: list[Fields]) -> list[Fields]:
-    """Return one row per image file: those of the command line and of folders, or of a column of file names."""
-    from ..inference.images import expand_folders
-
-    if args.texts:
-        return [{"file": file} for file in expand_folders(args.texts)]
-    column = (args.columns or ["file" if "file" in rows[0] else next(iter(rows[0]))])[0]
-    return [row | {"file": str(row[column])} for row in rows]
+def rows_and_inputs(
+    args: argparse.Namespace, rows: list[Fields], model: "OpenModel"
+) -> tuple[list[Fields], list[tuple[str, str | None]]]:
+    """Return the rows and the texts, pairs of texts or image files to ask about."""
+    if model.reads_images:
+        rows = image_rows(args, rows)
+        return rows, [(row["file"], None) for row in rows]
+    return rows, text_pairs(args, rows, model)
 
 
 def text_pairs(

@@ -84,6 +84,16 @@ def input_rows(
     return rows
 
 
+def image_rows(args: argparse.Namespace, rows: list[Fields]) -> list[Fields]:
+    """Return one row per image file: those of the command line and of folders, or of a column of file names."""
+    from ..inference.images import expand_folders
+
+    if args.texts:
+        return [{"file": file} for file in expand_folders(args.texts)]
+    column = (args.columns or ["file" if "file" in rows[0] else next(iter(rows[0]))])[0]
+    return [row | {"file": str(row[column])} for row in rows]
+
+
 def training_source(run: str) -> "Source | None":
     """Return the source that a run was trained on; None if the name is no run."""
     if not (Path(run) / "recipe.json").is_file():

@@ -37,7 +37,7 @@ from ..tasks.predict import (
 from ..tasks.question_answering import ExtractedAnswer, answer_questions
 from ..tasks.task import EvaluateOptions, predict
 from ..tasks.text_to_text import class_probabilities, labelled_rows
-from .images import ImageInput, image_store
+from .images import ImageInput, embed_images, image_store
 
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
@@ -64,12 +64,8 @@ def check_verb(opened: LoadedModel, verb: str) -> None:
         )
 
 
-def reads_images(model: LoadedModel) -> bool:
-    return not isinstance(model.model.spec.source, S.Tokens)
-
-
 def check_reads_text(model: LoadedModel) -> None:
-    if reads_images(model):
+    if model.reads_images:
         raise ValueError(f"{model.name} reads images, not text; give image files")
 
 
@@ -113,31 +109,32 @@ def classify_images(
 
 def classify(
     model: LoadedModel,
-    texts: Sequence[tuple[str, str | None]],
+    inputs: Sequence[tuple[Any, str | None]],
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
-    """Of each text or pair, the probability of every class, in the order of `class_names`; or a number, of a model of numbers."""
+    """Of each text, pair or image, the probability of every class, in the order of `label_names`; or a number, of a model of numbers."""
+    if model.reads_images:
+        return classify_images(model, [image for image, _ in inputs], options)
     if (worded := labelled_rows(model.recipe)) is not None:
         return class_probabilities(
             model,
             TextGenerator(model),
             worded,
-            [fill_template(worded, pair) for pair in texts],
+            [fill_template(worded, pair) for pair in inputs],
             options,
         )
-    check_reads_text(model)
     check_head(model, R.Classification)
     names = label_names(model)
     check_verb(model, "classify")
     number = len(names) == 1
     objective = task_as_trained(model, R.Regression if number else R.Classification)
-    pair = any(second is not None for _, second in texts)
+    pair = any(second is not None for _, second in inputs)
     row = R.LabelledTexts(
         text="first", second_text="second" if pair else None, numeric_label=number
     )
     fields = [
         {"first": first, "second": second or "", "label": 0.0 if number else names[0]}
-        for first, second in texts
+        for first, second in inputs
     ]
     return predict(
         model,
@@ -239,15 +236,16 @@ class SingleTextPreprocess(Preprocess):
 
 def embed(
     model: LoadedModel,
-    texts: Sequence[str],
+    texts: Sequence[Any],
     pooling: str | None = None,
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """A vector a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
+    """One vector per text or image. Of a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
     arXiv:1908.10084, section 3). Of an encoder and a decoder, the encoder's. Where nothing is said, as the folder's modules.json
     says; without one the mean, not normalised."""
-    check_reads_text(model)
+    if model.reads_images:
+        return embed_images(model, texts, pooling, normalised, options)
     modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
     chosen, scaled = (
         pooling or modules.pooling,

@@ -29,7 +29,6 @@ from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
 from ..training.trainable import freeze_untrained
 from . import methods
-from .images import embed_images
 
 
 class OpenModel(LoadedModel):
@@ -106,15 +105,12 @@ class OpenModel(LoadedModel):
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "classify")
-        options = PredictOptions(batch_size)
-        if methods.reads_images(self):
-            probabilities = methods.classify_images(self, as_list(inputs, *IMAGES), options)
-        else:
-            pairs = [
-                (t, None) if isinstance(t, str) else tuple(t)
-                for t in as_list(inputs, str, tuple, list)
-            ]
-            probabilities = methods.classify(self, pairs, options)
+        types = IMAGES if self.reads_images else (str, tuple, list)
+        pairs = [
+            tuple(item) if isinstance(item, tuple | list) else (item, None)
+            for item in as_list(inputs, *types)
+        ]
+        probabilities = methods.classify(self, pairs, PredictOptions(batch_size))
         names = methods.label_names(self)
         named = [
             p if isinstance(p, float) else dict(zip(names, p, strict=True)) for p in probabilities
@@ -162,12 +158,8 @@ class OpenModel(LoadedModel):
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "embed")
-        options = PredictOptions(batch_size)
-        if methods.reads_images(self):
-            images = as_list(inputs, *IMAGES)
-            vectors = embed_images(self, images, pooling, normalise, options)
-        else:
-            vectors = methods.embed(self, as_list(inputs), pooling, normalise, options)
+        items = as_list(inputs, *(IMAGES if self.reads_images else (str,)))
+        vectors = methods.embed(self, items, pooling, normalise, PredictOptions(batch_size))
         return torch.tensor(vectors if isinstance(inputs, list) else vectors[0])
 
 

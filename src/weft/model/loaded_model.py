@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..data.tokenizer import Tokenizer
 from ..recipe import Recipe
+from ..spec import Tokens
 from .model import Model
 
 
@@ -30,6 +31,11 @@ class LoadedModel:
     def labels(self) -> tuple[str, ...] | None:
         """The names of the head's classes or tags."""
         return getattr(self.model.spec.head, "labels", None)
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads images, not text."""
+        return not isinstance(self.model.spec.source, Tokens)
 
     @property
     def require_tokenizer(self) -> Tokenizer:
