@@ -48,7 +48,16 @@ def test_an_opened_model_has_the_methods_that_its_head_allows(
 
 def test_an_opened_model_shows_its_own_names_only() -> None:
     assert {name for name in dir(ready(None, "gpt2")) if not name.startswith("_")} == {
-        *("name", "model", "tokenizer", "recipe", "folder", "labels", "require_tokenizer"),
+        *(
+            "name",
+            "model",
+            "tokenizer",
+            "recipe",
+            "folder",
+            "labels",
+            "require_tokenizer",
+            "reads_images",
+        ),
         *("embed", "generate"),
     }
 
