@@ -138,7 +138,7 @@ def train(recipe: R.Recipe, folder: Path) -> None:
 
 def pretraining(name: str, share: float) -> R.Recipe:
     recipe = R.load_recipe(f"recipes/{name}.py:mini")
-    return replace(recipe, steps=round(recipe.steps * share), precision=best_precision())  # type: ignore[arg-type]
+    return replace(recipe, steps=round(recipe.steps * share), precision=best_precision("cpu"))  # type: ignore[arg-type]
 
 
 def main() -> None:

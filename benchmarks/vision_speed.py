@@ -1,0 +1,147 @@
+"""Whole optimiser steps of image models beside transformers' same model, weights, loss and optimiser: one process, alternating.
+
+    python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32] [--receipt FILE]
+
+A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; bf16 autocast where the machine multiplies bf16
+fast, else fp32. First both losses and gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
+all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The last line is JSON: model -> times in
+milliseconds, ratio.
+"""
+
+import argparse
+import json
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+import transformers as T
+from torch import Tensor
+
+import weft
+from weft.kernels.cross_entropy import cross_entropy
+from weft.tuning.plan import best_precision
+
+from . import receipt
+from .train_speed import race, refuse_unless_equal, same_weights
+
+CLASSES = 100
+GOAL = {"vit": 1.5, "swin": 1.5}
+
+
+class Case(NamedTuple):
+    other: Any
+    ours: weft.Model
+    our_loss: Callable[[], Tensor]
+    their_loss: Callable[[], Tensor]
+
+
+def classifier(other: Any, batch: int, side: int) -> Case:
+    ours = same_weights(other)
+    image, label = torch.randn(batch, 3, side, side), torch.randint(CLASSES, (batch,))
+
+    def our_loss() -> Tensor:
+        logits = ours(image)
+        assert isinstance(logits, Tensor)
+        return cross_entropy(logits, label) / batch
+
+    return Case(other.train(), ours, our_loss, lambda: other(image, labels=label).loss)
+
+
+def vit() -> Case:
+    """DeiT-Ti's shape, 196 patches and a class token."""
+    config = T.ViTConfig(
+        num_hidden_layers=12,
+        hidden_size=192,
+        num_attention_heads=3,
+        intermediate_size=768,
+        image_size=224,
+        patch_size=16,
+        num_labels=CLASSES,
+    )
+    return classifier(T.ViTForImageClassification(config), 8, 224)
+
+
+def swin() -> Case:
+    """Half of Swin-T's width, as many stages, windows and blocks but in the third stage."""
+    config = T.SwinConfig(
+        embed_dim=48,
+        depths=(2, 2, 2, 2),
+        num_heads=(3, 6, 12, 24),
+        image_size=224,
+        patch_size=4,
+        window_size=7,
+        drop_path_rate=0.0,
+        num_labels=CLASSES,
+    )
+    return classifier(T.SwinForImageClassification(config), 4, 224)
+
+
+def step_of(model: Any, loss: Callable[[], Tensor], precision: str) -> Callable[[], None]:
+    optimiser = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True
+    )
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext():
+            value = loss()
+        value.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return step
+
+
+def measure(case: Case, rounds: int, precision: str) -> dict[str, float]:
+    refuse_unless_equal(case)
+    ours, theirs = race(
+        [
+            step_of(case.ours, case.our_loss, precision),
+            step_of(case.other, case.their_loss, precision),
+        ],
+        rounds,
+    )
+    return {
+        "weft": round(min(ours) * 1e3, 1),
+        "transformers": round(min(theirs) * 1e3, 1),
+        "ratio": round(statistics.median(t / o for o, t in zip(ours, theirs, strict=True)), 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--only", default="", choices=("", *GOAL))
+    parser.add_argument("--precision", default=best_precision("cpu"), choices=("fp32", "bf16"))
+    parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
+    options, start_time = parser.parse_args(), time.perf_counter()
+    logging.disable(logging.WARNING)
+    T.utils.logging.disable_progress_bar()
+    results: dict[str, dict[str, float]] = {}
+    print(f"model   weft ms  transformers ms  ratio  goal   ({options.precision})", flush=True)
+    for make in (vit, swin):
+        name = make.__name__
+        if options.only not in ("", name):
+            continue
+        torch.manual_seed(0)
+        row = results[f"{name}/{options.precision}"] = measure(
+            make(), options.rounds, options.precision
+        )
+        print(
+            f"{name:6} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5}",
+            flush=True,
+        )
+    if options.receipt:
+        receipt.write(options.receipt, results, time.perf_counter() - start_time)
+    print(json.dumps(results))
+    sys.exit(any(row["ratio"] < GOAL[key.split("/")[0]] for key, row in results.items()))
+
+
+if __name__ == "__main__":
+    main()
