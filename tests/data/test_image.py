@@ -9,8 +9,6 @@ from PIL import Image
 
 from weft import spec as S
 from weft.data.images import (
-    MEAN,
-    STD,
     TRIES,
     ImageSamples,
     centre_crop,
@@ -20,6 +18,8 @@ from weft.data.images import (
     normalise,
     random_crop_and_flip,
 )
+from weft.recipe.transforms import IMAGENET_MEAN as MEAN
+from weft.recipe.transforms import IMAGENET_STD as STD
 
 RATIO = (3 / 4, 4 / 3)
 

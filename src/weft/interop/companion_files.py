@@ -7,8 +7,9 @@ from typing import Any
 
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.images import MEAN, STD, shorter_side
+from ..data.images import shorter_side
 from ..data.tokenizer import Tokenizer
+from ..recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
 from .json_files import read_json_object
 from .sentence_transformers import module_files
 
@@ -165,7 +166,9 @@ def generation_config(spec: S.Spec) -> dict[str, Any]:
 
 def image_processor_config(spec: S.Patches) -> dict[str, Any]:
     """preprocessor_config.json: what `data.image.centre` and `normalise` do."""
-    mean, std = (list(t) if spec.channels == 3 else [sum(t) / len(t)] for t in (MEAN, STD))
+    mean, std = (
+        list(t) if spec.channels == 3 else [sum(t) / len(t)] for t in (IMAGENET_MEAN, IMAGENET_STD)
+    )
     return {
         "image_processor_type": "BitImageProcessor",
         "do_resize": True,
