@@ -29,7 +29,7 @@ from weft.training.parallel import DistributedRanks, init_ranks
 from weft.training.throughput import expert_load
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole
-from ..objectives.cases import CASES, routed
+from ..objectives.cases import CASES, IMAGE_CASES, routed
 from ..objectives.made import Given, meta
 
 __all__ = ["whole"]
@@ -58,7 +58,7 @@ def recipe(model: S.Spec, **more: Any) -> R.Recipe:
 def built(
     name: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0
 ) -> tuple[S.Spec, Built]:
-    value, spec, known, samples = CASES[name]()
+    value, spec, known, samples = (CASES | IMAGE_CASES)[name]()
     spec = S.with_dropout(spec, dropout)
     if isinstance(value, R.ReplacedTokenDetection):
         value = replace(value, generator=S.with_dropout(value.generator, dropout))
@@ -101,7 +101,7 @@ def close(a: Any, b: Any) -> None:
     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *IMAGE_CASES])
 def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name: str) -> None:
     """With dropout, which depends on the sample and the place in it."""
     spec, made = built(name, dropout=0.1)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ..registry import choice, implements
-from ..spec import NonNegativeInt, PositiveFloat, PositiveInt, Probability
+from ..spec import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -116,7 +116,7 @@ class RandomResizedCrop(Transform):
 
 @choice
 class RandomHorizontalFlip(Transform):
-    p: Probability = 0.5
+    p: Fraction = 0.5
 
     def for_evaluation(self) -> tuple[Transform, ...]:
         return ()
@@ -172,7 +172,7 @@ class RandomErasing(Transform):
     """With probability `p`, a random rectangle becomes `value` or, as "random", normal noise (Zhong et al. 2017, arXiv:1708.04896)."""
 
     stage = "array"
-    p: Probability = 0.5
+    p: Fraction = 0.5
     scale: Range = (0.02, 0.33)
     ratio: tuple[PositiveFloat, PositiveFloat] = (0.3, 3.3)
     value: float | Literal["random"] = 0.0
@@ -286,7 +286,7 @@ class RandomApply(_Several):
     """All of the transforms in order with probability `p`, else none."""
 
     transforms: tuple[Transform, ...]
-    p: Probability = 0.5
+    p: Fraction = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
