@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,6 +237,29 @@ def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:
     assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx(
         {"entropy": 0.5, "max_share": 1.0}
     )
+
+
+class SlowPreprocess:
+    """Takes its time for every row."""
+
+    def __init__(self, inner: Preprocess) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __call__(self, *given: Any) -> Any:
+        time.sleep(0.01)
+        return self.inner(*given)
+
+
+def test_the_time_that_a_step_waits_for_its_batch_is_measured() -> None:
+    spec, made = built("causal")
+    quick = steps(trainer(recipe(spec), made), 2)
+    slow = steps(trainer(recipe(spec), (SlowPreprocess(made[0]), *made[1:])), 2)  # type: ignore[arg-type]
+    for event in slow:
+        assert 14 * 0.01 <= event.data_seconds <= event.seconds
+    assert all(0 < event.data_seconds < event.seconds for event in quick)
 
 
 # Recompute
