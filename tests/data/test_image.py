@@ -11,7 +11,6 @@ from weft import spec as S
 from weft.data.images import (
     TRIES,
     ImageSamples,
-    centre_crop,
     crop_box,
     decode,
     middle_box,
@@ -20,6 +19,8 @@ from weft.data.images import (
 )
 from weft.recipe.transforms import IMAGENET_MEAN as MEAN
 from weft.recipe.transforms import IMAGENET_STD as STD
+
+from .made import centre_crop
 
 RATIO = (3 / 4, 4 / 3)
 

@@ -12,11 +12,12 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.images import centre_crop, decode, encode_pixels, normalise
+from weft.data.images import decode, encode_pixels, normalise
 from weft.data.order import sample_generator
 from weft.tasks.classification import label_cross_entropy
 from weft.tasks.pair_encoding import truncate_longest_first
 
+from ..data.made import centre_crop
 from .cases import IMAGE_CASES, bert, gpt
 from .holds import HOLDS, Built
 from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows, sure

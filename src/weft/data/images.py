@@ -84,21 +84,6 @@ def random_crop_and_flip(
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance[0, 0] < 0.5 else part
 
 
-def shorter_side(size: int, share: float = 0.875) -> int:
-    """The shorter side of an image of which a square of `size` shows `share`."""
-    return round(size / share)
-
-
-def centre_crop(image: Image.Image, size: int, share: float = 0.875) -> Image.Image:
-    """The middle square, `share` of the shorter side: what validation sees. Sizes are rounded down, as torchvision and transformers do."""
-    short = shorter_side(size, share)
-    width, height = (int(short * side / min(image.size)) for side in image.size)
-    left, top = (width - size) // 2, (height - size) // 2
-    return image.resize((width, height), Image.Resampling.BICUBIC).crop(
-        (left, top, left + size, top + size)
-    )
-
-
 def normalise(
     image: Image.Image,
     mean: tuple[float, ...] = IMAGENET_MEAN,
@@ -180,8 +165,8 @@ class ImageSamples(RowSamples):
 
 def usual_transforms(size: int) -> tuple[R.Transform, ...]:
     """What validation sees of an image where nothing says otherwise."""
-    short = R.Resize(size=shorter_side(size), interpolation="bicubic")
-    return short, R.CenterCrop(size=size), R.Normalize()
+    part = R.RandomResizedCrop(size=size, interpolation="bicubic")
+    return *part.for_evaluation(), R.Normalize()
 
 
 FORMATS = (

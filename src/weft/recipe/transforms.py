@@ -56,13 +56,13 @@ def evaluation_transforms(transforms: Sequence[Transform]) -> tuple[Transform, .
 
 
 def transforms_for(task: Any, evaluation: bool) -> tuple[Transform, ...] | None:
-    """Return the transforms of a task with the fields `transforms` and `eval_transforms`; None: the usual ones."""
-    transforms: tuple[Transform, ...] | None = task.transforms
+    """Return the transforms of a task by its fields `transforms` and `eval_transforms`; None: the usual ones, or none at all."""
+    transforms: tuple[Transform, ...] | None = getattr(task, "transforms", None)
     if not evaluation:
         return transforms
-    if task.eval_transforms is None and transforms is not None:
+    eval_transforms: tuple[Transform, ...] | None = getattr(task, "eval_transforms", None)
+    if eval_transforms is None and transforms is not None:
         return evaluation_transforms(transforms)
-    eval_transforms: tuple[Transform, ...] | None = task.eval_transforms
     return eval_transforms
 
 
