@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 
 import weft
+from tests.data.made import centre_crop
 from weft import spec as S
 from weft.cli import main
-from weft.data.images import centre_crop, normalise
+from weft.data.images import normalise
 
 LABELS = ("dark", "bright")
 

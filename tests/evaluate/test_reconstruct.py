@@ -10,8 +10,9 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 import weft
+from tests.data.made import centre_crop
 from weft.cli import main
-from weft.data.images import centre_crop, normalise, to_image
+from weft.data.images import normalise, to_image
 from weft.inference.reconstruct import reconstruct, unpatchify
 from weft.kernels.attention import eager_attention
 from weft.layers.attention import attention_backend

@@ -13,6 +13,7 @@ from ..data.source import format_of, resolve_source
 from ..model.loaded_model import LoadedModel
 from ..recipe.formats import SourceRow
 from ..tasks.task import EvaluationData
+from .images import with_transforms
 from .methods import check_head, label_names
 
 Say = Callable[[str], None]
@@ -30,7 +31,7 @@ def task_of(opened: LoadedModel, name: str | None) -> R.Task:
     task = R.task_named(name)
     if task.head is not S.LMHead and isinstance(opened.model.spec.source, S.Tokens):
         check_head(opened, task)
-    return task.for_model(opened.model.spec)
+    return with_transforms(task.for_model(opened.model.spec), opened)
 
 
 def load_files(

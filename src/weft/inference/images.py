@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows
 from ..data.source import resolve_source
 from ..data.store import Store
+from ..interop.image_processor import image_transforms
 from ..model.heads import pool_tokens
 from ..model.loaded_model import LoadedModel
 from ..tasks.base import (
@@ -29,7 +31,6 @@ from ..tasks.base import (
     TaskContext,
     encode_batch,
 )
-from ..tasks.classification import transform_image
 from ..tasks.predict import PredictOptions, device_of, predict_all
 
 ImageInput = str | os.PathLike[str] | bytes | Image.Image
@@ -103,6 +104,22 @@ def load_labelled_images(
     return InMemoryStore(good, rows, None, labels)
 
 
+def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
+    """What the model sees of an image: as its run's validation did, or as its folder's preprocessor_config.json says."""
+    task = model.recipe.task if model.recipe is not None else None
+    transforms = R.transforms_for(task, evaluation=True)
+    if transforms is not None:
+        return transforms
+    return image_transforms(model.model.origin or model.folder, model.model.spec)
+
+
+def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:
+    """The task, its images seen as the model was trained to."""
+    if not model.reads_images or not hasattr(task, "eval_transforms"):
+        return task
+    return replace(task, eval_transforms=evaluation_transforms(model))  # type: ignore[call-arg]
+
+
 class ImagePreprocess(Preprocess):
     """The image alone, as validation sees it."""
 
@@ -110,16 +127,18 @@ class ImagePreprocess(Preprocess):
 
     def __init__(self, model: LoadedModel, store: Store) -> None:
         super().__init__(None, TaskContext(model.model.spec, store.meta))
-        self.source = model.model.spec.source
+        self.source, self.transforms = model.model.spec.source, evaluation_transforms(model)
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         assert isinstance(self.source, S.Patches)
-        return ImageSamples(store, self.source, deterministic=True)
+        return ImageSamples(store, self.source, transforms=self.transforms)
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        image = transform_image(samples, samples[index]["image"], rng)
+        images = samples.samples
+        assert isinstance(images, ImageSamples)
+        image = images.transform(samples[index]["image"], rng)
         return {"image": image, "labels": np.asarray(0)}
 
 

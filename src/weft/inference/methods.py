@@ -37,7 +37,7 @@ from ..tasks.predict import (
 from ..tasks.question_answering import ExtractedAnswer, answer_questions
 from ..tasks.task import EvaluateOptions, predict
 from ..tasks.text_to_text import class_probabilities, labelled_rows
-from .images import ImageInput, embed_images, image_store
+from .images import ImageInput, embed_images, image_store, with_transforms
 
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
@@ -101,7 +101,7 @@ def classify_images(
     """Of each image, the probability of every class, in the order of `label_names`."""
     check_head(model, R.Classification)
     check_verb(model, "classify")
-    task = task_as_trained(model, R.Classification)
+    task = with_transforms(task_as_trained(model, R.Classification), model)
     return predict(
         model, task, image_store(model, images), length=row_length(model), options=options
     )

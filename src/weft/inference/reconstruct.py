@@ -14,7 +14,7 @@ from ..data.images import to_image
 from ..model.loaded_model import LoadedModel
 from ..tasks.masked_autoencoding import mask_patches, patchify
 from ..tasks.predict import device_of
-from .images import ImageInput, ImagePreprocess, image_store
+from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
 
 GREY = 0.5  # of a hidden patch, between black and white
 
@@ -81,6 +81,10 @@ def rebuild_image(
     masks: dict[str, np.ndarray],
 ) -> Reconstruction:
     source, device = model.model.spec.source, device_of(model.model)
+    normal = next(
+        (t for t in evaluation_transforms(model) if isinstance(t, R.Normalize)),
+        R.Normalize(mean=(0.0,), std=(1.0,)),
+    )
     assert isinstance(source, S.Patches)
     image_1CRS = image_CRS[None].to(device, model.model.dtype)
     visible_1S = torch.from_numpy(masks["visible"])[None].to(device)
@@ -98,7 +102,8 @@ def rebuild_image(
     pasted_PF[hidden_S] = guess_PF[hidden_S]
 
     def picture(x_PF: Tensor) -> Image.Image:
-        return to_image(unpatchify(x_PF, source.patch_size, source.channels).numpy())
+        pixels_CRS = unpatchify(x_PF, source.patch_size, source.channels).numpy()
+        return to_image(pixels_CRS, normal)
 
     shown = np.array(picture(masked_PF))
     grid = source.image_size // source.patch_size
