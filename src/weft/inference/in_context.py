@@ -17,7 +17,7 @@ from ..data.columns import (
 from ..data.load import BadRowEntries, items_of, report_bad_rows
 from ..data.quarantine import MAX_BAD_ROWS, bad_row_entry, check_bad_row_limit
 from ..generate.session import max_positions
-from ..generate.text_generator import TextGenerator
+from ..generate.text_generator import Progress, TextGenerator
 from ..metrics.classification import multiple_choice_accuracy
 from ..model.loaded_model import LoadedModel
 from ..recipe.formats import BadRow, SourceRow
@@ -31,8 +31,6 @@ REASON = ("reason", "rationale", "explanation")
 CLASSES = 20  # answers with more different values than this are free text
 POOL = 500  # arithmetic problems that the examples are drawn from; none of them is asked
 MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
-
-Progress = Callable[[int, int], None]
 
 
 class QuestionSet:

@@ -46,9 +46,12 @@ def load_recipe(name: str) -> Recipe:
 
 def recipe_of_run(folder: Path) -> Recipe:
     path = folder / "recipe.json"
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise ValueError(f"{folder} {problem}; give the folder of a run, such as runs/NAME")
     if not path.exists():
         raise ValueError(
-            f"{folder} is not a run: it has no recipe.json; start one with weft train RECIPE"
+            f"{folder} is not the folder of a run: it has no recipe.json; start one with weft train RECIPE"
         )
     return recipe_from_json(path)
 

@@ -44,8 +44,26 @@ def apply_overrides(value: T, overrides: list[str], report: Report = lambda line
     try:
         changed: T = from_plain(tree)
     except ValueError as error:
-        raise ValueError(f"--set {' '.join(overrides)}: {error}") from None
+        words = [f"--set {word}" for word in faulty_overrides(value, overrides, str(error))]
+        raise ValueError(f"{' '.join(words)}: {error}") from None
     return changed
+
+
+def faulty_overrides(value: Any, overrides: list[str], message: str) -> list[str]:
+    """Return the fewest overrides that together give this error: one, unless several conflict."""
+
+    def gives_error(words: list[str]) -> bool:
+        try:
+            apply_overrides(value, words)
+        except ValueError as error:
+            return str(error).endswith(f": {message}")
+        return False
+
+    needed = overrides
+    for word in overrides if len(overrides) > 1 else ():
+        fewer = [other for other in needed if other is not word]
+        needed = fewer if gives_error(fewer) else needed
+    return needed
 
 
 class UnknownPath(ValueError):

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..data.batching import FixedPlanner
 from ..data.loader import Loader
 from ..data.store import Store
+from ..generate.text_generator import Progress
 from ..metrics.perplexity import evaluation_windows
 from ..model.model import Model
 from ..ranks import Ranks
@@ -21,12 +22,13 @@ DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less
 
 
 class PredictOptions(NamedTuple):
-    """What changes no answer, but the draws of a corruption."""
+    """How predictions are computed. Only `seed` may change them, where preprocessing is random."""
 
-    batch_size: int = 32  # of a batch
+    batch_size: int = 32  # rows per forward pass
     bf16: bool = False
     seed: int = 0
     ranks: Ranks = Ranks()
+    progress: Progress | None = None  # takes the rows done and the rows in all, after each batch
 
 
 Plain = Callable[
@@ -100,6 +102,9 @@ def predict_all(
         rank_predictions += zip(
             (int(sorted_.order[i]) for i in indices), plain(outputs, batch), strict=True
         )
+        if options.progress is not None:
+            done = len(rank_predictions) * options.ranks.size
+            options.progress(min(done, len(samples)), len(samples))
     every = sorted(gather_predictions(rank_predictions, options.ranks), key=lambda pair: pair[0])
     assert [i for i, _ in every] == list(range(len(samples))), "a sample has no answer, or two"
     return [prediction for _, prediction in every]

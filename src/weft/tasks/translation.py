@@ -108,6 +108,7 @@ def translate_all(opened: Any, texts: Sequence[str], options: EvaluateOptions) -
         num_beams=options.num_beams,
         length_penalty=options.length_penalty,
         batch_size=options.predict.batch_size,
+        progress=options.predict.progress,
     )
     by_number = dict(gather_predictions(list(zip(indices, written, strict=True)), ranks))
     return [by_number[i] for i in range(len(texts))]

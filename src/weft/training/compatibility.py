@@ -70,6 +70,8 @@ def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
     try:
         return R.recipe_of_run(folder)
     except ValueError as error:
+        if not (folder / "checkpoints").is_dir():
+            raise
         from .checkpoint import latest_checkpoint  # torch, which is needed here alone
 
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
@@ -122,7 +124,9 @@ def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]
 
 
 def is_same_value(name: str, before: Any, now: Any) -> bool:
-    """Two spellings of one file or folder are the same."""
+    """Two spellings of one file or folder are the same, and a run that is told to choose its precision keeps its own."""
+    if name == "precision" and now == "auto":
+        return True
     if before == now or not (
         PATH_FIELDS.fullmatch(name) and isinstance(before, str) and isinstance(now, str)
     ):

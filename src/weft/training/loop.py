@@ -273,6 +273,7 @@ def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | N
 
 
 def autocast(name: str, device: torch.device) -> Any:
+    assert name != "auto", "the precision is resolved when the run is built"
     return torch.autocast(device.type, torch.bfloat16) if name == "bf16" else nullcontext()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from .. import recipe as R
 from .. import spec as S
@@ -26,7 +25,7 @@ from ..inference.open_model import open_model
 from ..interop.describe import read_folder
 from ..interop.folder import save
 from ..interop.hub import local_folder
-from ..kernels.devices import resolve_device
+from ..kernels.devices import resolve_device, resolve_precision
 from ..recipe.metrics import greater_is_better
 from ..storage import write_if_changed
 from ..tasks.base import max_row_length
@@ -78,7 +77,7 @@ class TuneOptions:
     lm_weight: float = 0.0  # of GPT's auxiliary next-token loss
     trainable: R.HeadOnly | R.LoRA | None = None
     device: str = "auto"
-    precision: str | None = None
+    precision: str = "auto"
     seed: int = 0
     max_bad_row_fraction: float = MAX_BAD_ROWS
 
@@ -280,15 +279,9 @@ def build_recipe(
         eval_every=eval_every,
         checkpoints=R.Checkpoints(keep=1),
         device=options.device,
-        precision=options.precision or best_precision(options.device),  # type: ignore[arg-type]
+        precision=resolve_precision(options.precision, resolve_device(options.device)),  # type: ignore[arg-type]
         seed=options.seed,
     )
-
-
-def best_precision(device: str) -> str:
-    """bf16 where the device multiplies matrices of it fast."""
-    kind = resolve_device(device).type
-    return "bf16" if kind == "cuda" or torch.cpu._is_amx_tile_supported() else "fp32"
 
 
 def default_run_name(options: TuneOptions) -> str:
