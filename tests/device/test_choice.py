@@ -121,7 +121,7 @@ def test_a_step_of_training_leaves_no_tensor_on_another_device(name: str, averag
     work = next(made.loader(32).from_position(0))
     made.seed = lambda micro_batch: None  # type: ignore[method-assign]
     with OneDevice("meta") as mode:
-        made.backward(work, dict.fromkeys(made.objective.weights, 1.0))
+        made.backward(work, dict.fromkeys(made.loss.weights, 1.0))
         gradients = [p.grad for p in made.optimiser.parameters.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         torch.nn.utils.clip_grads_with_norm_(made.optimiser.parameters.values(), 1.0, norm)

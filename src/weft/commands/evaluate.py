@@ -55,14 +55,14 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..training.parallel import init_ranks
 
         model = open_model(args.name, device=args.device)
-        objective = task_of(model, args.task)
+        task = task_of(model, args.task)
     text = f"evaluating {args.name}"
     with (
         init_ranks(device=args.device) as ranks,
         CountProgressLine("evaluated", text=text) as progress,
     ):
         began = time.perf_counter()
-        on = data(args, model, objective, ranks)
+        on = data(args, model, task, ranks)
         seed = model.recipe.seed if model.recipe is not None else 0
         options = EvaluateOptions(
             PredictOptions(
@@ -79,7 +79,7 @@ def evaluate(args: argparse.Namespace) -> int:
             args.language,
             args.no_answer_threshold,
         )
-        metrics = dict(evaluate_model(model, objective, on, options))
+        metrics = dict(evaluate_model(model, task, on, options))
         if ranks.rank:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)

@@ -141,7 +141,7 @@ def answer(args: argparse.Namespace) -> int:
         predictions.append(
             {
                 "prediction": "" if none else answer.text,
-                "begin": -1 if none else answer.begin,
+                "start": -1 if none else answer.start,
                 "end": -1 if none else answer.end,
                 "score": finite_or_none(answer.score),
                 "no_answer": finite_or_none(answer.no_answer_margin),

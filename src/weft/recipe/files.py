@@ -14,7 +14,7 @@ from .recipe import Recipe
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of `file.py` (its first), `file.py:name`, a JSON file, or a run's folder."""
+    """Return the recipe of `file.py` (its first), `file.py:name`, a JSON file, or the folder of a run."""
     file, _, variable = name.partition(":")
     path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
     if not path.exists():
@@ -57,7 +57,8 @@ def recipe_of_run(folder: Path) -> Recipe:
 
 
 def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
-    """The recipe of a JSON file. One that holds its own SHA-256, as that of a run does, must match it, unless `sealed` is False."""
+    """Return the recipe of a JSON file. If the file contains its own SHA-256, as that of a run does, it must match, unless `sealed` is
+    False."""
     try:
         text = path.read_text("utf-8")
         plain = json.loads(text)

@@ -125,13 +125,13 @@ def build_run(
     task = build_task(
         recipe.task, recipe.model, store.meta, seed=recipe.seed, teacher=others.get("teacher")
     )
-    corruption, objective = task.preprocess, task.loss
+    preprocess, loss = task.preprocess, task.loss
     if recipe.init_from is not None and is_new:
-        initialise_from(objective.model, recipe.init_from)
-    freeze_untrained(objective.model, recipe.trainable, recipe.seed)
+        initialise_from(loss.model, recipe.init_from)
+    freeze_untrained(loss.model, recipe.trainable, recipe.seed)
 
     def rows(length: int) -> LengthLimitedSamples:
-        samples = corruption.open_samples(store, length)
+        samples = preprocess.open_samples(store, length)
         if len(samples) == 0:
             raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
         return samples
@@ -148,7 +148,7 @@ def build_run(
         return Loader(
             build_planner(batch_at_length(recipe, length), samples, recipe.seed, length),
             samples,
-            corruption,
+            preprocess,
             recipe.seed,
             ranks.rank,
             ranks.size,
@@ -165,7 +165,7 @@ def build_run(
         store,
         valid,
         task,
-        Trainer(recipe, objective, loader, ranks),
+        Trainer(recipe, loss, loader, ranks),
         identity,
     )
 
@@ -451,14 +451,14 @@ def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, t
 def export_model(run: RunState, folder: Path) -> Path:
     """Write the trained model and its tokenizer to `<folder>/model`."""
     model = merge_lora(run.loss.model)
-    meta, corruption = run.store.meta, run.preprocess
+    meta, preprocess = run.store.meta, run.preprocess
     model.spec = with_special_ids(
-        S.with_label_names(model.spec, meta.labels), meta.special_tokens, corruption.decoder_start
+        S.with_label_names(model.spec, meta.labels), meta.special_tokens, preprocess.decoder_start
     )
     text = PreparedFolder(str(run.prepared_folder)).tokenizer() if meta.tokenizer else None
     return save(
         model,
         folder / "model",
         to="weft",
-        tokenizer=with_special_frame(text, corruption.frame) if text and corruption.frame else text,
+        tokenizer=with_special_frame(text, preprocess.frame) if text and preprocess.frame else text,
     )

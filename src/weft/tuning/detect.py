@@ -50,7 +50,7 @@ class DetectedData(NamedTuple):
 
     @property
     def kind(self) -> type[R.Task]:
-        """The task's class; of a pair in both orders, the labels decide."""
+        """Return the class of the task; for a pair in both orders, the labels decide."""
         number = getattr(self.row, "numeric_label", False)
         return R.Regression if number else R.task_named(self.task)
 
@@ -138,7 +138,7 @@ def build_source(
 def align_columns(
     train: R.Source, rows: list[SourceRow], paths: list[str], columns: Sequence[str]
 ) -> R.Source:
-    """Columns of another name at the same place are the same: headers of published splits differ."""
+    """Rename columns by position, since headers of published splits differ."""
     if train.format == "conll":
         return replace(train, paths=tuple(paths))
     dev = build_source(
@@ -230,7 +230,8 @@ def looks_like_regression(cells: list[Any], label: str) -> bool:
 
 
 def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -> tuple[str, ...]:
-    """Numbers by size, as `weft prepare` has them; among whole numbers a few other words are broken, unless classes are asked for."""
+    """Return the classes; numbers are sorted by value, as in `weft prepare`. Among integers, a few other values count as bad rows,
+    unless the task is classification."""
     seen = Counter(map(str, cells))
     broken = [name for name in seen if not is_number(name)]
     if (

@@ -1,5 +1,5 @@
-"""From a checkpoint and what the data hold to recipes: the head of the family's own fine-tuning class, lengths from the data, the
-settings of BERT's authors (arXiv:1810.04805, appendix A.3)."""
+"""From a checkpoint and data to a plan of trials: the head of the family's fine-tuning class, lengths from the data, the settings of
+BERT's authors (arXiv:1810.04805, appendix A.3)."""
 
 import json
 import re
@@ -129,7 +129,7 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
     for line in (detected.summary, *detected.notes) if report else ():
         report(line)
     spec = with_layer_mix(with_task_head(read_folder(start)[1], start, detected, options), options)
-    objective = build_task_value(options, detected, spec, start)
+    task = build_task_value(options, detected, spec, start)
     claim(folder)
     detected = (
         detected if detected.valid is not None else split_validation(detected, folder, options.seed)
@@ -159,11 +159,11 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
         if isinstance(row, R.ContextQuestions)
         else options.max_length or row_length_quantile(store, row, most)
     )
-    metric = options.metric or objective.select_by(row)
+    metric = options.metric or task.select_by(row)
     batch = R.FixedBatch(
         size=options.batch_size, length=length, sort_pool=POOLS * options.batch_size
     )
-    recipe = build_recipe(options, objective, spec, data, batch, len(store), str(start), metric)
+    recipe = build_recipe(options, task, spec, data, batch, len(store), str(start), metric)
     usual = (
         ADAFACTOR_LEARNING_RATES
         if isinstance(recipe.optimiser, R.Adafactor)
@@ -190,7 +190,7 @@ def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:
 
 
 def detect_for_model(options: TuneOptions, spec: S.Spec) -> DetectedData:
-    """What the data ask of this model. Two texts and a score are read in both orders by a decoder: GPT's similarity."""
+    """Detect the task for this model. A decoder reads two texts and a score in both orders: GPT's similarity."""
     if (texts := text_to_text.detect_text_to_text(options, spec)) is not None:
         return texts
     similar = options.task == "similarity"
@@ -297,7 +297,8 @@ def default_run_name(options: TuneOptions) -> str:
 
 
 def resolve_checkpoint(checkpoint: str, folder: Path) -> tuple[Path, str]:
-    """The model folder to start from, and its tokenizer. Of a run that is not finished, the newest checkpoint is put beside the trials."""
+    """Return the model folder to start from, and its tokenizer. For an unfinished run, the newest checkpoint is exported next to the
+    trials."""
     there = local_folder(checkpoint)
     if (there / "recipe.json").is_file():
         there = (

@@ -1,4 +1,4 @@
-"""Trials, one after another, each an ordinary run; the best one becomes the model of the whole."""
+"""Trials of a search, each an ordinary run; the best one becomes the model of the search."""
 
 import json
 import shutil
