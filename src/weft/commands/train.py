@@ -314,6 +314,16 @@ def add_prepare(verb: AddCommand) -> None:
     add_max_bad_rows(parser)
 
 
+def add_run_options(parser: argparse.ArgumentParser, precision: str) -> None:
+    """Add the options of train and resume; `precision` says what the default precision is."""
+    add_device(parser, default=None)
+    add_precision(parser, default=None, note=precision, choices=TRAINING_PRECISIONS)
+    add_code_changed(parser)
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
+    )
+
+
 def add_training(verb: AddCommand) -> None:
     parser = verb(
         train,
@@ -327,12 +337,7 @@ def add_training(verb: AddCommand) -> None:
     )
     add_set(parser)
     parser.add_argument("--output", metavar="RUN", help="folder of the run (default: runs/<name>)")
-    add_device(parser, default=None)
-    add_precision(parser, default=None, note="the recipe's", choices=TRAINING_PRECISIONS)
-    add_code_changed(parser)
-    parser.add_argument(
-        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
-    )
+    add_run_options(parser, "the recipe's")
     verb(status, "show the progress and metrics of runs").add_argument(
         "run_folders",
         metavar="RUN",
@@ -341,14 +346,7 @@ def add_training(verb: AddCommand) -> None:
     )
     parser = verb(resume, "resume a run; --verify proves that it resumes exactly")
     parser.add_argument("run_folder", metavar="RUN", help="folder of the run")
-    add_device(parser, default=None)
-    add_precision(
-        parser, default=None, note="that of the run, which it keeps", choices=TRAINING_PRECISIONS
-    )
-    add_code_changed(parser)
-    parser.add_argument(
-        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
-    )
+    add_run_options(parser, "that of the run, which it keeps")
     parser.add_argument(
         "--verify",
         action="store_true",

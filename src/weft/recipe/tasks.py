@@ -89,6 +89,12 @@ class Task:
     metrics: ClassVar[tuple[str, ...]] = ()  # of validation beside the loss; the first one selects
     loss_unit: ClassVar[str] = "nats"
     packable: ClassVar[bool] = True  # may several samples share a row?
+    numeric_task: ClassVar[str | None] = (
+        None  # name of the task for the same rows with numbers as labels
+    )
+    keeps_decoder: ClassVar[bool] = (
+        False  # tuned with the whole encoder-decoder and its head, not with its encoder alone
+    )
     model_folders: ClassVar[
         tuple[str, ...]
     ] = ()  # fields that name a model's folder, read before training
@@ -129,8 +135,15 @@ class Task:
             label: the column of the label.
             name: one of the task's names on the command line.
         """
-        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label)
+        schema: RowSchema = resolve(INFER)(
+            cls.default_rows(), rows, columns, label, **cls.infer_options(name)
+        )
         return schema
+
+    @classmethod
+    def infer_options(cls, name: str) -> dict[str, Any]:
+        """Return what a name of the task says of its rows: `numeric`, whether labels are numbers (None: unknown), and `pair`, whether there are two texts."""
+        return {}
 
     @classmethod
     def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
@@ -345,6 +358,7 @@ class TextToText(Task):
     hf_class_suffix = "ForConditionalGeneration"
     verb = "translate"
     metrics = ("exact_match",)
+    keeps_decoder = True
 
     input_format: Literal["t5", "bart"] = "t5"
     label_smoothing: Probability = 0.0
@@ -414,6 +428,7 @@ class Classification(PairTask):
     row_schemas = (LabelledTexts, LabelledImages)
     hf_class_suffix = "ForSequenceClassification"
     metrics = ("accuracy", "f1", "matthews")
+    numeric_task = "regress"
 
     input_format: Literal["bert", "gpt"] = "bert"
     both_orders: bool = False  # GPT's similarity: both orders, added
@@ -421,18 +436,8 @@ class Classification(PairTask):
     lm_weight: LossWeight = 0.0  # of GPT's auxiliary next-token loss, for decoders (its paper: 0.5)
 
     @classmethod
-    def infer_rows(
-        cls,
-        rows: Sequence[dict[str, Any]],
-        columns: Sequence[str] = (),
-        label: str | None = None,
-        name: str = "",
-    ) -> RowSchema:
-        """Infer the rows; whether the label is a number stays open, unless the name of the task says classes."""
-        numeric = False if name in (cls.name, "pair") else None
-        pair = name == "pair"
-        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label, numeric, pair)
-        return schema
+    def infer_options(cls, name: str) -> dict[str, Any]:
+        return {"numeric": False if name in (cls.name, "pair") else None, "pair": name == "pair"}
 
     @classmethod
     def matches(cls, table: TableFacts) -> float:

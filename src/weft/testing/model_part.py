@@ -1,4 +1,4 @@
-"""Do the parts of a whole model keep their contracts: heads and initialisations?"""
+"""Conformance of the parts of a whole model: heads and initialisations."""
 
 from collections.abc import Iterator
 from typing import Any

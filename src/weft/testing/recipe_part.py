@@ -1,4 +1,4 @@
-"""Do the parts of a recipe keep their contracts: optimiser, schedule, batching, weight average, trainable?"""
+"""Conformance of the parts of a recipe: optimiser, schedule, batching, weight average, trainable."""
 
 import json
 from math import isfinite

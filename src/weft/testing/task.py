@@ -1,4 +1,4 @@
-"""Does a task keep the contract? In the manner of scikit-learn's `check_estimator`."""
+"""Conformance of a task: `check_task`, like scikit-learn's `check_estimator`."""
 
 import json
 import math
@@ -105,7 +105,7 @@ def check_value(task: R.Task, spec: Spec, store: Store) -> None:
 def check_preprocess(
     implementation: TaskImplementation, samples: LengthLimitedSamples
 ) -> list[ArrayRow]:
-    """A row is decided by the sample's number and its own random generator: not by what was asked before."""
+    """Check that a row depends on the index of the sample and its random generator alone, not on earlier calls."""
     rows = preprocess(implementation, samples)
     away = deepcopy(implementation.preprocess)  # as in a worker
     for i in reversed(range(len(samples))):

@@ -28,7 +28,7 @@ def with_task_head(
 ) -> S.Spec:
     """Return the spec with the task's head. Text-to-text keeps the encoder-decoder; other tasks use its encoder."""
     dropout = options.dropout
-    if issubclass(detected.kind, R.TextToText):
+    if detected.kind.keeps_decoder:
         there, tokenizer = local_folder(options.checkpoint), Tokenizer.load(start)
         before = R.recipe_of_run(there).task if (there / "recipe.json").is_file() else None
         spec = text_to_text.with_decoder_start(

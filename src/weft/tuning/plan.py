@@ -4,7 +4,7 @@ BERT's authors (arXiv:1810.04805, appendix A.3)."""
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,13 +223,14 @@ def build_task_value(
     tune_options: TuneOptions, detected: DetectedData, spec: S.Spec, start: Path
 ) -> R.Task:
     task, options = detected.kind, dict[str, Any]()
-    if issubclass(task, R.TextToText):
+    names = {field.name for field in fields(task)}  # type: ignore[arg-type]
+    if task.keeps_decoder and "input_format" in names:
         options["input_format"] = text_to_text_format(start, spec)
     if detected.task == "similarity":
         options["both_orders"] = True
     if tune_options.lm_weight:
         options["lm_weight"] = tune_options.lm_weight
-        auxiliary = issubclass(task, R.PairTask) and spec.decoder is not None
+        auxiliary = "lm_weight" in names and spec.decoder is not None
         if not auxiliary or read_folder(start)[1].head != S.LMHead(tied=True):
             raise ValueError(
                 f"--lm-weight {tune_options.lm_weight:g} is for texts, pairs and endings of a decoder whose language modelling head is "
