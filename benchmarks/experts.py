@@ -1,6 +1,6 @@
 """Do experts share the work? The same small language model with and without the routers' losses.
 
-    python -m benchmarks.experts [--steps 300] [--seeds 3] [--out runs] [--receipt FILE]
+    python -m benchmarks.experts [--steps 300] [--seeds 3] [--output runs] [--receipt FILE]
 
 Characters of Shakespeare, eight experts per layer, one or two of them per token. For each: the entropy of the load in the last tenth of the
 training steps (1: every expert gets as many tokens; 0: one gets all), the largest share of an expert (0.125 when even), and the validation
@@ -84,7 +84,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
     parser.add_argument(
-        "--out",
+        "--output",
         type=Path,
         default=Path("runs/experts"),
         help="folder of the runs (default: runs/experts)",
@@ -100,7 +100,7 @@ def main() -> None:
             rows = [
                 trained(
                     recipe(top_k, weights, given.steps, seed),
-                    given.out / f"top{top_k}-{name}-{seed}",
+                    given.output / f"top{top_k}-{name}-{seed}",
                 )
                 for seed in range(given.seeds)
             ]

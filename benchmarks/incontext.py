@@ -5,7 +5,7 @@
 
 For the model: the answers to the lines of a lecture, and the ten arithmetic tasks after so many examples; for `--own`, a run of
 recipes/gpt_arithmetic.py, the same questions. `--same` prompts are also answered by transformers: greedy text, token for token. What is
-done is kept under `--out`: run again, it goes on. With `--receipt`, a picture lands beside it. The last line is JSON.
+finished is stored under `--output`; running it again continues. With `--receipt`, a picture lands beside it. The last line is JSON.
 """
 
 import argparse
@@ -78,13 +78,13 @@ def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[st
     writer, weights = TextGenerator(opened), opened.folder / "model.safetensors"
     weights = weights if weights.exists() else opened.folder / "model" / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    kept = given.out / f"{digest[:12]}-{given.count}-{str(dtype).removeprefix('torch.')}.json"
+    kept = given.output / f"{digest[:12]}-{given.count}-{str(dtype).removeprefix('torch.')}.json"
     done: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     for task in arithmetic.TASKS:
         for examples in given.shots:
             key = f"{task}/{examples}"
             if key not in done:
-                done[key] = one = cell(writer, task, examples, given.count, given.batch)
+                done[key] = one = cell(writer, task, examples, given.count, given.batch_size)
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(done, indent=1))
                 print(
@@ -223,11 +223,11 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="a folder, as benchmarks.smollm2 writes it")
     parser.add_argument("--own", help="a run of recipes/gpt_arithmetic.py")
     parser.add_argument("--shots", type=int, nargs="+", default=[0, 1, 4, 16])
-    parser.add_argument("--count", type=int, default=60, help="questions a task")
+    parser.add_argument("--count", type=int, default=60, help="questions per task")
     parser.add_argument("--same", type=int, default=24, help="prompts to compare with transformers")
-    parser.add_argument("--batch", type=int, default=20)
+    parser.add_argument("--batch-size", type=int, default=20)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--out", type=Path, default=Path("runs/incontext"))
+    parser.add_argument("--output", type=Path, default=Path("runs/incontext"))
     parser.add_argument("--receipt", metavar="FILE")
     given, began = parser.parse_args(), time.perf_counter()
     found: dict[str, Any] = {
@@ -237,7 +237,7 @@ def main() -> None:
     }
     print(json.dumps(found["priming"], indent=1), flush=True)
     if given.same:
-        found["transformers"] = same(given.model, given.same, given.batch)
+        found["transformers"] = same(given.model, given.same, given.batch_size)
         print(json.dumps(found["transformers"]), flush=True)
     if given.own:
         found["own"] = measure(given.own, given, torch.float32)

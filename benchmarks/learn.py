@@ -1,6 +1,6 @@
 """Does it learn? Recipes trained from nothing on real data, beside what counting words alone would reach.
 
-    python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--out runs] [--receipt FILE]
+    python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--output runs] [--receipt FILE]
 
 For each recipe: the validation loss over the whole of the validation data, its terms, the seconds of the training steps, and the
 unigram loss: the cross entropy of the same labels under their frequencies in training; for next sentence, what the lengths of both
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("recipes", nargs="+")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument(
         "--receipt",
         metavar="FILE",
@@ -136,7 +136,7 @@ def main() -> None:
         recipe = R.apply_overrides(R.load_recipe(name), given.set)
         rows = []
         for seed in range(given.seeds):
-            folder = given.out / f"{recipe.name}-{seed}"
+            folder = given.output / f"{recipe.name}-{seed}"
             rows.append(
                 {"seed": seed, **learn(R.apply_overrides(recipe, [f"seed={seed}"]), folder)}
             )

@@ -1,7 +1,7 @@
 """English to German on Multi30k, trained from nothing: BLEU as the best small system known reports it (Wu et al. 2021, arXiv:2105.14462:
 lower-cased, Moses-tokenised), and beside it as others should (cased, detokenised, with sacrebleu's signature).
 
-    WEFT_DATA=… python -m benchmarks.multi30k [RECIPE] [--seeds 3] [--out runs] [--receipt FILE]
+    WEFT_DATA=… python -m benchmarks.multi30k [RECIPE] [--seeds 3] [--output runs] [--receipt FILE]
 
 Beam 4 and length penalty 0.6, as in 2017 (arXiv:1706.03762, section 6.1). Restartable. The last line is JSON.
 """
@@ -64,12 +64,12 @@ def main() -> None:
     )
     parser.add_argument("recipe", nargs="?", default="recipes/translate_multi30k.py:good")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--receipt", metavar="FILE")
     given, began = parser.parse_args(), time.perf_counter()
     recipe, rows = R.load_recipe(given.recipe), []
     for seed in range(given.seeds):
-        folder = given.out / f"{recipe.name}-{seed}"
+        folder = given.output / f"{recipe.name}-{seed}"
         for event in run.train(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
             if event.step % 100 == 0:
                 print(
@@ -113,7 +113,7 @@ def main() -> None:
     if given.receipt:
         receipt.write(given.receipt, result, time.perf_counter() - began, given.seeds - 1)
         shutil.copy(
-            given.out / f"{recipe.name}-0" / "curve.svg", Path(given.receipt).with_suffix(".svg")
+            given.output / f"{recipe.name}-0" / "curve.svg", Path(given.receipt).with_suffix(".svg")
         )
     print(json.dumps(result))
 

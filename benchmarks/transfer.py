@@ -24,7 +24,6 @@ import weft
 from weft import recipe as R
 from weft.runs import run
 from weft.runs.log import read_log
-from weft.tuning.plan import best_precision
 
 from . import receipt
 
@@ -138,7 +137,7 @@ def train(recipe: R.Recipe, folder: Path) -> None:
 
 def pretraining(name: str, share: float) -> R.Recipe:
     recipe = R.load_recipe(f"recipes/{name}.py:mini")
-    return replace(recipe, steps=round(recipe.steps * share), precision=best_precision("cpu"))  # type: ignore[arg-type]
+    return replace(recipe, steps=round(recipe.steps * share), precision="auto")
 
 
 def main() -> None:

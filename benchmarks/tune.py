@@ -1,6 +1,6 @@
 """Does fine-tuning reach what others reach, and how fast? One checkpoint, tuned by `weft tune` and by transformers' own Trainer.
 
-    WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000] [--out tuned] [--receipt FILE]
+    WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000] [--output tuned] [--receipt FILE]
 
 Both sides get the same files, cut once by a fixed order: rows to train on, a tenth of them to choose the best epoch by, and a test set
 that neither has seen: GLUE's dev sets, MRPC's and CoNLL-2003's test sets, eight articles of SQuAD. The same rate, epochs, batch of 32
@@ -328,7 +328,8 @@ def called(checkpoint: str) -> str:
 def measured(s: Setting, given: argparse.Namespace) -> Row:
     task = f"{s.task}-{given.limit}-{called(s.checkpoint)}"
     file = (
-        given.out / f"{task}-{s.epochs}-{s.rate:g}-{s.precision}-{s.threads}-{s.seed}-{s.side}.json"
+        given.output
+        / f"{task}-{s.epochs}-{s.rate:g}-{s.precision}-{s.threads}-{s.seed}-{s.side}.json"
     )
     if not file.exists():
         words = [
@@ -391,11 +392,11 @@ def main() -> None:
         "--limit", type=int, default=8000, help="rows to train on at most, on both sides"
     )
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--checkpoint", metavar="FOLDER")
-    parser.add_argument("--out", type=Path, default=Path("runs/tune"))
+    parser.add_argument("--output", type=Path, default=Path("runs/tune"))
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given, began = parser.parse_args(), time.perf_counter()
@@ -405,7 +406,7 @@ def main() -> None:
         return
     checkpoint, found = given.checkpoint or folder_of_package(), {}
     for task in given.tasks:
-        data = given.out / "data" / f"{task}-{given.limit}"
+        data = given.output / "data" / f"{task}-{given.limit}"
         cut(task, data, given.limit)
         rows = [
             measured(
@@ -415,9 +416,9 @@ def main() -> None:
                     side,
                     checkpoint,
                     data,
-                    given.out / f"{task}-{seed}-{side}",
+                    given.output / f"{task}-{seed}-{side}",
                     given.epochs,
-                    given.rate,
+                    given.learning_rate,
                     given.precision,
                     given.threads,
                 ),
@@ -437,9 +438,8 @@ def main() -> None:
             flush=True,
         )
     settings = {
-        name: getattr(given, name)
-        for name in ("seeds", "limit", "epochs", "rate", "precision", "threads")
-    }
+        name: getattr(given, name) for name in ("seeds", "limit", "epochs", "precision", "threads")
+    } | {"rate": given.learning_rate}  # the key of earlier receipts, which docs/results.md reads
     result = {"checkpoint": called(checkpoint), "settings": settings, "tasks": found}
     if given.receipt:
         receipt.write(given.receipt, result, time.perf_counter() - began, given.seeds - 1)

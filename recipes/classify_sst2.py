@@ -42,7 +42,7 @@ tiny = Recipe(
     steps=800,
     optimiser=AdamW(lr=1e-3),
     schedule=LinearSchedule(warmup_steps=80),
-    precision="bf16",
+    precision="auto",
     eval_every=200,
 )
 

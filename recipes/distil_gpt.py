@@ -40,7 +40,7 @@ tiny = Recipe(
     steps=600,
     optimiser=AdamW(lr=2e-3, betas=(0.9, 0.95), weight_decay=0.1),
     schedule=CosineSchedule(warmup_steps=60, final_fraction=0.1),
-    precision="bf16",
+    precision="auto",
     eval_every=300,
 )
 

@@ -46,7 +46,7 @@ tiny = Recipe(
     steps=1000,
     optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
     schedule=LinearSchedule(warmup_steps=40),
-    precision="bf16",
+    precision="auto",
     eval_every=250,
 )
 

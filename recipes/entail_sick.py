@@ -47,7 +47,7 @@ tiny = Recipe(
     steps=600,
     optimiser=AdamW(lr=1e-3),
     schedule=LinearSchedule(warmup_steps=60),
-    precision="bf16",
+    precision="auto",
     eval_every=150,
 )
 

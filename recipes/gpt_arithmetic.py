@@ -56,7 +56,7 @@ tiny = Recipe(
     steps=4000,
     optimiser=Muon(lr=0.005, other=AdamW(lr=2e-3, betas=(0.9, 0.95), weight_decay=0.0)),
     schedule=LinearSchedule(warmup_steps=100),
-    precision="bf16",
+    precision="auto",
     eval_every=500,
     checkpoints=Checkpoints(every_steps=500),
 )

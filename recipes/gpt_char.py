@@ -47,7 +47,7 @@ tiny = Recipe(
     steps=2000,
     optimiser=AdamW(lr=3e-3, betas=(0.9, 0.99), weight_decay=0.1),
     schedule=CosineSchedule(warmup_steps=100, final_fraction=0.03),
-    precision="bf16",
+    precision="auto",
     eval_every=500,
 )
 

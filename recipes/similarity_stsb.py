@@ -47,7 +47,7 @@ tiny = Recipe(
     steps=500,
     optimiser=AdamW(lr=1e-3),
     schedule=LinearSchedule(warmup_steps=50),
-    precision="bf16",
+    precision="auto",
     eval_every=125,
 )
 

@@ -44,7 +44,7 @@ tiny = Recipe(
     steps=600,
     optimiser=Adafactor(lr=3e-2),
     schedule=InverseSqrt(warmup_steps=60),
-    precision="bf16",
+    precision="auto",
     eval_every=300,
 )
 

@@ -50,7 +50,7 @@ tiny = Recipe(
     grad_clip=None,
     average=AverageLast(checkpoints=5),
     checkpoints=Checkpoints(every_steps=100),
-    precision="bf16",
+    precision="auto",
     eval_every=400,
 )
 

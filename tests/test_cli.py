@@ -139,9 +139,25 @@ def test_show_prints_bert_as_its_paper_draws_it(
         assert line in text
 
 
-def test_show_needs_no_torch() -> None:
-    code = "import sys; from weft.cli import main; main(['show', 'gpt3-175b']); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+def test_show_and_missing_files_need_no_torch(tmp_path: Path) -> None:
+    """One process for all: most of its time is the imports."""
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    missing = ["evaluate x --data none", "evaluate x --few-shot none", "classify x -i none"]
+    missing += ["tune x --data none", "tune x --data a.csv --valid none", "tune x/y/z --data a.csv"]
+    missing += ["status none", "resume none", "resume none --verify", "evaluate ./none"]
+    code = f"""
+import sys
+from weft.cli import main
+assert main(["show", "gpt3-175b"]) == 0
+for line in {missing}:
+    assert main(line.split()) == 2, line
+    assert "torch" not in sys.modules, line
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("none") >= len(missing) - 1
 
 
 @pytest.mark.parametrize(
@@ -423,7 +439,7 @@ def test_convert_writes_over_an_older_model_folder(
         ("show {empty}", "holds neither config.json nor weft.json"),
         ("show {settings}", "model type None is not known"),
         ("verify", "FOLDER; see weft verify --help"),
-        ("verify ./nowhere", "./nowhere is no folder"),
+        ("verify ./nowhere", "./nowhere is not a folder"),
         ("verify {own}", "convert it with --to hf first"),
         ("convert {hf} {empty}", "--to; see weft convert --help"),
         ("convert {hf} {empty} --to tf", "choose from"),
@@ -438,7 +454,7 @@ def test_convert_writes_over_an_older_model_folder(
             "is not empty and holds no model; give a new or an empty folder",
         ),
         ("convert {hf} {file} --to hf", "is a file; give a folder"),
-        ("convert ./nowhere {empty} --to hf", "./nowhere is no folder"),
+        ("convert ./nowhere {empty} --to hf", "./nowhere is not a folder"),
         ("convert {hf} {file}/below --to hf", "Not a directory"),
     ],
 )

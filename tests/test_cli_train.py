@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+import weft
 from weft import recipe as R
 from weft.cli import main
 from weft.commands import EXIT_STOPPED
 from weft.recipe.cost import run_flops
-from weft.runs import run, status
+from weft.runs import progress, run, status
 from weft.runs.lock import RunLock, is_locked
+from weft.training.loop import Trainer
 from weft.values import from_plain
 
 from .objectives.cases import routed
@@ -31,6 +33,9 @@ tiny = R.Recipe(
     batch=R.FixedBatch(size=4, length=16), steps=6, optimiser=R.AdamW(lr=1e-3), checkpoints=R.Checkpoints(every_steps=2))
 other = R.apply_overrides(tiny, ["name=other"])
 """
+
+
+CONFLICT = ("average=BestCheckpoint", "average.metric=f1")  # neither is wrong alone
 
 
 @pytest.fixture(autouse=True)
@@ -227,11 +232,61 @@ def test_check_proves_that_the_last_interval_comes_out_the_same(
     assert (found["first_step"], found["last_step"], found["same"]) == (4, 6, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["resume", "runs/small", "--verify"], "weft: trained again 1 of 2 steps, "),
+        (
+            ["evaluate", "runs/small", "--batch-size", "8", "--device", "cpu"],
+            "weft: evaluated 8 of 224 rows, ",
+        ),
+        (["embed", "runs/small", "--batch-size", "1", "a", "b"], "weft: predicted 1 of 2 rows, "),
+    ],
+)
+def test_long_work_without_a_terminal_prints_plain_lines_of_progress(
+    words: list[str],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    main(["train", "small.py"])
+    capsys.readouterr()
+    main(words)
+    assert capsys.readouterr().err == ""  # it took less than ten seconds
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    main(words)
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_an_interrupted_verification_says_that_the_run_is_unchanged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["train", "small.py"])
+    capsys.readouterr()
+    with monkeypatch.context() as inside:
+        inside.setattr(Trainer, "train_step", lambda *_: signal.raise_signal(signal.SIGINT))
+        assert main(["resume", "runs/small", "--verify"]) == 130
+    assert capsys.readouterr().err == (
+        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start over\n"
+    )
+
+
+def test_the_generator_of_steps_raises_when_a_signal_stops_it() -> None:
+    recipe, before = R.load_recipe("small.py"), signal.getsignal(signal.SIGTERM)
+    steps = []
+    with pytest.raises(weft.RunStopped, match="stopped after step 3 of 6; run it again"):  # noqa: PT012 the loop is what is tested
+        for event in weft.train(recipe):
+            steps.append(event.step)
+            if event.step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert Path("runs/small/checkpoints/step-000000003").exists()
+    assert [*steps, *(event.step for event in weft.train(recipe))] == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_stopped_run_is_saved_says_how_to_go_on_and_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weft.training.loop import Trainer
-
     take = Trainer.train_step
 
     def ask(self: Trainer, *rest: object) -> object:
@@ -287,10 +342,23 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         (["train", "small.py", "--set", "model.source.vocab_size=7"], "7"),
         (["train", "broken.py"], "broken.py, line 2: ZeroDivisionError"),
         (["train", "other.json"], "other.json is no recipe"),
-        (["status", "nowhere"], "not a run"),
-        (["resume", "nowhere"], "not a run"),
-        (["resume", "small.py"], "not a run"),
-        (["resume", "nowhere", "--verify"], "not a run"),
+        (["status", "nowhere"], "nowhere does not exist; give the folder of a run"),
+        (["resume", "nowhere"], "nowhere does not exist"),
+        (["resume", "small.py"], "small.py is not a folder; give the folder of a run"),
+        (["resume", "."], ". is not the folder of a run: it has no recipe.json"),
+        (["resume", "nowhere", "--verify"], "nowhere does not exist"),
+        (
+            ["train", "small.py", "--set", "steps=9", "--set", "optimiser.lr=-1"],
+            "weft: --set optimiser.lr=-1: optimiser:",
+        ),
+        (
+            ["train", "small.py", *(f"--set={w}" for w in ("steps=9", *CONFLICT, "seed=1"))],
+            f"weft: --set {CONFLICT[0]} --set {CONFLICT[1]}: BestCheckpoint.metric = 'f1'",
+        ),
+        (
+            ["evaluate", "runs/small", "text.txt"],
+            "does not take 'text.txt'; give files with --data",
+        ),
         (["prepare", "lost.txt"], "lost.txt"),
         (["prepare", "text.txt", "--shard", "1"], "I/N"),
         (["prepare", "text.txt", "--shard", "3/2"], "shards are counted from 0 to 1"),

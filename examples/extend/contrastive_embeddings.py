@@ -27,7 +27,7 @@ class PairAndNegatives(Preprocess):
         self.fields = {f"text{i}": (f"text{i}", self.pad_id) for i in range(2 + task.negatives)}
 
     def __call__(self, samples, index, rng):
-        others = (index + rng.integers(1, len(samples), self.value.negatives)) % len(samples)
+        others = (index + rng.integers(1, len(samples), self.task.negatives)) % len(samples)
         texts = [samples[index]["source"], *(samples[int(i)]["target"] for i in (index, *others))]
         rows = [self.join(text, None, samples.length)["tokens"] for text in texts]
         return dict(zip(self.fields, rows, strict=True)) | {"labels": np.array(0)}  # which is right
@@ -35,13 +35,13 @@ class PairAndNegatives(Preprocess):
 
 class InfoNCE(Loss):
     def forward_outputs(self, batch):
-        texts = [f"text{i}" for i in range(2 + self.value.negatives)]
+        texts = [f"text{i}" for i in range(2 + self.task.negatives)]
         rows = [encode_batch(self.model, batch, text) for text in texts]
         x_BTD = torch.stack([pool_tokens(row, "mean") for row in rows], 1)
         return F.normalize(x_BTD, dim=-1)
 
     def loss_sums(self, x_BTD, batch):
-        logits_BT = (x_BTD[:, :1] * x_BTD[:, 1:]).sum(-1) / self.value.temperature
+        logits_BT = (x_BTD[:, :1] * x_BTD[:, 1:]).sum(-1) / self.task.temperature
         return {"token": F.cross_entropy(logits_BT, batch["labels"], reduction="sum")}
 
 

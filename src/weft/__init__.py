@@ -13,6 +13,7 @@ _LATE = {
     "open": "api",
     "train": "api",
     "tune": "api",
+    "RunStopped": "runs.run",
     "OpenModel": "inference.open_model",
     "Sampling": "generate.sampling",
     "build": "model.model",

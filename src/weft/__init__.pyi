@@ -39,6 +39,7 @@ from .recipe.formats import Format as Format
 from .recipe.metrics import Metric as Metric
 from .registry import implements as implements
 from .registry import register as register
+from .runs.run import RunStopped as RunStopped
 from .spec import MLP as MLP
 from .spec import Activation as Activation
 from .spec import ALiBi as ALiBi

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -96,14 +97,26 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         raise ValueError(
             f"{verb} has no option {rest[0].partition('=')[0]!r}; {suggest_option(rest[0], option_names)}"
             if rest[0].startswith("-")
+            else f"{verb} does not take {rest[0]!r}; give files with --data"
+            if "--data" in option_names
             else f"{verb} does not take {rest[0]!r}; see weft {args.verb or ''} --help"
         )
     return args
 
 
-def exit_on_sigterm(*_: object) -> None:
+CONTINUES = "weft: stopped; run it again to continue"
+
+
+def stop_message(args: argparse.Namespace) -> str:
+    """Return what to print when a signal stops a verb."""
+    if args.verb == "resume" and args.verify:
+        return f"weft: stopped; nothing is verified, and {args.run_folder} is unchanged; run it again to start over"
+    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune") else ""
+
+
+def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:
     """Handle SIGTERM outside training; inside, `training.signals` does."""
-    os.write(2, b"weft: stopped; run it again to continue\n")
+    os.write(2, f"{message}\n".encode())
     os._exit(EXIT_STOPPED)
 
 
@@ -127,15 +140,15 @@ def main(arguments: list[str] | None = None) -> int:
             parser().print_help()
             return 0
         if arguments is None and args.verb in ("train", "resume", "tune"):
-            signal.signal(signal.SIGTERM, exit_on_sigterm)
+            signal.signal(signal.SIGTERM, partial(exit_on_sigterm, message=stop_message(args)))
         code = run_verb(args)
         sys.stdout.flush()
         if arguments is None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
-        if args is not None and args.verb in ("prepare", "train", "resume", "tune"):
-            print("weft: stopped; run it again to continue", file=sys.stderr)
+        if args is not None and (message := stop_message(args)):
+            print(message, file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough; rich leaves with 1 too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -68,6 +68,11 @@ def format_number(number: float, unit: str = "") -> str:
     return f"{number:.3g} {unit}".rstrip()
 
 
+def count_of(number: int, noun: str) -> str:
+    """Format a count: 1 row, 2 rows, 1,000 rows."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -1,5 +1,5 @@
-"""Everything that is written to stay: whole and on the disk, or not at all. Plain `os` calls, so that a test can put another disk
-under it; no other module renames or syncs."""
+"""Durable writes: a file is complete and on disk, or absent. Plain `os` calls, so that a test can simulate another disk; no other
+module renames or syncs."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ CHUNK = 1 << 22  # hashed while it is still in the processor's cache
 
 
 def make_folder(path: Path) -> None:
-    """A folder and those above it; their names are on the disk afterwards."""
+    """Create a folder and its parents; their names are on disk afterwards."""
     if not path.is_dir():
         if path.parent != path:
             make_folder(path.parent)
@@ -27,7 +27,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes) -> str:
-    """A new file, on the disk when this returns, and its SHA-256."""
+    """Write a new file and return its SHA-256; it is on disk when this returns."""
     digest, view = sha256(), memoryview(content)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -42,7 +42,7 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def sync_path(path: Path) -> None:
-    """A file's bytes, or the names in a folder, are on the disk."""
+    """Sync the bytes of a file, or the names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         sync_handle(handle)
@@ -55,12 +55,12 @@ def sync_path(path: Path) -> None:
 
 
 def sync_handle(handle: int) -> None:
-    """What was written to an open file is on the disk."""
+    """Sync an open file to disk."""
     os.fsync(handle)
 
 
 def rename(path: Path, to: Path) -> None:
-    """All or nothing, in the place of a file that was there, and on the disk afterwards."""
+    """Rename a file atomically, replacing an existing one; it is on disk afterwards."""
     os.rename(path, to)
     sync_path(to.parent)
 
@@ -79,7 +79,7 @@ STALE_AFTER_SECONDS = 86_400  # seconds; an older temporary file belongs to nobo
 
 @contextmanager
 def named_os_errors(path: Path) -> Iterator[None]:
-    """An error of the disk names the file that it is about: a full disk does not by itself."""
+    """Add the name of the file to errors of the disk; a full disk does not name it."""
     try:
         yield
     except OSError as error:
@@ -92,7 +92,7 @@ def named_os_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """All of it under the name and on the disk, or nothing."""
+    """Write a file atomically: all of it is on disk under its name, or nothing."""
     temporary = temporary_path(path)
     with named_os_errors(path):
         try:
@@ -104,18 +104,18 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """A name beside a file, for what becomes the file: two machines may share a folder and a process id."""
+    """Return a temporary name next to a file; two machines may share a folder and a process id."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 def write_if_changed(path: Path, content: bytes) -> None:
-    """Writes only what is not there already: a folder that is finished may be read-only."""
+    """Write a file unless it already has this content, since a finished folder may be read-only."""
     if not path.exists() or path.read_bytes() != content:
         write_atomically(path, content)
 
 
 def is_stale_temporary(path: Path) -> bool:
-    """Another process, here or elsewhere, may be writing a younger one."""
+    """Return whether a temporary file is old enough to be abandoned; another process may be writing a younger one."""
     try:
         return time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def is_stale_temporary(path: Path) -> bool:
 
 
 def publish(temporary: Path, path: Path) -> None:
-    """On the disk first, then under its name: for a file that another library wrote."""
+    """Sync a file that another library wrote, then rename it into place."""
     sync_path(temporary)
     rename(temporary, path)
 
@@ -133,19 +133,19 @@ class DamagedFile(ValueError):
 
 
 def digest_plain(*parts: Any) -> str:
-    """The SHA-256 of plain values."""
+    """Return the SHA-256 of plain values."""
     return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def seal_json(content: dict[str, Any]) -> bytes:
-    """JSON that ends with the SHA-256 of all its other bytes, so that `unseal` notices a changed bit."""
+    """Return JSON that ends with the SHA-256 of its other bytes, so that `unseal_json` notices a changed bit."""
     text = json.dumps(content | {"seal": UNSEALED}, indent=1)
     before, _, after = text.rpartition(UNSEALED)
     return (before + sha256(text.encode()).hexdigest() + after).encode()
 
 
 def unseal_json(text: str) -> dict[str, Any]:
-    """What `seal` wrote, byte by byte; ValueError if it is not that any more."""
+    """Return what `seal_json` wrote; ValueError if a byte has changed."""
     content, generated = json.loads(text), SEAL.search(text)
     if (
         generated is None

@@ -1,4 +1,4 @@
-"""Names that other tools use, and what they are called here: one table for options, recipe paths and fields."""
+"""Names in other libraries, and what they are called here: one table for options, recipe paths and fields."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Synonym(NamedTuple):
 
 
 def block_paths(path: str) -> tuple[str, ...]:
-    """A path inside every block, of either stack."""
+    """Return a path inside every block of either stack."""
     return tuple(f"model.{stack}.blocks.*.{path}" for stack in ("encoder", "decoder"))
 
 
@@ -240,7 +240,7 @@ SYNONYMS = (
 
 
 def normalise_name(name: str) -> str:
-    """Letters and digits alone, so that --batch-size, batch_size and batchSize are one name."""
+    """Return letters and digits only, so that --batch-size, batch_size and batchSize are one name."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
@@ -248,12 +248,13 @@ SYNONYM_OF = {normalise_name(name): word for word in SYNONYMS for name in word.n
 
 
 def last_name(place: str) -> str:
-    """The last name of a place."""
+    """Return the last name of a path."""
     return place.partition("=")[0].rpartition(".")[2]
 
 
 def closest_name(name: str, names: Iterable[str]) -> str | None:
-    """The known name that stands for this one: spelt otherwise, another tool's word, its beginning, or nearly alike; None if none does."""
+    """Return the known name for this one: another spelling, a word of another library, its prefix, or a similar name; None if there is
+    none."""
     by_plain = {normalise_name(name): name for name in reversed(list(names))}
     normalised = normalise_name(name)
     if normalised in by_plain or not normalised:
@@ -281,7 +282,7 @@ def suggest(name: str, names: Iterable[str]) -> str:
 
 
 def suggest_option(name: str, known: list[str]) -> str:
-    """What to type instead of an option that a command does not have."""
+    """Return what to use instead of an unknown option."""
     name = name.partition("=")[0]
     word = SYNONYM_OF.get(normalise_name(name), Synonym("", ""))
     available = [place for place in word.targets if place in known]

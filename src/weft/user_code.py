@@ -1,4 +1,4 @@
-"""Files with parts of one's own: imported before a recipe or a model is read, their SHA-256 kept beside the run.
+"""Files of user-defined parts: imported before a recipe or a model is read, their SHA-256 stored in the run.
 
 A file `scale_norm.py` becomes the module `weft.user_code.scale_norm`, in worker processes too: their environment names it.
 """
@@ -28,7 +28,7 @@ LOADED: dict[str, CodeFile] = {}  # by the name of the module
 
 
 def load_code(paths: list[str]) -> None:
-    """Import files of a user's own parts, each once, under `weft.user_code`.
+    """Import files of user-defined parts, each once, under `weft.user_code`.
 
     Args:
         paths: Python files.
@@ -44,7 +44,7 @@ def load_code(paths: list[str]) -> None:
             raise ValueError(f"--code {path}: {error.strerror}") from None
         if name in LOADED and LOADED[name] != code:
             raise ValueError(
-                f"--code {path}: {LOADED[name].path} is imported as {name} already; rename one"
+                f"--code {path}: {LOADED[name].path} is already imported as {name}; rename one of them"
             )
         if name not in LOADED:
             import_file(name, path)
@@ -80,8 +80,9 @@ def load_code_of_environment() -> None:
 def store_code(folder: Path) -> None:
     """Keep path and SHA-256 of every imported file in a run's folder."""
     if LOADED:
-        kept = {name: code._asdict() for name, code in LOADED.items()}
-        write_if_changed(folder / FILE, seal_json(kept))
+        write_if_changed(
+            folder / FILE, seal_json({name: code._asdict() for name, code in LOADED.items()})
+        )
 
 
 def load_code_of_run(folder: Path, changed: bool = False) -> None:
@@ -97,8 +98,8 @@ def load_code_of_run(folder: Path, changed: bool = False) -> None:
         ValueError: if a file is missing or differs.
     """
     path = folder / FILE
-    kept = unseal_json(path.read_text("utf-8")) if path.exists() else {}
-    for name, plain in kept.items():
+    code_files = unseal_json(path.read_text("utf-8")) if path.exists() else {}
+    for name, plain in code_files.items():
         before = CodeFile(plain["path"], plain["sha256"])
         if name not in LOADED and not Path(before.path).exists():
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Plain values: frozen, checked when made, compared and hashed by content, to JSON and back."""
+"""Plain values: frozen, validated at construction, compared and hashed by content, to JSON and back."""
 
 import json
 import re
@@ -19,7 +19,7 @@ LINE_WIDTH = 88  # columns of a line of a tree
 
 
 def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
-    """Repeated patterns folded, so that a depth of 96 reads like a depth of one: (times, pattern)."""
+    """Fold repeated patterns, so that a depth of 96 prints like a depth of one: (times, pattern)."""
     repeats, i = [], 0
     while i < len(items):
         times, period = 1, 1
@@ -35,12 +35,12 @@ def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequen
 
 
 def non_default_fields(thing: Any) -> dict[str, Any]:
-    """The fields of a value that are not at their default."""
+    """Return the fields of a value that differ from their default."""
     return {f.name: value for f in fields(thing) if (value := getattr(thing, f.name)) != f.default}
 
 
 def format_inline(thing: Any) -> str:
-    """A value on one line."""
+    """Format a value on one line."""
     if is_dataclass(thing):
         return f"{type(thing).__name__}({', '.join(f'{name}={format_inline(part)}' for name, part in non_default_fields(thing).items())})"
     if isinstance(thing, tuple):
@@ -49,7 +49,7 @@ def format_inline(thing: Any) -> str:
 
 
 def format_tree(thing: Any, label: str = "", indent: str = "") -> Iterator[str]:
-    """A value on one line where it fits and holds no items, else a line a field, further in; repeated items are counted."""
+    """Yield the lines of a value: one if it fits and has no items, else one per field, indented; repeated items are counted."""
     line = f"{indent}{label}{format_inline(thing)}"
     if not (is_tuple_of_values(thing) or is_dataclass(thing)) or (
         len(line) <= LINE_WIDTH and not contains_values(thing)
@@ -136,7 +136,7 @@ UNSEALED = "0" * 64
 
 
 def iterate_leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain field of a value with its dotted path."""
+    """Yield every plain field of a value with its dotted path."""
     if is_dataclass(thing):
         for f in fields(thing):
             yield from iterate_leaves(getattr(thing, f.name), f"{path}.{f.name}".lstrip("."))
@@ -150,7 +150,7 @@ def iterate_leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
-    """What `to_plain` wrote, by dotted paths: every field, and the kind of every value."""
+    """Return what `to_plain` wrote, by dotted paths: every field, and the kind of every value."""
     parts = (
         plain.items()
         if isinstance(plain, dict)
@@ -168,7 +168,7 @@ def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def get_path(thing: Any, path: str) -> Any:
-    """The part of a value at a dotted path; `length` counts a tuple."""
+    """Return the part of a value at a dotted path; `length` counts a tuple."""
     for name in path.split(".") if path else ():
         if isinstance(thing, tuple):
             thing = len(thing) if name == "length" else thing[int(name)]
@@ -178,7 +178,7 @@ def get_path(thing: Any, path: str) -> Any:
 
 
 def replace_path(thing: Any, path: str, new: Any) -> Any:
-    """A copy of a value with the part at a dotted path replaced."""
+    """Return a copy of a value with the part at a dotted path replaced."""
     if not path:
         return new
     name, _, rest = path.partition(".")

@@ -12,7 +12,7 @@ from tests.objectives.cases import CASES
 from tests.train.test_loop import built, recipe, trainer
 from weft import recipe as R
 from weft.cli import main
-from weft.kernels.devices import resolve_device
+from weft.kernels.devices import resolve_device, resolve_precision
 from weft.training.compatibility import recipe_differences, store_recipe
 from weft.training.parallel import DistributedRanks
 
@@ -35,6 +35,31 @@ def test_auto_is_the_accelerator_there_is(four_gpus: None) -> None:
     assert resolve_device("cuda:3") == torch.device("cuda:3")
     with pytest.raises(ValueError, match=r"cuda:4 is not available: .* sees 4 cuda devices"):
         resolve_device("cuda:4")
+
+
+@pytest.mark.parametrize(
+    ("device", "fast", "precision"),
+    [
+        ("cpu", "torch.cpu._is_amx_tile_supported", "bf16"),
+        ("cpu", "torch.cpu._is_avx512_bf16_supported", "bf16"),
+        ("cpu", None, "fp32"),
+        ("cuda", "torch.cuda.is_bf16_supported", "bf16"),
+        ("cuda", None, "fp32"),
+        ("mps", None, "fp32"),
+    ],
+)
+def test_auto_precision_is_bf16_where_the_device_is_fast_at_it(
+    device: str, fast: str | None, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "torch.cpu._is_amx_tile_supported",
+        "torch.cpu._is_avx512_bf16_supported",
+        "torch.cuda.is_bf16_supported",
+    ):
+        monkeypatch.setattr(name, lambda *_, name=name, **__: name == fast)
+    assert resolve_precision("auto", torch.device(device)) == precision
+    assert resolve_precision("bf16", torch.device(device)) == "bf16"
+    assert resolve_precision("fp32", torch.device(device)) == "fp32"
 
 
 def test_under_torchrun_cuda_is_the_gpu_of_the_local_rank(
@@ -96,7 +121,7 @@ def test_a_step_of_training_leaves_no_tensor_on_another_device(name: str, averag
     work = next(made.loader(32).from_position(0))
     made.seed = lambda micro_batch: None  # type: ignore[method-assign]
     with OneDevice("meta") as mode:
-        made.backward(work, dict.fromkeys(made.objective.weights, 1.0))
+        made.backward(work, dict.fromkeys(made.loss.weights, 1.0))
         gradients = [p.grad for p in made.optimiser.parameters.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         torch.nn.utils.clip_grads_with_norm_(made.optimiser.parameters.values(), 1.0, norm)

@@ -151,7 +151,7 @@ def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is
                 )
             )
         (found,) = methods.answer(own, [(question, long)])
-        assert found.text == long[found.begin : found.end]
+        assert found.text == long[found.start : found.end]
         assert found.score == pytest.approx(max(score for score, _ in asked), abs=1e-5)
         assert found.no_answer_margin == pytest.approx(
             min(none for _, none in asked) - found.score, abs=1e-5

@@ -154,7 +154,7 @@ def test_questions_are_answered_from_words_rows_and_squads_own_files(
     (typed,) = said(
         capsys, "answer", models["answer"], "--question", "what runs ?", "--context", TEXTS[1]
     )
-    assert typed["prediction"] == TEXTS[1][typed["begin"] : typed["end"]]
+    assert typed["prediction"] == TEXTS[1][typed["start"] : typed["end"]]
     (tmp_path / "in.jsonl").write_text(
         json.dumps({"question": "what runs ?", "context": TEXTS[1]}) + "\n"
     )
@@ -397,7 +397,7 @@ def test_answers_are_scored_against_all_of_the_file(
     )
     data = json.loads(json.dumps(SQUAD))
     data["data"][0]["paragraphs"][0]["qas"][0]["answers"].append(
-        {"text": answer["prediction"], "answer_start": answer["begin"]}
+        {"text": answer["prediction"], "answer_start": answer["start"]}
     )
     (tmp_path / "in.json").write_text(json.dumps(data))
     words = (

@@ -51,7 +51,7 @@ def test_a_checkpoint_records_threads_torch_cpu_and_device(
     begun: tuple[R.Recipe, Path],
 ) -> None:
     recorded = all_checkpoints(begun[1] / "checkpoints")[-1].state["environment"]
-    assert recorded == describe_environment(CPU)
+    assert recorded == describe_environment(CPU) | {"precision": "fp32"}
     assert recorded["threads"] == 1
     assert recorded["torch"] == torch.__version__
     assert torch.backends.cpu.get_cpu_capability() in recorded["cpu"]
@@ -85,6 +85,34 @@ def test_several_changes_are_one_line_and_none_is_no_line(
     assert resumed(begun, tmp_path / "none", describe_environment(CPU)) == []
     assert resumed(begun, tmp_path / "before it was recorded", {}) == []
     assert environment_changes({}, describe_environment(CPU)) is None
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
+def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
+    before: bool,
+    after: bool,
+    begun: tuple[R.Recipe, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def machine(fast: bool) -> None:
+        monkeypatch.setattr(run, "has_fast_bf16", lambda device: fast)
+
+    kept, other = ("bf16", "fp32") if before else ("fp32", "bf16")
+    recipe, said = replace(begun[0], steps=2, precision="auto"), list[str]()
+    longer = replace(recipe, steps=3)
+    machine(before)
+    train(recipe, tmp_path / "run")
+    whole = train(longer, tmp_path / "whole")
+    machine(after)
+    assert train(longer, tmp_path / "run", say=said.append) == whole
+    assert f"precision stays {kept}, as the run began; here auto is {other}" in said
+    saved = all_checkpoints(tmp_path / "run" / "checkpoints")[-1].state
+    assert saved["environment"]["precision"] == kept
+    assert R.recipe_of_run(tmp_path / "run").precision == kept
+    with pytest.raises(ValueError, match=f"precision was '{kept}'"):
+        train(replace(longer, precision=other), tmp_path / "run")
+    assert train(replace(longer, precision=kept), tmp_path / "explicit") == whole
 
 
 def test_the_number_of_threads_can_be_kept(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:

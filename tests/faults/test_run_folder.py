@@ -451,7 +451,7 @@ def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(
     begun: tuple[R.Recipe, Path], tmp_path: Path
 ) -> None:
     _, out = begun
-    with pytest.raises(ValueError, match="is not a run"):
+    with pytest.raises(ValueError, match="is not the folder of a run"):
         verify_resume.verify_resume(tmp_path)
     last = all_checkpoints(out / "checkpoints")[-1]
     write(out / "checkpoints", 4, last.all_tensors(), {**last.state, "world": 2})

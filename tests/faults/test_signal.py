@@ -149,8 +149,8 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
         def long(trainer: Trainer, *rest: Any) -> Any:
             signal.setitimer(signal.ITIMER_REAL, 0.2)
             signal.signal(signal.SIGALRM, lambda *_: twice())
-            forward = trainer.objective.forward
-            trainer.objective.forward = lambda batch: (time.sleep(1), forward(batch))[1]  # type: ignore[method-assign]
+            forward = trainer.loss.forward
+            trainer.loss.forward = lambda batch: (time.sleep(1), forward(batch))[1]  # type: ignore[method-assign]
             return validate(trainer, *rest)
 
         run.validate = long

@@ -150,14 +150,17 @@ def test_encoder_decoders_begin_with_what_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (dict(max_new_tokens=0), "at least one token"),
+        (
+            dict(max_new_tokens=0),
+            "max_new_tokens = 0; give at least 1|max_new_tokens = 0: give a number of at least 1",
+        ),
         (dict(inputs=[[]]), "prompt 0 is empty"),
         (dict(inputs=[[2], [V]]), "prompt 1 holds a token outside"),
         (
             dict(max_new_tokens=93),
-            "a prompt of 4 tokens and 93 more are over the model's 96 positions; after it, 92 fit",
+            "a prompt of 4 tokens and 93 more are over the model's 96 positions; 92 more fit; shorten the prompt or --max-new-tokens",
         ),
-        (dict(decoder_inputs=[[1]]), "only a decoder beside"),
+        (dict(decoder_inputs=[[1]]), "decoder_inputs are for encoder-decoder models"),
         (dict(seeds=[1, 2]), "1 prompts need as many seeds"),
     ],
 )

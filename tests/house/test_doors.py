@@ -1,12 +1,16 @@
 """Counting doors: a new task, and a new metric, change at most two source files and one test."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from weft.recipe import Task
+from weft.registry import members
 
 ROOT = Path(__file__).parents[2]
 
@@ -170,3 +174,18 @@ def test_a_new_task_and_then_a_new_metric_change_two_source_files_and_one_test_e
     )
     assert passes(copy)
     assert changed(with_task, files(copy)) == (2, 1)
+
+
+TASKS = "|".join(task.__name__ for task in members(Task))
+SHARED_ROOMS = ("training", "runs", "tuning", "commands")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for room in SHARED_ROOMS for path in sorted((ROOT / "src/weft" / room).glob("*.py"))],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_what_serves_every_task_names_none(path: Path) -> None:
+    """A task's value says what is special about it, so that a user's own task is served alike."""
+    found = re.findall(rf"\b(?:R|recipe)\.({TASKS}|PairTask)\b", path.read_text())
+    assert found == []

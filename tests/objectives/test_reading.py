@@ -89,6 +89,7 @@ def test_full_sentences_hold_nearly_all_of_the_text() -> None:
 def test_a_row_without_room_for_text_is_refused(value: Any) -> None:
     model = bert() if isinstance(value, R.MaskedLM) else bart()
     with pytest.raises(
-        ValueError, match=r"length = 2 leaves no room for text beside [23] marks; give more"
+        ValueError,
+        match=r"length = 2 leaves no room for text beside [23] special tokens; use longer rows",
     ):
         read(value, model, 2)

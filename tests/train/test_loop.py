@@ -86,7 +86,7 @@ def trainer(s: R.Recipe, made: Built, ranks: DistributedRanks | None = None) -> 
 
 
 def weights(made: Trainer) -> dict[str, Tensor]:
-    return {name: p.detach().clone() for name, p in made.objective.named_parameters()}
+    return {name: p.detach().clone() for name, p in made.loss.named_parameters()}
 
 
 def steps(made: Trainer, count: int) -> list[TrainStep]:

@@ -306,7 +306,8 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(
         return validate(trainer, *rest)
 
     monkeypatch.setattr(run, "validate", stopped)
-    assert [event.step for event in run.train(made, tmp_path / "hurt")][-1] == 5
+    with pytest.raises(run.RunStopped, match="after step 5"):
+        list(run.train(made, tmp_path / "hurt"))
     found = latest_checkpoint(tmp_path / "hurt" / "checkpoints", pytest.fail)
     assert found is not None
     assert found.step == 5

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import print_result, report, spinner
+from ..interop.hub import check_model_folder
 from . import AddCommand, evaluate_in_context
 from .options import (
     add_batch_size,
@@ -21,6 +22,7 @@ from .options import (
     positive_int,
 )
 from .receipts import read_receipts, receipts_file, write_receipts
+from .rows import check_input_files
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 
 def evaluate(args: argparse.Namespace) -> int:
+    check_input_files("--data", args.data)
+    check_input_files("--few-shot", [args.few_shot] if args.few_shot else [])
+    check_input_files("--examples", [args.examples] if args.examples else [])
+    check_model_folder(args.name)
     if args.few_shot or args.arithmetic:
         if args.data or args.task:
             raise ValueError(
@@ -37,6 +43,8 @@ def evaluate(args: argparse.Namespace) -> int:
             )
         return evaluate_in_context.evaluate(args)
     path = receipts_file(args)
+    from ..runs.progress import CountProgressLine
+
     with spinner(f"opening {args.name}"):
         from ..inference import receipts
         from ..inference.evaluate import evaluate_model
@@ -47,13 +55,23 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..training.parallel import init_ranks
 
         model = open_model(args.name, device=args.device)
-        objective = task_of(model, args.task)
-    with init_ranks(device=args.device) as ranks, spinner(f"evaluating {args.name}"):
+        task = task_of(model, args.task)
+    text = f"evaluating {args.name}"
+    with (
+        init_ranks(device=args.device) as ranks,
+        CountProgressLine("evaluated", text=text) as progress,
+    ):
         began = time.perf_counter()
-        on = data(args, model, objective, ranks)
+        on = data(args, model, task, ranks)
         seed = model.recipe.seed if model.recipe is not None else 0
         options = EvaluateOptions(
-            PredictOptions(args.batch_size, args.precision == "bf16", seed, ranks),
+            PredictOptions(
+                args.batch_size,
+                args.precision == "bf16",
+                seed,
+                ranks,
+                None if ranks.rank else progress,
+            ),
             args.max_length,
             args.stride,
             args.num_beams,
@@ -61,7 +79,7 @@ def evaluate(args: argparse.Namespace) -> int:
             args.language,
             args.no_answer_threshold,
         )
-        metrics = dict(evaluate_model(model, objective, on, options))
+        metrics = dict(evaluate_model(model, task, on, options))
         if ranks.rank:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)

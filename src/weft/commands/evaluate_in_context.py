@@ -16,7 +16,7 @@ SHOTS, COUNT = (0, 1, 4, 16), 100
 
 def evaluate(args: argparse.Namespace) -> int:
     """Under torchrun the questions are shared between the ranks."""
-    from ..runs.progress import RowProgressLine
+    from ..runs.progress import CountProgressLine
     from . import receipts
 
     path = receipts.receipts_file(args)
@@ -44,7 +44,10 @@ def evaluate(args: argparse.Namespace) -> int:
             else in_context.arithmetic(args.num_questions or COUNT, args.seed)
         )
         model = open_model(args.name, device=args.device)
-    with init_ranks(device=args.device) as ranks, RowProgressLine("scored") as left:
+    with (
+        init_ranks(device=args.device) as ranks,
+        CountProgressLine("scored", "questions") as progress,
+    ):
         began, options = (
             time.perf_counter(),
             PredictOptions(args.batch_size, args.precision == "bf16", args.seed, ranks),
@@ -58,7 +61,7 @@ def evaluate(args: argparse.Namespace) -> int:
                 seed=args.seed,
                 options=options,
                 precision=precision,
-                progress=left,
+                progress=progress,
             )
         )
         if ranks.rank:

@@ -16,6 +16,7 @@ from .options import (
     add_model_name,
     add_precision,
     add_seed,
+    add_texts,
     positive_int,
 )
 from .rows import add_columns, input_rows, report_written, write_output_rows
@@ -83,17 +84,17 @@ def generate(args: argparse.Namespace) -> int:
 
 
 def translate(args: argparse.Namespace) -> int:
-    from ..runs.progress import RowProgressLine
+    from ..runs.progress import CountProgressLine
 
     rows = input_rows(args, args.texts)
     writer, column = open_generator(args, len(rows)), text_column(args, rows)
-    with RowProgressLine("translated") as left:
+    with CountProgressLine("translated") as progress:
         translations = writer.translate(
             [row[column] for row in rows],
             num_beams=args.num_beams,
             length_penalty=args.length_penalty,
             batch_size=args.batch_size,
-            progress=left,
+            progress=progress,
         )
     add_columns(rows, [{"translation": text} for text in translations])
     return output_texts(args, rows, [" ".join(text.split("\n")) for text in translations])
@@ -119,9 +120,9 @@ def generate_rows(
     limits: list[int],
     sampling: "Sampling",
 ) -> list[list["Generation"]]:
-    from ..runs.progress import RowProgressLine
+    from ..runs.progress import CountProgressLine
 
-    with RowProgressLine("answered") as left:
+    with CountProgressLine("answered") as progress:
         if args.num_beams:
             return writer.beam_search(
                 prompts,
@@ -130,7 +131,7 @@ def generate_rows(
                 max_new_tokens=limits,
                 num_return=args.num_return,
                 batch_size=args.batch_size,
-                progress=left,
+                progress=progress,
             )
         draft = None
         if args.draft_model:
@@ -145,7 +146,7 @@ def generate_rows(
             samples=args.num_samples,
             draft_model=draft,
             batch_size=args.batch_size,
-            progress=left,
+            progress=progress,
         )
 
 
@@ -257,7 +258,7 @@ def common(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         f"({COLUMN_PREFIX_HELP}); else text, one line per row",
     )
     add_max_bad_rows(parser, 0.0)
-    add_columns_option(parser)
+    add_columns_option(parser, "column of the text")
     add_batch_size(parser)
     add_precision(parser, note="fp32; int8 is for the CPU", choices=("fp32", "bf16", "int8"))
     add_device(parser)
@@ -293,7 +294,7 @@ def add(verb: AddCommand) -> None:
         help="sampling temperature; 0 is greedy decoding (default: 0, or 1 when any sampling option is given)",
     )
     parser.add_argument(
-        "--top-k", type=int, metavar="K", help="sample from the K most likely tokens"
+        "--top-k", type=positive_int, metavar="K", help="sample from the K most likely tokens"
     )
     parser.add_argument(
         "--top-p",
@@ -360,10 +361,5 @@ def add(verb: AddCommand) -> None:
         )
     )
     add_model_name(parser)
-    parser.add_argument(
-        "texts",
-        metavar="TEXT",
-        nargs="*",
-        help="input text (default: read --input or standard input)",
-    )
+    add_texts(parser)
     add_beam_search(parser)

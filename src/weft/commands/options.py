@@ -33,6 +33,15 @@ def add_model_name(parser: argparse.ArgumentParser, name: str = "name") -> None:
     )
 
 
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "texts",
+        metavar="TEXT",
+        nargs="*",
+        help="input text (default: read --input or standard input)",
+    )
+
+
 def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
@@ -53,13 +62,15 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_columns_option(parser: argparse.ArgumentParser) -> None:
+def add_columns_option(
+    parser: argparse.ArgumentParser, columns: str = "columns to read, with labels the label last"
+) -> None:
     parser.add_argument(
         "--columns",
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help="columns to read, the label last (default: detected by their names)",
+        help=f"{columns} (default: detected by their names)",
     )
 
 
@@ -148,6 +159,9 @@ def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") ->
     )
 
 
+TRAINING_PRECISIONS = ("auto", "fp32", "bf16")
+
+
 def add_precision(
     parser: argparse.ArgumentParser,
     default: str | None = "fp32",
@@ -159,7 +173,9 @@ def add_precision(
         "--precision",
         choices=choices,
         default=default,
-        help=f"precision of the computation (default: {note})",
+        help="precision of the computation"
+        + "; auto is bf16 where the device is fast at it, else fp32" * ("auto" in choices)
+        + f" (default: {note})",
     )
 
 

@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from .options import (
     add_max_bad_rows,
     add_model_name,
     add_precision,
+    add_texts,
     finite_float,
     positive_int,
 )
@@ -40,7 +42,7 @@ def classify(args: argparse.Namespace) -> int:
     rows, pairs = rows_and_inputs(args, rows, model)
     from ..inference import methods
 
-    with spinner(f"asking {args.name}"):
+    with prediction_progress(args, options) as options:
         predictions = methods.classify(model, pairs, options)
     names = methods.label_names(model)
 
@@ -77,7 +79,7 @@ def tag(args: argparse.Namespace) -> int:
     from ..inference import methods
     from ..metrics.entities import find_entities
 
-    with spinner(f"asking {args.name}"):
+    with prediction_progress(args, options) as options:
         predictions = methods.tag(model, sentences, options)
     if cut := sum(any(share == 0 for _, share in tags) for tags in predictions):
         print(
@@ -133,7 +135,7 @@ def answer(args: argparse.Namespace) -> int:
     model, options = open_for_prediction(args)
     from ..inference import methods
 
-    with spinner(f"asking {args.name}"):
+    with prediction_progress(args, options) as options:
         answers = methods.answer(
             model, [(row[columns[0]], row[columns[1]]) for row in rows], options
         )
@@ -146,7 +148,7 @@ def answer(args: argparse.Namespace) -> int:
         predictions.append(
             {
                 "prediction": "" if none else answer.text,
-                "begin": -1 if none else answer.begin,
+                "start": -1 if none else answer.start,
                 "end": -1 if none else answer.end,
                 "score": finite_or_none(answer.score),
                 "no_answer": finite_or_none(answer.no_answer_margin),
@@ -187,7 +189,7 @@ def embed(args: argparse.Namespace) -> int:
     texts = [first for first, _ in pairs]
     from ..inference import methods
 
-    with spinner(f"asking {args.name}"):
+    with prediction_progress(args, options) as options:
         embeddings = methods.embed(model, texts, args.pooling, args.normalise, options)
     if args.output and args.output.endswith(".npy"):
         import numpy as np
@@ -214,7 +216,7 @@ def fill(args: argparse.Namespace) -> int:
     texts = [first for first, _ in text_pairs(args, rows, model)]
     from ..inference import methods
 
-    with spinner(f"asking {args.name}"):
+    with prediction_progress(args, options) as options:
         predictions = methods.fill(model, texts, args.top_k, options)
     filled = [
         {
@@ -357,6 +359,17 @@ def open_for_prediction(args: argparse.Namespace) -> tuple["OpenModel", "Predict
         return model, PredictOptions(batch_size=args.batch_size, bf16=args.precision == "bf16")
 
 
+@contextmanager
+def prediction_progress(
+    args: argparse.Namespace, options: "PredictOptions"
+) -> "Iterator[PredictOptions]":
+    """Show how many rows are done while the model predicts."""
+    from ..runs.progress import CountProgressLine
+
+    with CountProgressLine("predicted", text=f"predicting with {args.name}") as progress:
+        yield options._replace(progress=progress)
+
+
 # What goes out
 
 
@@ -376,24 +389,22 @@ def output_predictions(
 
 def add(verb: AddCommand) -> None:
     def common(
-        parser: argparse.ArgumentParser, texts: str | None = "TEXT"
+        parser: argparse.ArgumentParser,
+        columns: str = "column of the text",
+        also: str = "",
+        takes_texts: bool = True,
     ) -> argparse.ArgumentParser:
         add_model_name(parser)
-        if texts:
-            parser.add_argument(
-                "texts",
-                metavar=texts,
-                nargs="*",
-                help="input text (default: read --input or standard input)",
-            )
+        if takes_texts:
+            add_texts(parser)
         add_input(parser)
         parser.add_argument(
             "-o",
             "--output",
             metavar="FILE",
-            help=f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}",
+            help=f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}{also}",
         )
-        add_columns_option(parser)
+        add_columns_option(parser, columns)
         add_column_names(parser)
         add_max_bad_rows(parser, 0.0)
         add_batch_size(parser)
@@ -402,9 +413,10 @@ def add(verb: AddCommand) -> None:
         return parser
 
     common(
-        verb(classify, "classify texts, pairs of texts or images, or predict a number")
+        verb(classify, "classify texts, pairs of texts or images, or predict a number"),
+        "column of the text, or both columns of a pair",
     ).add_argument("--pairs", action="store_true", help="take the texts in pairs")
-    parser = common(verb(tag, "tag every word of a text"))
+    parser = common(verb(tag, "tag every word of a text"), "column of the text or of the words")
     parser.add_argument(
         "--pre-split",
         action="store_true",
@@ -415,7 +427,11 @@ def add(verb: AddCommand) -> None:
         default="en",
         help="language whose rules split words and punctuation (default: en)",
     )
-    parser = common(verb(answer, "answer a question with a span of a text"), None)
+    parser = common(
+        verb(answer, "answer a question with a span of a text"),
+        "columns of the question and the context",
+        takes_texts=False,
+    )
     parser.add_argument("--question", metavar="TEXT", help="question to answer")
     parser.add_argument("--context", metavar="TEXT", help="text that contains the answer")
     parser.add_argument(
@@ -428,8 +444,9 @@ def add(verb: AddCommand) -> None:
         verb(
             embed,
             "compute one embedding vector per text or image",
-            "Writes .npy with --output, else JSON.",
-        )
+            "With --output vectors.npy, writes one array of the shape (inputs, width).",
+        ),
+        also="; or .npy, the vectors alone",
     )
     parser.add_argument(
         "--pooling",

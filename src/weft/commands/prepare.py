@@ -10,8 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from .. import recipe as R
+from ..console import count_of
 from ..registry import members
-from ..runs.progress import PrepareProgressLine
+from ..runs.progress import PrepareProgressLine, prepare_speed
 from ..synonyms import suggest
 from ..values import from_plain
 
@@ -154,15 +155,13 @@ def prepared_page(f: dict[str, Any]) -> Table:
     for name, s in f["splits"].items():
         page.add_row(
             name,
-            f"{s['rows']:,} rows, {s['tokens']:,} tokens in {s['shards']:,} shards; fingerprint {s['fingerprint'][:12]}",
+            f"{count_of(s['rows'], 'row')}, {count_of(s['tokens'], 'token')} in {count_of(s['shards'], 'shard')}; "
+            f"fingerprint {s['fingerprint'][:12]}",
         )
     if not f["splits"]:
         page.add_row("index", "incomplete: the shards of other parts are missing")
     if f["quarantined"]:
-        page.add_row("quarantined", f"{f['quarantined']:,} rows: see quarantine.jsonl")
+        page.add_row("quarantined", f"{count_of(f['quarantined'], 'row')}: see quarantine.jsonl")
     if "speed" in f:
-        page.add_row(
-            "speed",
-            f"{f['speed']:.1f} M characters/s, the tokenizer alone {f['tokenizer_speed']:.1f}",
-        )
+        page.add_row("speed", prepare_speed(f["speed"], f["tokenizer_speed"]))
     return page

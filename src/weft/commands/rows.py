@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import report
+from ..console import count_of, report
 from . import COLUMN_PREFIX, Fields
 
 if TYPE_CHECKING:
@@ -22,6 +22,19 @@ def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
     }  # a table writes an object as NAME.PART
     for row, prediction in zip(rows, new_fields, strict=True):
         row |= {COLUMN_PREFIX * (name in taken) + name: value for name, value in prediction.items()}
+
+
+def check_input_files(option: str, paths: Sequence[str]) -> None:
+    """Raise before torch is imported if a file is missing."""
+    from ..data.addresses import is_remote
+    from ..data.files import MissingFile, find
+
+    for path in paths:
+        try:
+            if not is_remote(path):  # an address is opened once, when it is read
+                find(path)
+        except MissingFile as error:
+            raise MissingFile(f"{option} {path}: {error}") from None
 
 
 def check_output_file(path: str | None, never: tuple[str, ...] = ()) -> None:
@@ -65,6 +78,8 @@ def input_rows(
     from ..data.load import read_rows
 
     check_output_file(args.output, never)
+    if args.file and args.file != "-":
+        check_input_files("--input", [args.file])
     if texts and args.file:
         raise ValueError("give a text or --input, not both")
     if texts:
@@ -105,5 +120,5 @@ def training_source(run: str) -> "Source | None":
 
 
 def report_written(count: int, path: str) -> int:
-    report(f"{count:,} row{'s' * (count != 1)} in {path}")
+    report(f"{count_of(count, 'row')} in {path}")
     return 0

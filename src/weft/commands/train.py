@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import console, print_result, report, spinner
+from ..console import console, print_result, report
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
+    TRAINING_PRECISIONS,
     add_code_changed,
     add_column_names,
     add_columns_option,
@@ -17,6 +18,7 @@ from .options import (
     add_max_bad_rows,
     add_precision,
     add_set,
+    positive_int,
 )
 
 if TYPE_CHECKING:
@@ -94,10 +96,15 @@ def resume(args: argparse.Namespace) -> int:
         return continue_run(Path(args.run_folder), args)
     if args.precision is not None:
         raise ValueError("--verify repeats the run in its own precision; leave --precision out")
-    with spinner(f"training the last interval of {args.run_folder} again"):
+    from ..runs.progress import CountProgressLine
+    from ..training.compatibility import recipe_of
+
+    recipe_of(Path(args.run_folder), lambda line: None)  # before torch, if it is not a run
+    text = f"training the last interval of {args.run_folder} again"
+    with CountProgressLine("trained again", "steps", text) as progress:
         from ..runs.verify_resume import verify_resume
 
-        proof = verify_resume(args.run_folder, args.device)
+        proof = verify_resume(args.run_folder, args.device, progress)
     plain = proof._asdict() | {"same": proof.saved_digest == proof.repeated_digest}
     message = f"steps {proof.first_step:,} to {proof.last_step:,} trained again in {proof.seconds:.0f} s: "
     message += (
@@ -151,18 +158,17 @@ def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namesp
     """Train with a forecast, live progress and a summary. Returns the exit code."""
     from ..data.ownership import refuse_strange
     from ..runs import progress
-    from ..runs.run import run_folder
+    from ..runs.run import RunStopped, run_folder
     from ..runs.run import train as steps
     from ..training.averages import checkpoints_kept
 
     screen: list[progress.TrainProgressLine] = []
-    started_runs: list[RunState] = []  # nothing, if there was nothing left to do
+    exit_code = 0
     if first := is_first():
         refuse_strange(run_folder(recipe, out), "recipe.json", "checkpoints/step-*/manifest.json")
 
     def begun(run: "RunState", seconds: float, tokens: int) -> None:
         preparing.close()
-        started_runs.append(run)
         if first:
             forecast = progress.forecast(run, seconds, tokens)
             console(stderr=True).print(progress.forecast_page(forecast, checkpoints_kept(recipe)))
@@ -189,18 +195,19 @@ def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namesp
         ):
             if screen:
                 screen[0].show(event)
+    except RunStopped:
+        exit_code = EXIT_STOPPED
     finally:
         preparing.close()
         for one in screen:
             one.close()
-    ended = all(run.trainer.step == recipe.steps for run in started_runs)
     if first:
-        ended = report_run(run_folder(recipe, out), args) and ended
-    return 0 if ended else EXIT_STOPPED
+        report_run(run_folder(recipe, out), args)
+    return exit_code
 
 
-def report_run(folder: Path, args: argparse.Namespace) -> bool:
-    """Print the status of a run and return whether it is finished."""
+def report_run(folder: Path, args: argparse.Namespace) -> None:
+    """Print the status of a run and how to continue or export it."""
     from ..runs import status
 
     run_status, say = status.run_status(folder), report_on_first_rank()
@@ -213,7 +220,6 @@ def report_run(folder: Path, args: argparse.Namespace) -> bool:
         )
     elif command := export_hint(str(folder)):
         say(command)
-    return bool(run_status["finished"])
 
 
 def status(args: argparse.Namespace) -> int:
@@ -256,7 +262,10 @@ def add_prepare(verb: AddCommand) -> None:
         help="prepare only part I of N (from 0), as one of N jobs; the result is the same",
     )
     parser.add_argument(
-        "--workers", type=int, help="number of worker processes (default: the number of cores)"
+        "--workers",
+        type=positive_int,
+        metavar="N",
+        help="number of worker processes (default: the number of cores)",
     )
     parser.add_argument(
         "--rows",
@@ -282,7 +291,11 @@ def add_prepare(verb: AddCommand) -> None:
         help="tokenizer to train: byte-bpe, bpe, wordpiece, unigram, bytes, characters, or a tokenizer.json (default: byte-bpe)",
     )
     parser.add_argument(
-        "--vocab-size", type=int, default=32_000, help="size of the vocabulary (default: 32000)"
+        "--vocab-size",
+        type=positive_int,
+        default=32_000,
+        metavar="N",
+        help="size of the vocabulary (default: 32000)",
     )
     parser.add_argument(
         "--lowercase", action="store_true", default=None, help="lower-case the text first"
@@ -301,6 +314,16 @@ def add_prepare(verb: AddCommand) -> None:
     add_max_bad_rows(parser)
 
 
+def add_run_options(parser: argparse.ArgumentParser, precision: str) -> None:
+    """Add the options of train and resume; `precision` says what the default precision is."""
+    add_device(parser, default=None)
+    add_precision(parser, default=None, note=precision, choices=TRAINING_PRECISIONS)
+    add_code_changed(parser)
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
+    )
+
+
 def add_training(verb: AddCommand) -> None:
     parser = verb(
         train,
@@ -314,12 +337,7 @@ def add_training(verb: AddCommand) -> None:
     )
     add_set(parser)
     parser.add_argument("--output", metavar="RUN", help="folder of the run (default: runs/<name>)")
-    add_device(parser, default=None)
-    add_precision(parser, default=None, note="the recipe's")
-    add_code_changed(parser)
-    parser.add_argument(
-        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
-    )
+    add_run_options(parser, "the recipe's")
     verb(status, "show the progress and metrics of runs").add_argument(
         "run_folders",
         metavar="RUN",
@@ -328,12 +346,7 @@ def add_training(verb: AddCommand) -> None:
     )
     parser = verb(resume, "resume a run; --verify proves that it resumes exactly")
     parser.add_argument("run_folder", metavar="RUN", help="folder of the run")
-    add_device(parser, default=None)
-    add_precision(parser, default=None, note="the recipe's, which a run keeps")
-    add_code_changed(parser)
-    parser.add_argument(
-        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
-    )
+    add_run_options(parser, "that of the run, which it keeps")
     parser.add_argument(
         "--verify",
         action="store_true",

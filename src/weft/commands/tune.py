@@ -2,14 +2,14 @@
 
 import argparse
 import json
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import print_result, report
+from ..console import count_of, print_result, report
+from ..interop.hub import check_model_folder
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
+    TRAINING_PRECISIONS,
     add_batch_size,
     add_column_names,
     add_columns_option,
@@ -22,6 +22,7 @@ from .options import (
     add_seed,
     positive_int,
 )
+from .rows import check_input_files
 
 if TYPE_CHECKING:
     from ..tuning.plan import TuneOptions, TunePlan
@@ -38,20 +39,29 @@ LAYER_MIXES = (
 
 
 def tune(args: argparse.Namespace) -> int:
+    check_input_files("--data", args.data)
+    check_input_files("--valid", args.valid)
+    check_model_folder(args.checkpoint)
     from ..runs import progress
+    from ..runs.run import RunStopped
     from ..tuning.plan import RESULTS_FILE, plan_tuning
     from ..tuning.search import run_trials
 
     with progress.PrepareProgressLine("reading the data") as preparing:
         plan = plan_tuning(tune_options(args), report, preparing.show)
     report(
-        f"{plan.train_rows:,} training rows, {plan.valid_rows:,} validation rows; {plan.recipe.steps:,} steps per trial, "
-        f"at most {plan.recipe.batch.length} tokens per row, {plan.recipe.precision}"
+        f"{count_of(plan.train_rows, 'training row')}, {count_of(plan.valid_rows, 'validation row')}; "
+        f"{count_of(plan.recipe.steps, 'step')} per trial, at most {plan.recipe.batch.length} tokens per row, {plan.recipe.precision}"
     )
-    with TuneProgressLine(plan) as line:
-        for tick in run_trials(plan, report):
-            line.show(tick)
-    if not (plan.folder / "model").is_dir() or not line.over:
+    loss = 0.0
+    try:
+        with progress.ProgressLine() as line:
+            for tick in run_trials(plan, report):
+                event = tick.event
+                loss = event.loss if event.step == 1 else loss + 0.1 * (event.loss - loss)
+                if line.is_due:
+                    line.print(trial_line(plan, tick, loss))
+    except RunStopped:
         report("stopped and saved; run it again to continue")
         return EXIT_STOPPED
     results = json.loads((plan.folder / RESULTS_FILE).read_text())
@@ -127,47 +137,15 @@ def layer_mix_of(name: str | None) -> Any:
     return layer_mixes[name] if name else None
 
 
-class TuneProgressLine:
-    """A live line on a terminal; elsewhere one line every ten seconds."""
+def trial_line(plan: "TunePlan", t: "TrialStep", loss: float) -> str:
+    from ..console import format_duration
 
-    def __init__(self, plan: "TunePlan") -> None:
-        self.plan, self.live, self.last_print, self.over = (
-            plan,
-            sys.stderr.isatty(),
-            time.monotonic(),
-            True,
-        )
-        self.loss: float | None = None
-
-    def __enter__(self) -> "TuneProgressLine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def show(self, t: "TrialStep") -> None:
-        from ..console import format_duration
-
-        plan, e, now = self.plan, t.event, time.monotonic()
-        self.over = e.step == plan.recipe.steps
-        self.loss = (
-            e.loss if self.loss is None or e.step == 1 else self.loss + 0.1 * (e.loss - self.loss)
-        )
-        if now - self.last_print < (0.2 if self.live else 10):
-            return
-        self.last_print = now
-        best = "" if t.best is None else f", best {plan.metric} {t.best:.4f}"
-        line = (
-            f"trial {t.number} of {len(plan.learning_rates) + plan.seeds - 1} (lr {t.lr:g}, seed {t.seed}): step {e.step:,}/"
-            f"{plan.recipe.steps:,}, loss {self.loss:.4f}{best}, about {format_duration(t.seconds_left)} left"
-        )
-        print(
-            f"\r\x1b[K{line}" if self.live else f"weft: {line}",
-            end="" if self.live else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
+    trials = len(plan.learning_rates) + plan.seeds - 1
+    best = "" if t.best is None else f", best {plan.metric} {t.best:.4f}"
+    return (
+        f"trial {t.number} of {trials} (lr {t.lr:g}, seed {t.seed}): step {t.event.step:,}/{plan.recipe.steps:,}, "
+        f"loss {loss:.4f}{best}, about {format_duration(t.seconds_left)} left"
+    )
 
 
 def page(scores: dict[str, Any]) -> Any:
@@ -297,5 +275,5 @@ def add(verb: AddCommand) -> None:
         help="decoders: weight of the auxiliary language-modelling loss (default: 0; GPT's paper: 0.5)",
     )
     add_device(parser)
-    add_precision(parser, default=None, note="bf16 where the device is fast at it, else fp32")
+    add_precision(parser, default="auto", note="auto", choices=TRAINING_PRECISIONS)
     add_seed(parser)

@@ -1,4 +1,4 @@
-"""Addresses such as s3://…, read through fsspec; what goes wrong there is one line."""
+"""Addresses such as s3://…, read through fsspec; errors are one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ def is_remote(path: str) -> bool:
 
 
 def filesystem(path: str) -> tuple[Any, str]:
-    """fsspec's, for addresses only: a local path never needs it."""
+    """Return the fsspec file system of an address and the path in it; a local path never needs it."""
     try:
         import fsspec
     except ImportError:
@@ -28,7 +28,7 @@ def filesystem(path: str) -> tuple[Any, str]:
 
 @contextmanager
 def named_network_errors(path: str) -> Iterator[None]:
-    """What goes wrong at an address, whose libraries have errors of their own, as a ValueError."""
+    """Turn errors of the libraries for an address into a ValueError."""
     try:
         yield
     except ValueError:

@@ -1,4 +1,5 @@
-"""Words cut anew each time: BPE with some merges left out (BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267, algorithm 1)."""
+"""BPE-dropout: a word is segmented differently each time, by leaving out some merges at random (Provilkov et al. 2020,
+arXiv:1910.13267, algorithm 1)."""
 
 import json
 from functools import lru_cache
@@ -9,11 +10,11 @@ import numpy as np
 
 from .samples import RowSamples, Sample
 
-VARIANTS_PER_WORD = 64  # cuts of a word to choose from: drawing is a look-up
+VARIANTS_PER_WORD = 64  # segmentations of a word to choose from, so that each is computed once
 
 
 class BPEDropout:
-    """A word's cut number k is a pure function of the word and k, so that it does not matter who asks first."""
+    """Segmentation k of a word is a pure function of the word and k: the order of the calls does not matter."""
 
     def __init__(self, tokenizer: str, dropout: float) -> None:
         model = json.loads(tokenizer)["model"]
@@ -25,13 +26,13 @@ class BPEDropout:
         self.names = {i: name for name, i in self.ids.items()}
         self.unknown = self.ids.get(model["unk_token"])
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
-        self.cuts = lru_cache(maxsize=1 << 20)(self.cut)
+        self.cached_segment = lru_cache(maxsize=1 << 20)(self.segment)
 
-    def cut(self, word: tuple[int, ...], way: int) -> tuple[int, ...]:
+    def segment(self, word: tuple[int, ...], variant: int) -> tuple[int, ...]:
         if self.unknown in word:
-            return word  # what it stood for is lost
+            return word  # the characters of an unknown token are lost
         pieces = list("".join(self.names[i] for i in word))
-        draw = Random(f"{way} {''.join(pieces)}").random
+        draw = Random(f"{variant} {''.join(pieces)}").random
         while len(pieces) > 1:
             candidate_merges = [
                 (self.ranks[pair], i)
@@ -49,20 +50,20 @@ class BPEDropout:
     ) -> np.ndarray:
         starts = np.flatnonzero(~continues[tokens])
         bounds = [0, *(int(s) for s in starts if s), len(tokens)]
-        ways = rng.integers(0, VARIANTS_PER_WORD, len(bounds) - 1)
+        variants = rng.integers(0, VARIANTS_PER_WORD, len(bounds) - 1)
         ids = tokens.tolist()
         return np.array(
             [
                 piece
-                for (a, b), way in zip(pairwise(bounds), ways.tolist(), strict=True)
-                for piece in self.cuts(tuple(ids[a:b]), way)
+                for (a, b), variant in zip(pairwise(bounds), variants.tolist(), strict=True)
+                for piece in self.cached_segment(tuple(ids[a:b]), variant)
             ],
             np.int64,
         )
 
 
 class BPEDropoutSamples(RowSamples):
-    """Rows of tokens that are cut anew; lengths are those of the usual cut."""
+    """Rows whose words are segmented again each time; their lengths are those without dropout."""
 
     merges: BPEDropout
 

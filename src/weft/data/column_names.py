@@ -1,4 +1,4 @@
-"""Columns by the names that people give them."""
+"""Common names of columns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -80,5 +80,5 @@ def is_common_column_name(name: str) -> bool:
 
 
 def mostly_numbers(cells: Sequence[Any]) -> bool:
-    """Numbers but for a few that are broken."""
+    """Return whether almost all values are numbers."""
     return bool(cells) and sum(map(is_number, cells)) >= MOST_OF_THEM * len(cells)

@@ -1,4 +1,4 @@
-"""Which columns of a table are meant: by their names, then by what they hold."""
+"""Detection of columns: by their names, then by their content."""
 
 import re
 from collections import Counter
@@ -94,7 +94,7 @@ def infer_labelled_texts(
 
 
 def typical_first(rows: Sequence[Fields]) -> list[Fields]:
-    """The rows after one that is like most of them: the first of a file may be a broken one."""
+    """Return the rows with a typical one first, since the first of a file may be broken."""
     kinds = [tuple((name, type(cell)) for name, cell in row.items()) for row in rows[:SAMPLE_ROWS]]
     usual = Counter(kinds).most_common(1)[0][0]
     return [rows[kinds.index(usual)], *rows]
@@ -132,7 +132,7 @@ def infer_tagged_words(fields: Fields, names: list[str], tags: str | None) -> R.
 
 
 def ending_columns(fields: Fields) -> list[str]:
-    """In the file's order: a label counts them."""
+    """Return the columns of the endings in the order of the file, since a label is their index."""
     numbered_columns = [name for name in fields if ENDING.fullmatch(name)]
     lists = find_column(
         {name: cell for name, cell in fields.items() if isinstance(cell, list)}, ENDING_COLUMNS
@@ -161,7 +161,7 @@ def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -
 
 
 def find_column(fields: Fields, names: Iterable[str], but: Sequence[str | None] = ()) -> str | None:
-    """The first of these names that is a column, whatever its case."""
+    """Return the first of these names that is a column, ignoring case."""
     lower = {name.strip().lower(): name for name in reversed(list(fields)) if name not in but}
     return next((lower[name] for name in names if name in lower), None)
 
@@ -185,7 +185,7 @@ def check_columns_exist(fields: Fields, columns: Sequence[str]) -> None:
 
 
 def text_columns(rows: Sequence[Fields], columns: Sequence[str] = ()) -> tuple[str, str | None]:
-    """The one or two columns of text to ask a model about."""
+    """Return the one or two columns of text to predict on."""
     check_columns_exist(rows[0], columns)
     if columns:
         return columns[0], columns[1] if len(columns) > 1 else None
@@ -200,15 +200,15 @@ def text_columns(rows: Sequence[Fields], columns: Sequence[str] = ()) -> tuple[s
 
 
 def column_values(rows: Sequence[Fields], name: str) -> list[Any]:
-    """A row of JSON may lack a column that the first has."""
+    """Return the values of a column; a JSON row may lack it."""
     return [row.get(name) for row in rows]
 
 
 def infer_label_column(
     rows: Sequence[Fields], texts: Sequence[str], number: bool | None = None
 ) -> str:
-    """A column with a label's name; else the likeliest of those with few values, next to a text if there are several. `number`: only
-    measures, or none."""
+    """Return a column with the name of a label; else the most likely of those with few values, next to a text if there are several.
+    With `number`, only numeric columns, or None."""
     fields = rows[0]
     free = [name for name in fields if name not in texts]
     if number is not None:
@@ -241,7 +241,7 @@ def infer_label_column(
 
 
 def label_score(cells: list[Any], number: bool | None = None) -> int:
-    """How much like a label: 0 for what never changes, is often empty, or is about a name a row."""
+    """Return how much a column looks like a label: 0 if it is constant, often empty, or almost unique per row."""
     full = [
         cell
         for cell in cells
@@ -265,7 +265,7 @@ def label_score(cells: list[Any], number: bool | None = None) -> int:
 
 
 def infer_text_columns(rows: Sequence[Fields], but: Sequence[str | None]) -> list[str]:
-    """Columns of text, in the file's order: those with a text's name, and those whose cells are texts."""
+    """Return the columns of text in the order of the file: those with the name of a text, and those whose values are texts."""
     free = [name for name in rows[0] if name not in but and not ID.search(name)]
     text_columns = [
         name

@@ -20,7 +20,7 @@ IGNORE = -100  # a tag that asks nothing
 
 
 class RowEncoder(Protocol):
-    """What is registered for a row schema: made once for a shard, called with rows that were checked."""
+    """Base of the encoders, registered per row schema: built once per shard, called with checked rows."""
 
     schema: Any  # of the shard
 
@@ -43,7 +43,7 @@ def token_list_type(tokenizer: Tokenizer) -> Any:
 
 
 def encode_non_empty(tokenizer: Tokenizer, texts: list[str]) -> tuple[Array, Array]:
-    """At least one token each: a text of which nothing is left becomes the unknown."""
+    """Return at least one token per text: an empty text becomes the unknown token."""
     values, ends = tokenizer.encode_many(texts)
     lengths = np.diff(ends, prepend=0)
     if lengths.all():
@@ -54,7 +54,7 @@ def encode_non_empty(tokenizer: Tokenizer, texts: list[str]) -> tuple[Array, Arr
 
 
 class DocumentEncoder:
-    """A block that continues in the next row has no end token yet."""
+    """Encodes documents; a row that continues in the next one has no end token yet."""
 
     def __init__(
         self, row: R.Documents, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
@@ -90,7 +90,7 @@ class DocumentEncoder:
     def sentences(
         self, parts: list[list[str]], ends: Array, places: Array, done: Array
     ) -> tuple[Array, Array]:
-        """Starts inside each document, of sentences that have tokens."""
+        """Return the starts of non-empty sentences within each document."""
         starts: list[Array] = []
         counts, sentence_count, first = [], 0, 0
         before = np.concatenate([[0], places])
@@ -202,7 +202,7 @@ class TaggedWordEncoder:
         )
 
     def __call__(self, rows: list[SourceRow]) -> Columns:
-        """Each word is tokenised alone, so that its first piece is known."""
+        """Tokenise each word alone, so that its first piece is known."""
         gap = " " if self.tokenizer.words_start_with_space else ""
         words = [
             (gap if i else "") + word

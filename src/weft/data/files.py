@@ -1,4 +1,4 @@
-"""Files: found, opened, told apart by their content, and written whole or not at all."""
+"""Files: find, open, identify by content, and write atomically."""
 
 import codecs
 import gzip
@@ -28,11 +28,11 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class MissingFile(ValueError):
-    """Nothing is at a path."""
+    """No file or folder has this path."""
 
 
 def find(path: str) -> list[str]:
-    """The files or folders behind a path or a glob: here, then under $WEFT_DATA."""
+    """Return the files or folders that a path or glob matches: here, then under $WEFT_DATA."""
     if is_remote(path):
         system, inner = filesystem(path)
         with named_network_errors(path):
@@ -61,7 +61,7 @@ def expand(paths: tuple[str, ...]) -> list[str]:
 
 
 def refuse_special(path: str) -> None:
-    """ValueError for what is there but no file: a pipe can be read once and may block for ever, a device never ends."""
+    """Raise ValueError for a path that is not a regular file: a pipe can be read once and may block, a device never ends."""
     if not is_remote(path) and os.path.lexists(path) and not os.path.isfile(path):
         raise ValueError(
             f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file"
@@ -69,7 +69,7 @@ def refuse_special(path: str) -> None:
 
 
 def refuse_endless(path: str) -> None:
-    """ValueError for a device, which may never end; a pipe ends with its writer."""
+    """Raise ValueError for a device, which may never end; a pipe ends with its writer."""
     if (
         not is_remote(path)
         and not os.path.isfile(path)
@@ -81,7 +81,7 @@ def refuse_endless(path: str) -> None:
 
 
 def is_compressed(path: str) -> bool:
-    """Do the bytes that are read differ from those on the disk: compressed, or UTF-16 that is read as UTF-8?"""
+    """Return whether the bytes that are read differ from those on disk: compressed, or UTF-16 that is read as UTF-8."""
     return compressed(path) or is_utf16(path)
 
 
@@ -90,7 +90,7 @@ def compressed(path: str) -> bool:
 
 
 def is_utf16(path: str) -> bool:
-    """By its byte order mark. Of local files only: a pipe can be read once, and a request costs time."""
+    """Return whether a local file starts with the byte order mark of UTF-16; a pipe can be read once, and a request costs time."""
     if is_remote(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as stream:
@@ -98,12 +98,12 @@ def is_utf16(path: str) -> bool:
 
 
 def strip_compression_suffix(path: str) -> str:
-    """The name without what only says how it is packed."""
+    """Return the name without the suffix of its compression."""
     return path.removesuffix(".gz").removesuffix(".zst")
 
 
 def open_file(path: str) -> BinaryIO:
-    """The bytes of a file, unpacked on the way."""
+    """Open a file for reading bytes, decompressing them."""
     raw: Any = path
     if is_remote(path):
         system, inner = filesystem(path)
@@ -121,7 +121,7 @@ def open_file(path: str) -> BinaryIO:
 
 
 def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
-    """The unpacked bytes from `skip` on, about a megabyte at a time; a file that cannot be unpacked is named."""
+    """Yield the decompressed bytes from `skip` on, about a megabyte at a time; an error names the file."""
     with open_file(path) as stream:
         try:
             passed, limit = 0, unpacked_limit(path) if compressed(path) else None
@@ -153,7 +153,8 @@ def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
 
 
 def ends_with_returns(block: bytes) -> bool:
-    """Do the lines of a file that starts so end with a carriage return alone, as on old Macintoshes? They are read as line feeds."""
+    """Return whether the lines of a file that starts with this block end with a carriage return alone, as on old Macintoshes; they are
+    read as line feeds."""
     return b"\n" not in block and b"\r" in block[:-1]
 
 
@@ -165,12 +166,12 @@ def first_bytes(path: str) -> bytes:
 
 
 def unpacked_limit(path: str) -> int:
-    """More bytes than this are in no compressed file of this size that people made: it is a bomb."""
+    """Return the largest plausible size of a decompressed file; more is a decompression bomb."""
     return max(SMALL, UNPACKED * file_size(path))
 
 
 def unpacking_error(path: str) -> str | None:
-    """Why a file cannot be unpacked to its end, if so."""
+    """Return why a file cannot be decompressed to its end; None if it can."""
     try:
         for _ in read_blocks(path):
             pass
@@ -191,7 +192,7 @@ def unpacked_size(path: str) -> int:
 
 
 def file_identity(path: str) -> str:
-    """What a file holds, as a short word: the SHA-256 of its bytes; of an address, what its keeper says of this version."""
+    """Return an identifier of the content: the SHA-256 of the bytes or, for an address, the checksum that its server gives."""
     if is_remote(path):
         system, inner = filesystem(path)
         with named_network_errors(path):
@@ -212,7 +213,7 @@ def file_identity(path: str) -> str:
 
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
-    """Where the SHA-256 of a local file is cached, and the state of the file for which it holds."""
+    """Return where the SHA-256 of a local file is cached, and the state of the file for which it is valid."""
     now = os.stat(path)
     state = [
         now.st_size,
@@ -224,7 +225,7 @@ def digest_cache(path: str) -> tuple[Path, list[int]]:
 
 
 def cache_digest(path: str, sha256: str) -> None:
-    """A file whose SHA-256 was computed while it was written need not be read again to verify it."""
+    """Cache a SHA-256 that was computed while the file was written, so that verifying it does not read it again."""
     cache_file, state = digest_cache(path)
     if state[0] > BLOCK:
         write_cache(cache_file, [state, sha256])
@@ -245,7 +246,7 @@ def write_cache(known: Path, plain: Any) -> None:
 
 
 def cached_value(words: list[Any], find_out: Callable[[], Any]) -> Any:
-    """A plain value that follows from `words`, the identities of large files among them: found out once."""
+    """Return a plain value that depends on `words` alone, such as identities of large files: computed once, then cached."""
     cache_file = cache_path("counts", digest_plain(words))
     try:
         return json.loads(cache_file.read_text())
@@ -255,7 +256,7 @@ def cached_value(words: list[Any], find_out: Callable[[], Any]) -> Any:
 
 
 def size_and_mtime(path: str) -> str:
-    """A cheaper word for one of very many files: its size and time; empty for one that cannot be there."""
+    """Return a cheaper identifier for one of many files: size and time; empty if it cannot exist."""
     try:
         now = os.stat(path)
     except (OSError, ValueError):
@@ -267,12 +268,12 @@ MAX_FILE_BYTES = 1 << 28  # bytes of one image's file
 
 
 def local_file_size(path: str) -> int:
-    """Bytes of a regular file, 0 for anything else: such a row is set aside when it is read."""
+    """Return the size of a regular file in bytes, 0 for anything else: such a row is skipped when it is read."""
     return os.path.getsize(path) if os.path.isfile(path) else 0
 
 
 def read_bounded(path: str | Path) -> bytes:
-    """The bytes of a regular file; ValueError for anything else, which could block or never end."""
+    """Return the bytes of a regular file; ValueError for anything else, which could block or never end."""
     if not os.path.isfile(path):
         raise ValueError(
             "a dangling link"

@@ -1,6 +1,6 @@
-"""Files of a folder that strangers may have written: regular ones, within bounds, and none that a link has outside of it.
+"""Files of an untrusted folder: regular files within size limits, none outside the folder.
 
-Hugging Face's cache keeps a model as links, snapshots/<revision>/config.json -> ../../blobs/<hash>: these alone may lead out of a folder,
+Hugging Face's cache stores a model as links, snapshots/<revision>/config.json -> ../../blobs/<hash>: only these may lead out of a folder,
 and only to the blobs of the same repository."""
 
 import os
@@ -11,9 +11,9 @@ MAX_TABLE_BYTES = 1 << 26  # of one that lists a vocabulary or tensors
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """A regular file of a folder, or None where there is nothing of this name.
+    """Return a regular file of a folder, or None if there is none of this name.
 
-    Raises ValueError for a pipe, a device, a folder, a link that leads nowhere or out of the folder."""
+    Raises ValueError for a pipe, a device, a folder, a dangling link, or a link out of the folder."""
     path = folder / name
     if not os.path.lexists(path):
         return None
@@ -33,7 +33,7 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 
 def is_inside(root: Path, target: Path) -> bool:
-    """Is a file in the folder, or in the blobs of a cache whose snapshot the folder is?"""
+    """Return whether a file is in the folder, or in the blobs of the cache that the folder is a snapshot of."""
     snapshot = next(
         (part for part in (root, *root.parents) if part.parent.name == "snapshots"), None
     )
@@ -43,7 +43,7 @@ def is_inside(root: Path, target: Path) -> bool:
 
 
 def read_file(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> str:
-    """The text of a file of a folder."""
+    """Return the text of a file of a folder."""
     path = find_file(folder, name)
     if path is None:
         raise ValueError(f"{folder / name} does not exist")
@@ -51,7 +51,7 @@ def read_file(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> str:
 
 
 def read_bounded(path: Path, limit: int) -> str:
-    """The text of a regular file of at most `limit` bytes."""
+    """Return the text of a regular file of at most `limit` bytes."""
     if not path.is_file():
         raise ValueError(
             f"{path} is not a regular file" if path.exists() else f"{path} does not exist"

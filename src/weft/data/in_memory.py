@@ -1,4 +1,4 @@
-"""Rows in memory that read like prepared data: tokenised by the same makers, and nothing is written."""
+"""Rows in memory with the interface of prepared data: tokenised by the same encoders, never written."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Fields = dict[str, Any]
 
 
 class InMemoryStore(Store):
-    """A split whose one shard was never a file."""
+    """A split with one shard in memory."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class InMemoryShard(Shard):
 
 
 def to_arrow(kind: Any, values: np.ndarray, *ends: np.ndarray) -> Any:
-    """A maker's column as Arrow has it."""
+    """Return the column of an encoder as an Arrow array."""
     leaf = kind
     while pa.types.is_large_list(leaf):
         leaf = leaf.value_type
@@ -75,7 +75,7 @@ def to_arrow(kind: Any, values: np.ndarray, *ends: np.ndarray) -> Any:
 def data_info(
     row: R.RowSchema, tokenizer: Tokenizer | None, labels: tuple[str, ...] | None
 ) -> DataInfo:
-    """What `data.json` would say."""
+    """Return the `DataInfo` of rows in memory."""
     if tokenizer is None:
         return DataInfo(row, labels=labels)
     return DataInfo(
@@ -89,7 +89,7 @@ def data_info(
 
 
 class ListSamples:
-    """Samples that are there already."""
+    """A list as samples."""
 
     def __init__(self, samples: Sequence[Fields], length_of: str = "tokens") -> None:
         self.samples, self.length_of = samples, length_of

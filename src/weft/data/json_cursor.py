@@ -1,4 +1,4 @@
-"""Large JSON files, one value at a time: memory holds a value and a block of the file, never all of it."""
+"""Large JSON files, one value at a time: memory holds one value and one block of the file."""
 
 import json
 import re
@@ -15,12 +15,12 @@ MARGIN = 16  # so near the end of what is read, an error or a number's end may o
 
 
 def parse_int(digits: str) -> int | float:
-    """An integer; one with very many digits becomes an infinity, which the check of its row refuses."""
+    """Return an integer; one with very many digits becomes infinity, which the check of its row refuses."""
     return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
 def describe_missing_key(value: Any, fields: dict[str, Any]) -> str | None:
-    """What an object lacks, if it does."""
+    """Return which key an object lacks, if any."""
     if not isinstance(value, dict):
         return f"{str(value)[:40]!r} is not an object"
     missing = next((name for name in fields if name not in value), None)
@@ -34,8 +34,8 @@ DECODER = json.JSONDecoder(parse_int=parse_int)
 
 
 class JSONCursor:
-    """A place in a JSON text. `elements` and `members` step into an array or an object; at each of their steps the caller reads exactly
-    one value. ValueError with the file and the character for what is not JSON."""
+    """A position in a JSON text. `elements` and `members` iterate over an array or an object; at each step the caller reads exactly one
+    value. Invalid JSON raises ValueError with the file and the character."""
 
     def __init__(self, path: str) -> None:
         self.path, self.source = path, characters(path)
@@ -46,7 +46,7 @@ class JSONCursor:
         )  # the block, the place in it, and characters before it
 
     def more(self) -> bool:
-        """Reads on; False at the end of the file."""
+        """Read the next block; False at the end of the file."""
         try:
             block = next((block for block in self.source if block), "")
         except UnicodeDecodeError as error:
@@ -60,7 +60,7 @@ class JSONCursor:
         return True
 
     def peek(self) -> str:
-        """The next character that is not white space, "" at the end."""
+        """Return the next character that is not white space, "" at the end."""
         while True:
             self.at = SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
             if self.at < len(self.text):
@@ -69,7 +69,7 @@ class JSONCursor:
                 return ""
 
     def take(self, wanted: str) -> str:
-        """Steps over one of the `wanted` characters."""
+        """Read one of the `wanted` characters."""
         take = self.peek()
         if not take or take not in wanted:
             raise self.wrong(f"expected {' or '.join(wanted)}, found {take or 'its end'}")
@@ -82,7 +82,7 @@ class JSONCursor:
         )
 
     def value(self) -> Any:
-        """The value that starts here."""
+        """Return the value at the cursor."""
         self.peek()
         size = max(1, len(self.text) - self.at)
         while True:
@@ -101,7 +101,7 @@ class JSONCursor:
                 raise self.wrong(f"a value of more than {MAX_VALUE_CHARACTERS:,} characters")
 
     def attempt(self, ended: bool = False) -> tuple[Any, bool]:
-        """A value and True, or False where the text read so far may stop inside it."""
+        """Return a value and True, or False if the text read so far may end inside it."""
         try:
             value, end = DECODER.raw_decode(self.text, self.at)
         except RecursionError:
@@ -119,7 +119,7 @@ class JSONCursor:
         return value, True
 
     def elements(self) -> Iterator[int]:
-        """The numbers of an array's elements."""
+        """Yield the index of each element of an array."""
         self.take("[")
         if self.peek() == "]":
             self.at += 1
@@ -132,7 +132,7 @@ class JSONCursor:
                 return
 
     def members(self) -> Iterator[str]:
-        """The names of an object's members."""
+        """Yield the name of each member of an object."""
         self.take("{")
         if self.peek() == "}":
             self.at += 1

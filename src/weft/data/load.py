@@ -1,4 +1,4 @@
-"""Files of rows read into memory: one reader and one rule for bad rows, for fine-tuning, scores and questions."""
+"""Rows of files in memory: one reader and one rule for bad rows, for fine-tuning, evaluation and inference."""
 
 import json
 import os
@@ -26,7 +26,7 @@ FEW = 5  # lines that tell JSON from text
 def load_source(
     source: R.Source, columns: tuple[str, ...] = ()
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """All rows, and those that cannot be read."""
+    """Return all rows, and those that cannot be read."""
     return split_bad_rows(
         (
             (item, piece.paths[0])
@@ -52,7 +52,7 @@ def split_bad_rows(
 def check_rows(
     rows: Sequence[SourceRow], row: R.RowSchema, labels: Sequence[str] | None, format: str | None
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """The rows that a task can use, and the others."""
+    """Return the rows that a task can use, and the others."""
     wrong = [check_row(row, fields, tuple(labels or ())) for fields in rows]
     good = [row for row, bad in zip(rows, wrong, strict=True) if bad is None]
     return good, [
@@ -63,7 +63,7 @@ def check_rows(
 
 
 def report_bad_rows(rows: int, bad: BadRowEntries, share: float, report: Say) -> None:
-    """Stops above the share, else says what is set aside."""
+    """Raise ValueError if more than `share` of the rows are bad; else report the skipped ones."""
     bad.sort(key=lambda entry: (entry["file"], entry["offset"]))
     check_bad_row_limit(rows, bad, share)
     if bad:
@@ -74,7 +74,8 @@ def report_bad_rows(rows: int, bad: BadRowEntries, share: float, report: Say) ->
 
 
 def training_source(data: R.Data) -> R.Source:
-    """The table that a run read. Columns that have numbers for names are of one without a header, even if it was split into other files."""
+    """Return the source of a run's training data. Columns named by numbers belong to a table without a header, even if it was split
+    into other files."""
     return (
         replace(data.train, has_header=False, column_names=())
         if getattr(data.rows, "text", "").isdecimal()
@@ -93,7 +94,7 @@ def read_rows(
     report: Say = print,
     whole: bool = False,
 ) -> list[Fields]:
-    """The rows of a file that can be read; where more than a share cannot, ValueError."""
+    """Return the rows of a file; ValueError if more than `share` of them cannot be read."""
     rows, bad = items_of(path, names, reference, whole)
     report_bad_rows(len(rows), bad, share, report)
     return [item.fields for item in rows]
@@ -102,8 +103,8 @@ def read_rows(
 def items_of(
     path: str, names: Sequence[str] = (), reference: R.Source | None = None, whole: bool = False
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """All rows of a file: JSON lines or an array, CSV, TSV, Parquet, CoNLL, or text, a row a line. `-` is standard input: JSON lines or
-    text, with `whole` one text."""
+    """Return all rows of a file: JSON lines or an array, CSV, TSV, Parquet, CoNLL, or text with one row per line. `-` is standard
+    input: JSON lines or text, with `whole` as one text."""
     if path == "-":
         text = sys.stdin.read().removeprefix("\ufeff")
         items = rows_from_lines(
@@ -126,7 +127,7 @@ def items_of(
 
 
 def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
-    """Cut at line ends alone: `str.splitlines` also cuts at a form feed and at Unicode's own, which stand inside texts."""
+    """Split at line ends alone: `str.splitlines` also splits at form feeds and Unicode separators, which occur inside texts."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return list(enumerate(lines[:-1] if not lines[-1] else lines))
 
@@ -134,7 +135,7 @@ def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
 def rows_from_lines(
     lines: Iterable[tuple[int, str | BadRow]], default: list[SourceItem] | None = None
 ) -> list[SourceItem]:
-    """JSON, if one of the first lines is an object; else a text a line, or `otherwise`."""
+    """Return JSON rows if one of the first lines is an object; else one text per line, or `otherwise`."""
     lines = list(lines)
     if any(
         map(

@@ -1,4 +1,4 @@
-"""Whose a folder is: what `prepare` may write into, and what it may remove there."""
+"""Ownership of a folder: what `prepare` may write into it, and what it may remove."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ OTHER = (
 
 
 def read_data_json(root: Path) -> dict[str, Any] | None:
-    """What data.json holds, if it is there and whole."""
+    """Return the content of data.json; None if it is missing or damaged."""
     try:
         content = unseal_json((root / "data.json").read_text())
     except (OSError, ValueError):
@@ -23,12 +23,12 @@ def read_data_json(root: Path) -> dict[str, Any] | None:
 
 
 def finished_shards(split: Path) -> list[Path]:
-    """The facts of every shard that was finished here: these, and the shards they name, are the only files that may be removed."""
+    """Return the facts of every shard finished in this folder; only these files and the shards that they name may be removed."""
     return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
 def check_no_foreign_files(root: Path) -> None:
-    """ValueError for a folder with files that are not ours: nothing may be written between them."""
+    """Raise ValueError for a folder with foreign files: nothing may be written between them."""
     if read_data_json(root) or any(finished_shards(root / name) for name in SPLITS):
         return
     foreign = next(
@@ -41,8 +41,8 @@ def check_no_foreign_files(root: Path) -> None:
 
 
 def refuse_strange(folder: Path, *marks: str) -> None:
-    """ValueError for a folder that holds something, but none of the files (patterns) by which we know it as ours; a lock alone is a run
-    that never began."""
+    """Raise ValueError for a folder that is not empty and has none of the files (patterns) of ours; a lock alone is a run that never
+    started."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder")
     file_names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -58,7 +58,7 @@ def refuse_strange(folder: Path, *marks: str) -> None:
 
 
 def check_same_settings(root: Path, key: str) -> None:
-    """ValueError for a finished folder whose tokenizer, rows or training files are others."""
+    """Raise ValueError for a finished folder with another tokenizer, other rows or other training files."""
     data_json = read_data_json(root)
     if (
         data_json
@@ -69,7 +69,7 @@ def check_same_settings(root: Path, key: str) -> None:
 
 
 def check_same_pieces(split: Path, tasks: list[ShardTask]) -> None:
-    """A finished split must be of these pieces; a shard that is missing or damaged may be made again."""
+    """Raise ValueError unless a finished split consists of these pieces; a missing or damaged shard may be written again."""
     facts = [read_shard_facts(split / f"{task.number:05d}.json") for task in tasks]
     changed = any(
         shard and shard["fingerprint"] != task.fingerprint

@@ -1,4 +1,5 @@
-"""`weft prepare`: sources to shards, once. Any number of parts on any machines make the same bytes; a run that was stopped continues."""
+"""`weft prepare`: from sources to shards, once. Any number of parts on any machines give the same bytes; an interrupted run
+continues."""
 
 import base64
 import os
@@ -42,7 +43,7 @@ SOON = 0.02  # done before the time left can be told
 
 
 class PrepareProgress(NamedTuple):
-    """Where the work is: characters so far, and the tokenizer's own speed beside ours."""
+    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside that of the whole."""
 
     stage: str  # classes, tokenizer, train, valid
     done: float  # the share, about
@@ -57,12 +58,12 @@ class PrepareProgress(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """Millions of characters a second."""
+        """Return millions of characters per second."""
         return self.text / self.seconds / 1e6 if self.seconds else 0.0
 
     @property
     def tokenizer_speed(self) -> float:
-        """What the tokenizer alone would do on as many workers."""
+        """Return the speed of the tokenizer alone on as many workers."""
         return (
             self.text * self.workers / self.tokenizer_seconds / 1e6
             if self.tokenizer_seconds
@@ -83,9 +84,10 @@ def prepare(
     verify: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """The folder with both splits. `part` = (i, n) does every n-th piece from the i-th; whoever finds all done writes the index.
-    The recipe's own folder serves without its sources, if it is finished. `verify` compares the SHA-256 of finished shards and makes
-    damaged ones again. A finished folder of other data is replaced only with `overwrite`: a run may be reading it."""
+    """Prepare both splits and return their folder. `shard` = (i, n) prepares every n-th piece from the i-th; the process that finds all
+    shards finished writes the index. A finished `prepared_folder` of the recipe is used without its sources. `verify` compares the
+    SHA-256 of finished shards and writes damaged ones again. A finished folder of other data is replaced only with `overwrite`, since a
+    run may be reading it."""
     index, count = shard or (0, 1)
     if not 0 <= index < count:
         raise ValueError(f"shard = {index} of {count}: shards are counted from 0 to {count - 1}")
@@ -160,7 +162,7 @@ def plan_splits(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
 
 
 def is_complete(data: R.Data, root: Path) -> bool:
-    """Is all there that a run on these data reads?"""
+    """Return whether the folder has everything that a run on these data reads."""
     data_json = read_data_json(root)
     return (
         data_json is not None
@@ -173,7 +175,7 @@ def is_complete(data: R.Data, root: Path) -> bool:
 
 
 def fingerprint(data: R.Data, splits: dict[str, tuple[R.Source, list[Piece]]] | None = None) -> str:
-    """A short word for the data value and what its files hold."""
+    """Return the fingerprint of the data value and the content of its files."""
     content = {
         name: [reading_settings(source), [[p.identity, p.spans] for p in work]]
         for name, (source, work) in (splits or plan_splits(data)).items()
@@ -187,7 +189,7 @@ def tokenizer_identity(data: R.Data) -> list[Any]:
 
 
 class ProgressClock:
-    """Ticks of all workers to progress, a few times a second."""
+    """Turns ticks of all workers into progress, a few times per second."""
 
     def __init__(
         self, stage: str, tasks: list[ShardTask], workers: int, report: ReportProgress | None
@@ -319,7 +321,7 @@ def train_tokenizer(
 def find_labels(
     row: R.RowSchema, source: R.Source, work: list[Piece], report: ReportProgress | None
 ) -> list[str] | None:
-    """The names of classes, in order: given, or those of the training data, numbers by size."""
+    """Return the class names in order: those given, or those of the training data, numbers sorted by value."""
     column = row.label_column
     if column is None:
         return None
@@ -340,7 +342,7 @@ def find_labels(
 def write_index(
     split: Path, tasks: list[ShardTask], common: list[Any], max_bad_rows: float
 ) -> None:
-    """The index, if every shard is there; the same bytes whoever writes it."""
+    """Write the index if every shard is finished; its bytes do not depend on the process."""
     shard_entries = [shard_facts(split, task) for task in tasks]
     shards = [fact for fact in shard_entries if fact]
     if len(shards) < len(tasks):

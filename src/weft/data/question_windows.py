@@ -14,7 +14,7 @@ MARKS = 3  # begin, end, end; RoBERTa has one more between
 
 @lru_cache(maxsize=8)
 def encode_context(tokenizer: Tokenizer, context: str) -> tuple[Array, Array]:
-    """A paragraph is asked many questions."""
+    """Tokenise a context; cached, since many questions share one paragraph."""
     return tokenizer.encode_spans(context)
 
 
@@ -44,7 +44,7 @@ def question_windows(
 
 
 def answer_token_span(spans: Array, begin: int, end: int) -> tuple[int, int]:
-    """The first and last token that touch the characters of the answer; -1, -1 if there is none."""
+    """Return the first and last token that overlap the characters of the answer; -1, -1 without an answer."""
     touched = (
         np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin)) if begin >= 0 else np.zeros(0)
     )

@@ -10,8 +10,8 @@ Sample = dict[str, Any]  # numpy arrays, numbers, bytes and strings
 
 
 class RowSamples:
-    """A sample is a row. Its length is that of the columns of `length_of` end to end; with `apart`, that of the longest,
-    for columns that go into different streams. `extra` counts what a corruption adds, such as marks."""
+    """A sample is a row. Its length is the sum over its columns or, with `longest_column`, that of the longest one, for columns of
+    different streams. `extra_tokens` counts what preprocessing adds, such as special tokens."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, i: int) -> Sample: ...
     def lengths(self, indices: np.ndarray) -> np.ndarray:
-        """About how many tokens each sample has; cheap."""
+        """Return approximate lengths of the samples, cheaply."""
 
 
 class TokenWindows:
-    """`size` tokens, each window `stride` after the one before; with `tail`, a last shorter one, so that every token is seen."""
+    """Windows of `size` tokens, `stride` apart; with `include_partial`, a last, shorter one, so that every token is read."""
 
     def __init__(self, store: Store, size: int, stride: int, include_partial: bool = False) -> None:
         self.store, self.size, self.stride = store, size, stride
@@ -85,11 +85,11 @@ class TokenWindows:
 
 
 class SentenceSamples:
-    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), cut at `size`: whole sentences come first,
-    each starts in one sample. Where no sentence starts, the sample is those tokens as they are.
+    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), truncated to `size`: each sentence starts in exactly
+    one sample. Where no sentence starts, the sample is those tokens.
 
-    With `follow`, the sentence after the run belongs to it too, and the cut is at twice the size: as in BERT's own data, where a run is as
-    long as a row at least, a long sentence is not alone."""
+    With `follow`, the sentence after the run belongs to it too, and it is truncated to twice the size: as in BERT's data, where a run is at
+    least as long as a row, a long sentence then has a successor."""
 
     def __init__(self, store: Store, size: int, follow: bool = False) -> None:
         if not store.tokens:

@@ -1,4 +1,4 @@
-"""Prepared data, read as it lies: Arrow shards under a folder, memory-mapped, opened when first asked for."""
+"""Prepared data: Arrow shards in a folder, memory-mapped when they are first read."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ MARK = b"ARROW1"
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What data.json says."""
+    """The content of data.json."""
 
     rows: R.RowSchema
     vocab_size: int | None = None
@@ -41,7 +41,7 @@ class DataInfo:
 
 
 class ShardEntry(NamedTuple):
-    """What index.json says of a shard."""
+    """The entry of a shard in index.json."""
 
     file: str
     rows: int
@@ -50,12 +50,12 @@ class ShardEntry(NamedTuple):
 
 
 def open_store(folder: str | Path, split: str = "train") -> "Store":
-    """`folder` is local, or any fsspec address, whose shards are then fetched when they are first read."""
+    """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they are first read."""
     return Store(PreparedFolder(str(folder)), split)
 
 
 class PreparedFolder:
-    """Where files lie, and where those from afar are kept: $WEFT_CACHE or ~/.cache/weft."""
+    """A folder of prepared data; downloaded files are cached in $WEFT_CACHE or ~/.cache/weft."""
 
     def __init__(self, address: str) -> None:
         self.address, self.remote = (
@@ -78,7 +78,7 @@ class PreparedFolder:
             raise ValueError(f"{self.address}/{name} {wrong}; {AGAIN}") from None
 
     def tokenizer(self) -> str:
-        """The text of tokenizer.json, compared with the SHA-256 that data.json holds."""
+        """Return the text of tokenizer.json, after comparing it with the SHA-256 in data.json."""
         text, sha256 = (
             self.read_text("tokenizer.json"),
             self.read_sealed_json("data.json").get("sha256"),
@@ -96,7 +96,7 @@ class PreparedFolder:
             raise ValueError(f"{self.address}/{name} is damaged ({error}); {AGAIN}") from None
 
     def local_path(self, name: str, fingerprint: str) -> Path:
-        """The file on this machine. Fetched under a name of its own, then renamed: others see all of it or nothing."""
+        """Return the local file. It is downloaded under a temporary name, then renamed: other processes see all of it or nothing."""
         if not self.remote:
             return Path(self.address, name)
         root = Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
@@ -139,7 +139,7 @@ def read_meta(folder: PreparedFolder) -> DataInfo:
 
 
 class Store:
-    """One split. All positions are found by bisection over the shards: nothing costs more as the data grows."""
+    """One split. Positions are found by bisection over the shards, so that no access costs more as the data grows."""
 
     def __init__(self, folder: PreparedFolder, split: str) -> None:
         index = folder.read_sealed_json(f"{split}/index.json")
@@ -175,24 +175,24 @@ class Store:
         return self.shard(s).row(i - int(self.row_starts[s]))
 
     def stream(self, start: int, stop: int) -> np.ndarray:
-        """Tokens [start, stop) of all documents end to end: a view, unless shards meet in it."""
+        """Return tokens [start, stop) of all documents, concatenated: a view, unless they span shards."""
         parts = [shard.stream[a:b] for shard, a, b, _ in self.pieces(start, stop)]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint16), *parts])
 
     def documents(self, start: int, stop: int) -> np.ndarray:
-        """Positions in [start, stop) at which a document starts."""
+        """Return the positions in [start, stop) at which a document starts."""
         return concatenate(
             [shard.documents(a, b) + base for shard, a, b, base in self.pieces(start, stop)]
         )
 
     def sentences(self, start: int, stop: int) -> np.ndarray:
-        """Positions in [start, stop) at which a sentence starts."""
+        """Return the positions in [start, stop) at which a sentence starts."""
         return concatenate(
             [shard.sentences(a, b) + base for shard, a, b, base in self.pieces(start, stop)]
         )
 
     def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
-        """How many values each row holds in a column of lists; of lists of lists, the longest."""
+        """Return how many values each row has in a column of lists; for lists of lists, the longest."""
         rows = np.asarray(rows, np.int64)
         shards, row_lengths = (
             self.row_starts.searchsorted(rows, "right") - 1,
@@ -207,7 +207,7 @@ class Store:
         return row_lengths
 
     def pieces(self, start: int, stop: int) -> list[tuple["Shard", int, int, int]]:
-        """The shards that hold tokens [start, stop): each with where in it, and the position of its first token."""
+        """Return the shards that hold tokens [start, stop), each with the range in it and the position of its first token."""
         pieces, stop = [], min(stop, self.tokens)
         s = int(self.token_starts.searchsorted(start, "right")) - 1
         while start < stop:
@@ -240,7 +240,7 @@ class Store:
 
 
 class Shard:
-    """One Arrow file with one record batch; columns become numpy views when first asked for."""
+    """One Arrow file with one record batch; columns become numpy views when they are first read."""
 
     def __init__(self, path: Path, entry: ShardEntry) -> None:
         try:
@@ -265,7 +265,7 @@ class Shard:
             )
 
     def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """A column of lists: where each starts, and all values end to end."""
+        """Return a column of lists: where each starts, and all values concatenated."""
         if name not in self.columns:
             column = self.batch.column(name)
             self.columns[name] = column.offsets.to_numpy(), column.values.to_numpy()
@@ -299,7 +299,8 @@ class Shard:
         )  # an empty document starts where the next one does
 
     def sentences(self, start: int, stop: int) -> np.ndarray:
-        """Sentences are kept by document, relative to it: bisect the documents, then the sentences of the first and the last."""
+        """Return the starts of sentences. They are stored per document, relative to it: bisect the documents, then the sentences of the
+        first and the last."""
         if "sentences" not in self.batch.schema.names:
             raise ValueError(
                 f"{self.path} keeps no sentences; prepare the data with Documents(sentence_boundaries=True)"
@@ -320,7 +321,8 @@ class Shard:
 
 
 def memory_map(path: Path) -> pa.RecordBatch:
-    """An Arrow file is a stream between two marks: read as one, it takes no threads and a third of the time."""
+    """Memory-map an Arrow file. It is a stream between two magic numbers: read as a stream, it takes no threads and a third of the
+    time."""
     with path.open("rb") as file:
         memory = mmap(file.fileno(), 0, access=ACCESS_READ)
     if memory[:6] != MARK or memory[-6:] != MARK:
@@ -337,7 +339,7 @@ def holds_tokens(kind: pa.DataType) -> bool:
 
 
 def column_reader(column: pa.Array) -> Callable[[int], Any]:
-    """How to read one row of a column: a view, a list of views, a number, bytes or a string."""
+    """Return a function that reads one row of a column: a view, a list of views, a number, bytes or a string."""
     if is_list(column.type):
         starts, inside = column.offsets.to_numpy(), column.values
         if is_list(inside.type):
@@ -356,7 +358,8 @@ def concatenate(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def shard_problem(path: Path, entry: ShardEntry) -> str | None:
-    """What is wrong with a shard's bytes. They are hashed once per change of the file (`identity` caches), so a second start is free."""
+    """Return what is wrong with a shard's bytes, if anything. They are hashed once per change of the file (`identity` caches), so that
+    a second start is free."""
     try:
         sha256 = file_identity(str(path))
     except FileNotFoundError:

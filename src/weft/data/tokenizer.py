@@ -1,4 +1,4 @@
-"""Text to numbers and back. Every tokenizer is a standard `tokenizer.json`; bytes and characters are looked up by numpy."""
+"""Tokenizers: text to ids and back. Each is a standard `tokenizer.json`; bytes and characters are looked up with numpy."""
 
 import hashlib
 import json
@@ -36,7 +36,8 @@ GAPS = 1 << 20  # ids without a token, at most: arrays have a place for each id
 
 @contextmanager
 def library(what: str) -> Iterator[None]:
-    """Errors of the tokenizers library as a ValueError of one line. A panic of its Rust code is a BaseException, which nobody expects."""
+    """Turn errors of the tokenizers library into a ValueError of one line. A panic of its Rust code is a BaseException, which callers
+    do not expect."""
     try:
         yield
     except BaseException as error:
@@ -51,7 +52,7 @@ def library(what: str) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Standard error shut: a panic writes lines of its own there before anybody can catch it."""
+    """Silence standard error: a panic prints there before it can be caught."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -64,7 +65,7 @@ def silent() -> Iterator[None]:
 
 
 class SpecialTokenFrame(NamedTuple):
-    """Tokens around a text, and between a text and a second one; after that stands `end` too."""
+    """Special tokens around a text, and between a text and a second one, which `end` follows too."""
 
     prefix: list[int]
     suffix: list[int]
@@ -72,7 +73,7 @@ class SpecialTokenFrame(NamedTuple):
 
 
 def with_special_frame(text: str, marks: SpecialTokenFrame) -> str:
-    """A tokenizer.json that puts these marks around texts where asked for special tokens; the same bytes where it does already."""
+    """Return a tokenizer.json that adds these special tokens around texts; the same bytes if it already does."""
     inner = tokenizers.Tokenizer.from_str(text)
     inner.no_padding()
     inner.no_truncation()
@@ -99,14 +100,14 @@ def with_special_frame(text: str, marks: SpecialTokenFrame) -> str:
 
 
 def byte_letters() -> list[str]:
-    """The letter that stands for each byte in a byte-level vocabulary: itself if it can be seen (Radford et al. 2019)."""
+    """Return the character for each byte in a byte-level vocabulary: the byte itself if it is printable (Radford et al. 2019)."""
     seen = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace() and b != 0xAD]
     hidden = (chr(256 + i) for i in range(256))
     return [chr(b) if b in seen else next(hidden) for b in range(256)]
 
 
 class Tokenizer:
-    """What a `tokenizer.json` says. Text is only text: a mark's name in it does not become the mark."""
+    """A `tokenizer.json`. The name of a special token inside a text does not become that token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -148,7 +149,7 @@ class Tokenizer:
         self.seconds = 0.0  # seconds in the library's own work
 
     def lookup(self, vocabulary: dict[str, int]) -> Array:
-        """The id of every byte or character; -1 for one that has none."""
+        """Return the id of every byte or character; -1 for one without an id."""
         if self.byte_level:
             return np.array([vocabulary[letter] for letter in byte_letters()], np.int64)
         table = np.full(0x110000, -1, np.int64)
@@ -173,7 +174,7 @@ class Tokenizer:
             ) from None
 
     def probe(self) -> None:
-        """Raises what the library panics with on an ordinary text; texts that a vocabulary lacks are no fault of the file."""
+        """Raise what the library panics with on an ordinary text; a text that the vocabulary lacks is not an error of the file."""
         if self.table is None:
             for ask in (
                 lambda: self.inner.decode(self.inner.encode(PROBE).ids),
@@ -190,7 +191,8 @@ class Tokenizer:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def encode_many(self, texts: list[str]) -> tuple[Array, Array]:
-        """The tokens of all texts, one after another, and where each text's end; no marks are added. As small as they are stored."""
+        """Return the tokens of all texts, concatenated, and the end of each text; special tokens are not added. The type is the
+        smallest that fits."""
         if self.table is not None:
             return self.encode_by_table(texts)
         began = perf_counter()
@@ -206,7 +208,7 @@ class Tokenizer:
         ), ends
 
     def replace_forged_specials(self, ids: Array) -> Array:
-        """Ids that the model knows, without marks that a text pretends to hold."""
+        """Replace special tokens that the text itself spells out."""
         self.within(ids)
         return (
             np.where(np.isin(ids, self.forgeable_ids), ids.dtype.type(self.special["unk"]), ids)
@@ -215,7 +217,7 @@ class Tokenizer:
         )
 
     def within(self, ids: Any) -> Any:
-        """These ids; ValueError where one is beyond the model's."""
+        """Return the ids; ValueError if one is outside the model's vocabulary."""
         if self.limit is not None and len(ids) and (largest := int(max(ids))) >= self.limit:
             raise ValueError(
                 f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model beside this tokenizer "
@@ -244,11 +246,12 @@ class Tokenizer:
         return self.within(ids).astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
 
     def encode(self, text: str) -> Array:
-        """The ids of one text as int64, which PyTorch's embeddings take; no special tokens are added. `encode_many` is for the store."""
+        """Return the ids of one text as int64, which PyTorch's embeddings take; special tokens are not added. `encode_many` is for the
+        store."""
         return self.encode_many([text])[0].astype(np.int64)
 
     def encode_spans(self, text: str) -> tuple[Array, Array]:
-        """Tokens, and the characters [begin, end) that each stands for, without the gap before a word: (tokens, 2)."""
+        """Return the tokens, and the characters [start, end) of each without the space before a word: (tokens, 2)."""
         if self.table is None:
             began = perf_counter()
             with library("the tokenizer"):
@@ -264,7 +267,7 @@ class Tokenizer:
         return self.encode(text), np.stack([begin, begin + 1], 1)
 
     def special_frame(self) -> tuple[list[int], list[int]]:
-        """What the file puts before and behind a text."""
+        """Return the special tokens that the file adds before and after a text."""
         with library("the tokenizer"):
             probe = self.inner.encode("a", add_special_tokens=True)
         added, ids = probe.special_tokens_mask, self.within(probe.ids)
@@ -273,13 +276,13 @@ class Tokenizer:
         return ids[:first], ids[last:]
 
     def decode(self, ids: Any, marks: bool = False) -> str:
-        """The text of tokens; marks are left out unless asked for."""
+        """Return the text of tokens; special tokens are omitted unless requested."""
         with library("the tokenizer"):
             return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
 
     @cached_property
     def is_continuation(self) -> Array:
-        """For every id: does this piece go on with a word?"""
+        """Return, per id, whether the piece continues a word."""
         names = [self.inner.id_to_token(i) or "" for i in range(self.size)]
         marks = self.inner.get_added_tokens_decoder()
         if (
@@ -300,7 +303,7 @@ class Tokenizer:
 
     @property
     def words_start_with_space(self) -> bool:
-        """Does a word inside a text start with its space?"""
+        """Return whether a word inside a text starts with its space."""
         return self.byte_level or self.table is not None
 
 

@@ -1,4 +1,4 @@
-"""Tokenizers from text. The same text gives the same file, whatever the threads."""
+"""Training of tokenizers. The same text gives the same file, on any number of threads."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ RARE = 1000  # characters that any vocabulary may hold; large ones a quarter of 
 
 
 def fit_tokenizer(value: R.TokenizerSpec, texts: Texts) -> Tokenizer:
-    """The tokenizer that a recipe names. Where the text has too little in it, the vocabulary is smaller than asked for."""
+    """Return the tokenizer that a recipe names. If the text is too small, its vocabulary is smaller than requested."""
     tokenizer: Tokenizer = implementation(value)(value, texts)
     return tokenizer
 
@@ -49,7 +49,7 @@ def character_tokenizer(value: R.CharacterTokenizer, texts: Texts) -> Tokenizer:
 def within_vocabulary(
     value: R.ByteBPE | R.BPE | R.WordPiece | R.Unigram, inner: Inner
 ) -> Tokenizer:
-    """The trained tokenizer with its sentinels, if all of it is no larger than asked for."""
+    """Return the trained tokenizer with its sentinels; ValueError if it is larger than requested."""
     add_sentinels(inner, value.sentinels)
     if inner.get_vocab_size() > value.vocab_size:
         raise ValueError(
@@ -60,7 +60,7 @@ def within_vocabulary(
 
 
 def add_sentinels(inner: Inner, sentinels: int) -> None:
-    """T5's order: the first sentinel is the very last id (arXiv:1910.10683)."""
+    """Add sentinels in T5's order: the first one has the last id (arXiv:1910.10683)."""
     inner.add_special_tokens(
         [AddedToken(f"<extra_id_{i}>", special=True) for i in reversed(range(sentinels))]
     )
@@ -137,8 +137,8 @@ def train_bpe(value: R.BPE, texts: Texts) -> Tokenizer:
 
 
 def mark_capitals(inner: Inner, texts: Iterable[str]) -> None:
-    """A capital letter becomes a mark and, as if it began a word, the small letter: Hund and hund, Ball and ball are one piece (inline
-    case, Bérard et al. 2019, arXiv:1907.06170). Letters whose case is no pair, and those that the text does not have, stay."""
+    """Replace a capital letter by a case marker and the lower-case letter, so that Hund and hund share a piece (inline case, Bérard et
+    al. 2019, arXiv:1907.06170). Letters without a case pair, and those that the text lacks, stay."""
     letters = map(chr, np.flatnonzero(count_characters(texts)))
     pairs = [
         (large, large.lower())
@@ -158,8 +158,8 @@ def mark_capitals(inner: Inner, texts: Iterable[str]) -> None:
 
 
 def word_tokenizer(model: Any) -> Inner:
-    """Words between white space, each after the mark of a gap (SentencePiece's), so that text can be put together again; marks of
-    punctuation stand alone, or a word at the end of a sentence would be another word."""
+    """Return a tokenizer of words between white space, each after SentencePiece's space symbol, so that decoding is exact. Punctuation
+    is split off, so that a word at the end of a sentence is the same word."""
     inner = Inner(model)
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
@@ -169,8 +169,8 @@ def word_tokenizer(model: Any) -> Inner:
 
 
 def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
-    """The library numbers the letters inside words as it meets them, in no fixed order, and breaks ties by these numbers; so the letters
-    are found first, and given their numbers."""
+    """Train WordPiece. The library numbers the letters inside words in no fixed order and breaks ties by these numbers, so they are
+    collected and numbered first."""
 
     def trained(size: int, **more: Any) -> Inner:
         inner = Inner(models.WordPiece(unk_token=BERT_SPECIALS[1]))
@@ -216,7 +216,8 @@ def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
 
 
 def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
-    """The library's scores differ from run to run far behind the point, and between letters as rare as each other: these are evened out."""
+    """Train a unigram model. The library's scores differ between runs in their last digits, and between equally rare letters: both are
+    rounded away."""
     inner = word_tokenizer(models.Unigram())
     inner.train_from_iterator(
         texts(),
@@ -246,7 +247,7 @@ def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
 
 
 def vocab_without_sentinels(value: Any) -> int:
-    """What is left for pieces beside the sentinels."""
+    """Return the size of the vocabulary without the sentinels."""
     return int(value.vocab_size - value.sentinels)
 
 
@@ -255,19 +256,16 @@ def max_alphabet(vocabulary: int) -> int:
 
 
 def most_common_characters(texts: Iterable[str], inner: Inner, max_length: int) -> list[str]:
-    """The commonest characters, as the tokenizer's normaliser leaves them; ties by code point."""
-    normal = inner.normalizer
-    counts = (
-        count_characters(normal.normalize_str(text) for text in texts)
-        if normal
-        else count_characters(texts)
-    )
+    """Return the most common characters after normalisation; ties are ordered by code point."""
+    if normalizer := inner.normalizer:
+        texts = (normalizer.normalize_str(text) for text in texts)
+    counts = count_characters(texts)
     order = np.argsort(-counts, kind="stable")
     return [c for c in map(chr, order[: np.count_nonzero(counts)]) if not c.isspace()][:max_length]
 
 
 def count_characters(texts: Iterable[str]) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """How often each character stands in the text."""
+    """Return how often each character occurs, by code point."""
     counts = np.zeros(0x110000, np.int64)
     for block in join_texts(texts):
         block_counts = np.bincount(np.frombuffer(block.encode("utf-32-le"), np.uint32))
@@ -276,6 +274,7 @@ def count_characters(texts: Iterable[str]) -> "np.ndarray[Any, np.dtype[np.int64
 
 
 def join_texts(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts joined into blocks of about four million characters."""
     texts_so_far, size = [], 0
     for text in texts:
         texts_so_far.append(text)
@@ -286,21 +285,21 @@ def join_texts(texts: Iterable[str]) -> Iterator[str]:
     yield "".join(texts_so_far)
 
 
-# The text that it learns from
+# Training text
 
 
 def sample_texts(
     source: R.Source, work: list[Piece], columns: tuple[str, ...], share: int
 ) -> Iterator[str]:
-    """The first `share` characters of each piece, in order."""
+    """Yield texts from the start of each piece, in order, until they have `share` characters."""
     for piece in work:
-        left = share
+        remaining = share
         for item in read_piece(source, piece, columns):
             if isinstance(item, SourceRow):
                 for text in text_cells(item.fields, columns):
                     yield text
-                    left -= len(text)
-            if left <= 0:
+                    remaining -= len(text)
+            if remaining <= 0:
                 break
 
 

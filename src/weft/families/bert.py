@@ -159,8 +159,8 @@ TABLE: WeightTable = (
     *weight_and_bias("head.out", "qa_outputs", when="SpanHead"),
     WeightAlias("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     WeightAlias("cls.predictions.decoder.bias", "cls.predictions.bias"),
-    SkippedWeight("cls.seq_relationship.weight", "next-sentence head: its objective owns one"),
-    SkippedWeight("cls.seq_relationship.bias", "next-sentence head: its objective owns one"),
+    SkippedWeight("cls.seq_relationship.weight", "next-sentence head: it belongs to the task"),
+    SkippedWeight("cls.seq_relationship.bias", "next-sentence head: it belongs to the task"),
 )
 
 bert = Family(

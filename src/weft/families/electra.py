@@ -41,13 +41,13 @@ def generator_head(eps: float = 1e-12) -> LMHead:
 
 
 def generator(size: str = "small", **changes: Any) -> Spec:
-    """The published generator of a size: a quarter as wide."""
+    """Return the published generator of a size, a quarter of the discriminator's width."""
     if size not in GENERATORS:
         raise ValueError(f"electra has no generator {size!r}; {suggest(size, list(GENERATORS))}")
     return electra(size, **{**GENERATORS[size], "head": generator_head(), **changes})
 
 
-def replaced(m: Any, _: LabelNames) -> TokenClassifierHead:
+def discriminator_head(m: Any, _: LabelNames) -> TokenClassifierHead:
     return TokenClassifierHead(
         num_labels=1,
         transform=HeadTransform(activation=m.encoder.blocks[0].feedforward.inner.activation),
@@ -94,7 +94,7 @@ electra = Family(
         "add_cross_attention": (False,),
     },
     heads={
-        "ElectraForPreTraining": replaced,
+        "ElectraForPreTraining": discriminator_head,
         "ElectraForMaskedLM": lambda m, l: generator_head(m.source.norm.eps),
         "ElectraModel": lambda m, l: NoHead(),
         "ElectraForSequenceClassification": classes(HeadTransform()),

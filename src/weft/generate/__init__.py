@@ -1,1 +1,1 @@
-"""Text from models, one token after another."""
+"""Text generation: sampling, beam search, speculative decoding."""

@@ -16,12 +16,12 @@ EXTRA_TOKENS = 50  # tokens that an answer may be longer than its input
 
 
 def length_penalty(length: Tensor, length_penalty: float) -> Tensor:
-    """((5 + length) / 6)^alpha; the length of what was said, never of the prompt."""
+    """Return ((5 + length) / 6)^alpha, where the length is that of the generated tokens without the prompt."""
     return ((5 + length.double()) / 6) ** length_penalty
 
 
 class FinishedBeams(NamedTuple):
-    """The best hypotheses that are over, best first; N of them for each of B sentences. A score of -inf: none yet."""
+    """The best finished hypotheses, best first: N for each of B sentences. An empty place has the score -inf."""
 
     score_BN: Tensor
     token_BNL: Tensor
@@ -32,7 +32,7 @@ class FinishedBeams(NamedTuple):
     def add(
         self, score_BN: Tensor, token_BNL: Tensor, logprob_BNL: Tensor, ended_BN: Tensor
     ) -> "FinishedBeams":
-        """The best of these and of others that are `token_BNL.shape[2]` tokens long."""
+        """Keep the best of these and of others that are `token_BNL.shape[2]` tokens long."""
         L, longest = self.token_BNL.shape[2], token_BNL.shape[2]
         wide = [
             torch.nn.functional.pad(t, (0, longest - L)) for t in (self.token_BNL, self.logprob_BNL)
@@ -58,7 +58,7 @@ class FinishedBeams(NamedTuple):
 
 
 class ActiveBeams(NamedTuple):
-    """Hypotheses that go on, N for each of B sentences, best first."""
+    """Unfinished hypotheses, N for each of B sentences, best first."""
 
     sum_BN: Tensor  # log P
     token_BNL: Tensor
@@ -66,7 +66,7 @@ class ActiveBeams(NamedTuple):
 
 
 def empty_beams(batch: int, num_beams: int, like: Tensor) -> tuple[ActiveBeams, FinishedBeams]:
-    """One empty hypothesis a sentence, and none that is over."""
+    """Return one empty hypothesis per sentence, and no finished one."""
     none = like.new_zeros(batch, num_beams, 0)
     count = torch.zeros(batch, num_beams, dtype=torch.long, device=like.device)
     return (
@@ -89,9 +89,10 @@ def beam_search(
     eos_ids: Iterable[int] = (),
     decoder_inputs: TokenRows | None = None,
 ) -> list[list[GeneratedTokens]]:
-    """The `best` answers to each input, best first, by log P / penalty; each at most `most` tokens (one number, or one a row), or its
-    input's length + 50 where the positions go as far. An answer that has no end by then counts as it is. `inputs` and `starts` as in
-    `sample.generate`."""
+    """Generate with beam search: the `num_return` best answers to each input, best first, by log P / penalty.
+
+    Each has at most `max_new_tokens` tokens (one number, or one per row), by default 50 more than its input where the positions allow it.
+    An answer without an end token by then counts as it is. `inputs` and `decoder_inputs` are those of `decoding.generate`."""
     if not 1 <= num_return <= num_beams:
         raise ValueError(
             f"best = {num_return} of beams = {num_beams}: give at least one and no more than there are beams"
@@ -188,8 +189,9 @@ def expand(
     num_beams: int,
     alpha: float,
 ) -> tuple[ActiveBeams, FinishedBeams, Tensor]:
-    """Every hypothesis by every token. Of the best `beams`, those with an end are over, and at its limit a sentence's all; the best that
-    have none go on: there are enough of them, for each hypothesis ends in no more ways than there are ends."""
+    """Extend every hypothesis by every token. Of the best `num_beams`, those with an end token are finished, and at the limit of a
+    sentence all; the best of the others continue. There are enough of them, since a hypothesis can end with no more tokens than there
+    are end tokens."""
     (B, N), V = living.sum_BN.shape, logits_BV.shape[1]
     count, step = num_beams * (1 + max(len(end), 1)), living.token_BNL.shape[2] + 1
     logit_BV, token_BV = chunked_topk(logits_BV, min(count, V))
@@ -233,7 +235,7 @@ def expand(
 
 
 def is_finished(sum_B: Tensor, worst_B: Tensor, limit_B: Tensor, step: int, alpha: float) -> Tensor:
-    """No living hypothesis can come before the worst wanted: log P only falls, and no longer answer has a penalty beyond that of the limit
-    (with a negative alpha: of the next step)."""
+    """Return whether no active hypothesis can still beat the worst one to be returned: log P only falls, and no longer answer has a
+    penalty beyond that of the limit (with a negative alpha: of the next step)."""
     longest_B = limit_B if alpha > 0 else torch.full_like(limit_B, step + 1)
     return (sum_B / length_penalty(longest_B, alpha) <= worst_B) | (limit_B <= step)

@@ -1,4 +1,4 @@
-"""Conversations, as a model's own template writes them."""
+"""Chat templates: conversations as text, in the format of the model."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 
 
 def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The template in chat_template.jinja or tokenizer_config.json, and the names of marks that it may use."""
+    """Return the template of chat_template.jinja or tokenizer_config.json, and the names of the special tokens that it may use."""
     config: Any = {}
     if find_file(folder, CONFIG):
         try:
@@ -52,7 +52,7 @@ def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def check_messages(messages: Any) -> None:
-    """Conversations come from files."""
+    """Raise ValueError for messages of another shape, since conversations come from files."""
     if not isinstance(messages, list) or not messages:
         raise ValueError(
             f"a conversation is a list of at least one message, not {str(messages)[:40]!r}"
@@ -67,7 +67,8 @@ def check_messages(messages: Any) -> None:
 
 
 def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
-    """The template is another's program: it runs in a sandbox that can change nothing. Only its own words become marks."""
+    """Render a conversation. The template is untrusted code: it runs in a sandbox. Special tokens come from the template alone, never
+    from a message."""
     check_messages(messages)
     source, marks = read_chat_template(folder)
     plain = tokenizers.Tokenizer.from_str(

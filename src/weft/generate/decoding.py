@@ -1,4 +1,4 @@
-"""One token after another: the likeliest, or drawn."""
+"""Autoregressive decoding, greedy or by sampling."""
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Many
@@ -31,7 +31,7 @@ class GeneratedTokens(NamedTuple):
 
 
 class DecodingStep(NamedTuple):
-    """The newest token of every row that is still in the batch."""
+    """The last token of every row that is still in the batch."""
 
     rows: "np.ndarray[tuple[int], np.dtype[np.int64]]"
     tokens: "np.ndarray[tuple[int], np.dtype[np.int64]]"
@@ -50,8 +50,8 @@ def decode_steps(
     seeds: Many[int] | None,
     until: StopCondition | None,
 ) -> Iterator[DecodingStep]:
-    """Tokens travel from the device once a step, all rows together. Rows leave once a quarter of the batch is done: moving the others
-    costs as much as reading a few tokens."""
+    """Decode step by step. Tokens are copied from the device once per step, for all rows together. Finished rows leave once they are a
+    quarter of the batch, since moving the others costs as much as reading a few tokens."""
     limit = np.array(per_row_limits(max_new_tokens, len(inputs)))
     reading, logits_BV, prompts = prefill(model, inputs, decoder_inputs, int(limit.max()))
     seed = np.array([sampling.seed] * len(prompts) if seeds is None else seeds, object)
@@ -94,7 +94,7 @@ def decode_steps(
 
 
 def seen_tokens(logits_BV: Tensor, prompts: TokenRows) -> Tensor:
-    """Which tokens each row has seen."""
+    """Return which tokens each row has seen."""
     at = [(i, token) for i, prompt in enumerate(prompts) for token in prompt]
     seen_BV = torch.zeros_like(logits_BV, dtype=torch.bool)
     seen_BV[tuple(torch.tensor(at, device=logits_BV.device).T)] = True
@@ -124,7 +124,7 @@ def stream(
     seeds: Many[int] | None = None,
     until: StopCondition | None = None,
 ) -> Iterator[tuple[int, int, float, bool]]:
-    """(row, token, its log-probability, whether it ended the row), as they come."""
+    """Yield (row, token, log-probability, whether the row is finished) as they are generated."""
     for step in decode_steps(
         model, inputs, max_new_tokens, sampling, eos_ids, decoder_inputs, seeds, until
     ):
@@ -142,9 +142,11 @@ def generate(
     seeds: Many[int] | None = None,
     until: StopCondition | None = None,
 ) -> list[GeneratedTokens]:
-    """Generate from each prompt: a decoder continues `inputs`; an encoder-decoder reads them and begins to decode with `starts`
-    (its spec's start unless given). Rows may have any lengths; `most`: one number, or one a row; `seeds`: one a row, else all have that
-    of `how`."""
+    """Generate tokens from each prompt.
+
+    A decoder continues `inputs`; an encoder-decoder encodes them and starts to decode with `decoder_inputs` (default: the start token of
+    its spec). Rows may have any lengths. `max_new_tokens` is one number, or one per row; `seeds` are one per row (default: that of
+    `sampling`)."""
     longest = max(per_row_limits(max_new_tokens, len(inputs)), default=0)
     tokens, logprobs = np.zeros((len(inputs), longest), np.int64), np.zeros((len(inputs), longest))
     count, ended = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), bool)

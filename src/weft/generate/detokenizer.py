@@ -1,4 +1,4 @@
-"""The text of tokens as they come."""
+"""Detokenisation of a stream: text as the tokens come."""
 
 from ..data.tokenizer import CAPITAL_MARK, Tokenizer
 
@@ -11,7 +11,7 @@ INCOMPLETE = (
 
 
 class StreamDetokenizer:
-    """One row's text. `add` gives what can be shown: never half a character, nothing that may yet turn out to be a stop string."""
+    """The text of one row. `add` returns what can be shown: never half a character, and nothing that may become a stop string."""
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: list[int], stop_strings: tuple[str, ...] = ()
@@ -30,11 +30,11 @@ class StreamDetokenizer:
         return self.release(whole)
 
     def before(self) -> str:
-        """What was shown of the tokens that are decoded again."""
+        """Return the text already shown of the tokens that are decoded again."""
         return self.tokenizer.decode(self.ids[self.old : self.shown])
 
     def close(self) -> str:
-        """What is left when no token comes any more."""
+        """Return the rest of the text after the last token."""
         shown = (
             ""
             if self.stopped
@@ -57,7 +57,7 @@ class StreamDetokenizer:
         return shown
 
     def possible_stop_prefix(self) -> int:
-        """How many of the last characters could begin a stop string."""
+        """Return how many of the last characters could start a stop string."""
         return max(
             (
                 n

@@ -1,5 +1,5 @@
-"""The same model laid out for reading few tokens at a time on a CPU: maps packed once, a stack run without Python between its steps.
-Its slow twin is the model itself."""
+"""Models packed for decoding on a CPU: linear maps packed once, stacks run without Python between their steps. The slow twin is the
+model itself."""
 
 import copy
 import warnings
@@ -24,8 +24,8 @@ from .packed_stack import PackedBlock, PackedBlocks
 
 
 def pack_model(model: Model, precision: Precision = "fp32") -> Model:
-    """A copy for reading only. fp32 gives the model's own numbers; bf16 rounds everything to eight bits of mantissa; int8 rounds each
-    map's rows, and what they multiply, to 255 steps of their largest number, and keeps the rest in float32."""
+    """Return a copy for inference. fp32 gives the numbers of the model; bf16 rounds everything to eight bits of mantissa; int8
+    quantises the rows of each map, and its inputs, to 255 steps of their largest number, and keeps the rest in float32."""
     if precision == "int8" and "fbgemm" not in torch.backends.quantized.supported_engines:
         raise ValueError("this build of torch has no int8 maps (fbgemm); take bf16 or fp32")
     if model.token_embedding_VD.device.type != "cpu":
@@ -48,7 +48,7 @@ def pack_model(model: Model, precision: Precision = "fp32") -> Model:
 
 
 def can_pack(stack: StackLayer) -> bool:
-    """Whether `packed_stack` computes every part of a stack; a stack with a user's own norm or layer stays as it is."""
+    """Return whether `packed_stack` supports every part of a stack; a stack with a user-defined norm or layer stays as it is."""
     norms = [stack.norm]
     for branch in stack.modules():
         if not isinstance(branch, BranchLayer):
@@ -65,7 +65,7 @@ def can_pack(stack: StackLayer) -> bool:
 
 
 class PackedStack(nn.Module):
-    """Called as `Stack` is; it asks the stack what each block may see, and runs the blocks itself."""
+    """A stack that is called as `StackLayer` is: it takes the attention contexts from it, and runs the packed blocks."""
 
     def __init__(self, stack: StackLayer, spec: S.Stack, precision: Precision) -> None:
         super().__init__()

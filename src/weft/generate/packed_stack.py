@@ -42,7 +42,7 @@ def attend_scripted(
 
 
 class PackedHeads(nn.Module):
-    """Heads apart, each or all together normalised, as `Attention.split` does."""
+    """Split into heads, normalised each or all together, as `AttentionLayer.split` does."""
 
     each: Final[bool]
 
@@ -71,7 +71,7 @@ class PackedBranch(nn.Module):
 
 
 class PackedAttention(PackedBranch):
-    """What attention to what was read, and to the encoder's output, have in common."""
+    """Base of attention to the tokens read so far, and to the output of the encoder."""
 
     def __init__(self, branch: BranchLayer, precision: Precision) -> None:
         super().__init__(branch)
@@ -90,7 +90,7 @@ class PackedAttention(PackedBranch):
 
 
 class PackedSelfAttention(PackedAttention):
-    """Attention to what was read; query, key and value in one map."""
+    """Attention to the tokens read so far; query, key and value in one map."""
 
     def __init__(self, branch: BranchLayer, precision: Precision) -> None:
         super().__init__(branch, precision)
@@ -132,7 +132,7 @@ class PackedSelfAttention(PackedAttention):
 
 
 class PackedCrossAttention(PackedAttention):
-    """Attention to the encoder's output; keys and values in one map, beams of one sentence so many queries of its own."""
+    """Attention to the output of the encoder; keys and values in one map. The beams of a sentence are further queries of its row."""
 
     def __init__(self, branch: BranchLayer, precision: Precision) -> None:
         super().__init__(branch, precision)

@@ -1,4 +1,4 @@
-"""Which token comes next: pure functions of the scores of a batch, (B, V)."""
+"""Sampling of the next token: pure functions of the logits of a batch, (B, V)."""
 
 from collections.abc import Sequence as Many
 from typing import Annotated
@@ -20,8 +20,7 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 @choice
 class Sampling:
-    """How a token is drawn; temperature 0 takes the likeliest. A request with the same seed gives the same answer, whatever else is asked
-    beside it."""
+    """How a token is sampled; temperature 0 is greedy decoding. A row with the same seed gives the same answer, in any batch."""
 
     temperature: Natural = 1.0
     top_k: PositiveInt | None = None  # the likeliest so many
@@ -35,21 +34,21 @@ GREEDY = Sampling(temperature=0.0)
 
 
 def apply_repetition_penalty(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
-    """Tokens seen before are less likely (Keskar et al. 2019, arXiv:1909.05858, section 4.1); a negative score is multiplied, else
-    dividing would raise it."""
+    """Make tokens that were seen before less likely (Keskar et al. 2019, arXiv:1909.05858, section 4.1); a negative logit is
+    multiplied, since dividing would raise it."""
     return torch.where(
         seen_BV, torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty), logits_BV
     )
 
 
 def top_k(logits_BV: Tensor, count: int) -> Tensor:
-    """The `count` likeliest, and their equals (Fan et al. 2018, arXiv:1805.04833, section 5.1)."""
+    """Keep the `count` most likely tokens, and those equal to the last of them (Fan et al. 2018, arXiv:1805.04833, section 5.1)."""
     least_B1 = logits_BV.topk(min(count, logits_BV.shape[-1])).values[:, -1:]
     return logits_BV.masked_fill(logits_BV < least_B1, float("-inf"))
 
 
 def top_p(logits_BV: Tensor, share: float) -> Tensor:
-    """The fewest tokens that hold `share` of the probability together (Holtzman et al. 2020, arXiv:1904.09751, section 3.1)."""
+    """Keep the smallest set of tokens whose probabilities sum to `share` (Holtzman et al. 2020, arXiv:1904.09751, section 3.1)."""
     sorted_BV, index_BV = logits_BV.sort(descending=True, stable=True)
     part_BV = sorted_BV.softmax(-1)
     beyond_BV = (
@@ -61,13 +60,13 @@ def top_p(logits_BV: Tensor, share: float) -> Tensor:
 
 
 def min_p(logits_BV: Tensor, share: float) -> Tensor:
-    """Those at least `share` times as likely as the likeliest (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """Keep tokens at least `share` times as likely as the most likely one (Nguyen et al. 2024, arXiv:2407.01082)."""
     part_BV = logits_BV.softmax(-1)
     return logits_BV.masked_fill(part_BV < share * part_BV.amax(-1, keepdim=True), float("-inf"))
 
 
 def filter_logits(logits_BV: Tensor, sampling: Sampling, seen_BV: Tensor | None = None) -> Tensor:
-    """The scores that a token is drawn from; `seen_BV` marks the tokens of the prompt and those said since."""
+    """Return the logits that a token is sampled from; `seen_BV` marks the tokens of the prompt and those generated since."""
     if seen_BV is not None:
         logits_BV = apply_repetition_penalty(logits_BV, seen_BV, sampling.repetition_penalty)
     if sampling.temperature not in (0, 1):
@@ -82,14 +81,14 @@ def filter_logits(logits_BV: Tensor, sampling: Sampling, seen_BV: Tensor | None 
 
 
 def argmax(logits_BV: Tensor) -> Tensor:
-    """argmax; on the CPU by numpy, whose own is many times as quick."""
+    """Return the argmax; on the CPU with numpy, which is several times faster."""
     if logits_BV.device.type == "cpu":
         return torch.from_numpy(logits_BV.numpy().argmax(-1))
     return logits_BV.argmax(-1)
 
 
 def chunked_topk(logits_BV: Tensor, count: int, chunk: int = 64) -> tuple[Tensor, Tensor]:
-    """topk along a long row: its `count` largest numbers lie in the `count` chunks with the largest maxima."""
+    """Return the top k of a long row: its `count` largest numbers lie in the `count` chunks with the largest maxima."""
     B, V = logits_BV.shape
     if 4 * chunk * count >= V:
         top = logits_BV.topk(count)
@@ -107,7 +106,7 @@ def chunked_topk(logits_BV: Tensor, count: int, chunk: int = 64) -> tuple[Tensor
 def splitmix64(
     z: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
 ) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Every bit in, every bit out (Steele et al. 2014, SplitMix, doi:10.1145/2660193.2660195)."""
+    """Hash integers: every input bit affects every output bit (Steele et al. 2014, SplitMix, doi:10.1145/2660193.2660195)."""
     z = z + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -117,7 +116,7 @@ def splitmix64(
 def uniform(
     seeds: Many[int], step: "int | np.ndarray[tuple[int], np.dtype[np.int64]]", stream: int = 0
 ) -> Tensor:
-    """One number from [0, 1) a row, decided by its seed, its step and the stream alone."""
+    """Return one random number in [0, 1) per row, a function of its seed, step and stream alone."""
     seed_B = np.array([seed & (1 << 64) - 1 for seed in seeds], np.uint64)
     with np.errstate(over="ignore"):
         mixed_B = splitmix64(
@@ -127,7 +126,7 @@ def uniform(
 
 
 def sample_from(logits_BV: Tensor, u_B: Tensor) -> Tensor:
-    """The token under which each row's number falls, when the probabilities lie one after another."""
+    """Sample by inverse transform: the token at which the cumulative probability of a row reaches its random number."""
     sum_BV = logits_BV.softmax(-1).double().cumsum(-1)
     at_B1 = torch.searchsorted(sum_BV, u_B.to(sum_BV.device)[:, None] * sum_BV[:, -1:], right=True)
     return at_B1[:, 0].clamp(max=logits_BV.shape[-1] - 1)

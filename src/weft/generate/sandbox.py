@@ -1,4 +1,4 @@
-"""Chat templates are programs of strangers: they run in a process of their own, in Jinja's sandbox, with bounds of time, memory and output.
+"""Sandbox for chat templates, which are untrusted code: a separate process with Jinja's sandbox and limits of time, memory and output.
 
 A loop inside a sandbox cannot be interrupted from the same process (`9**9**9` is one operation); a process can be killed."""
 
@@ -19,14 +19,14 @@ MAX_OUTPUT_CHARACTERS = 1 << 22  # characters
 
 
 class Sandbox:
-    """A process that renders templates, started at the first; one that oversteps its bounds is killed."""
+    """A process that renders templates, started at the first; one that exceeds its limits is killed."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.lock = Lock()
 
     def render(self, template: str, fields: dict[str, Any]) -> str:
-        """The text. Raises ValueError with the template's own error, or that it takes too long or too much."""
+        """Render a template. Raises ValueError with the template's error, or if it takes too much time or memory."""
         with self.lock:
             answer = self.send({"template": template, "fields": fields})
         if "error" in answer:
@@ -83,7 +83,7 @@ TOO_LARGE = f"it takes more than {MAX_MEMORY_BYTES >> 20} MB"
 
 
 def serve() -> None:
-    """Says that it is there, then answers each line of JSON with one."""
+    """Announce that the process is ready, then answer each line of JSON with one."""
     import resource
 
     from ..processes import die_with_parent
@@ -132,7 +132,7 @@ def environment() -> Any:
 
 
 def join_parts(parts: Any) -> str:
-    """The output, piece by piece, so that an endless one ends."""
+    """Join the output piece by piece, so that an endless one is stopped."""
     pieces, size = [], 0
     for part in parts:
         pieces.append(part)

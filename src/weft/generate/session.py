@@ -1,4 +1,4 @@
-"""Rows that a model reads a few tokens at a time, and what it says to the last of them."""
+"""Decoding sessions: a batch that a model reads a few tokens at a time, with its cache."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
@@ -16,7 +16,7 @@ NAN_LOGITS = "the model's scores are not numbers; its training diverged"
 
 
 class DecodingSession:
-    """A batch under way. What was read stays in the cache; rows may leave, multiply and change places."""
+    """A batch that is being decoded. Tokens that were read stay in the cache; rows may be dropped, repeated and reordered."""
 
     def __init__(
         self, model: Model, batch: int, capacity: int, memory: HiddenStates | None = None
@@ -26,7 +26,7 @@ class DecodingSession:
     def __call__(
         self, ids_BL: Tensor, attention_mask_BL: Tensor | None = None, last: int = 1
     ) -> Tensor:
-        """Scores of the next token after each of the `last` newest: (B, last, V) in float32 or better."""
+        """Return the logits after each of the `last` tokens: (B, last, V) in float32 or better."""
         pieces = ids_BL.split(PREFILL_CHUNK, 1)
         masks = (
             [None] * len(pieces)
@@ -53,7 +53,7 @@ class DecodingSession:
         ).x_BLD
 
     def repeat_rows(self, num_beams: int) -> None:
-        """Each row becomes `beams` rows, side by side, that share one memory."""
+        """Repeat each row `beams` times, next to each other; they share one memory."""
         self.cache.multiply(num_beams)
 
     def reorder(self, row_B: Tensor) -> None:
@@ -74,8 +74,12 @@ class DecodingSession:
 def open_session(
     model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
 ) -> tuple[DecodingSession, list[list[int]]]:
-    """An encoder-decoder reads `inputs` in its encoder and begins to decode with `starts`; a decoder begins with `inputs`.
-    -> a reading with room for `most` more, and what the decoder shall read first."""
+    """Open a session with room for `max_new_tokens` more tokens. An encoder-decoder encodes `inputs`, and its decoder starts with
+    `decoder_inputs`; a decoder starts with `inputs`.
+
+    Returns:
+        The session, and the tokens that the decoder reads first.
+    """
     check_prompts(model, inputs, max_new_tokens)
     device, memory = model.token_embedding_VD.device, None
     if model.encoder is not None:
@@ -84,10 +88,12 @@ def open_session(
         inputs = decoder_inputs or [[decoder_start(model)]] * len(inputs)
         check_prompts(model, inputs, max_new_tokens)
         if len(inputs) != len(ids_BL):
-            raise ValueError(f"{len(ids_BL)} sources need as many starts, not {len(inputs)}")
+            raise ValueError(
+                f"{len(inputs)} decoder_inputs for {len(ids_BL)} inputs; give one for each"
+            )
     elif decoder_inputs:
         raise ValueError(
-            "only a decoder beside an encoder has starts; put them in front of the prompts"
+            "decoder_inputs are for encoder-decoder models; put the tokens before the prompts"
         )
     length = max(map(len, inputs))
     check_length(model, length, max_new_tokens)
@@ -99,17 +105,14 @@ def open_session(
 def prefill(
     model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
 ) -> tuple[DecodingSession, Tensor, list[list[int]]]:
-    """Reads all prompts at once; also the scores of each row's next token, (B, V)."""
-    reading, prompts = open_session(model, inputs, decoder_inputs, max_new_tokens)
-    return (
-        reading,
-        reading(*pad_rows(prompts, model.token_embedding_VD.device, left=True))[:, -1],
-        prompts,
-    )
+    """Open a session and read all prompts in one forward pass. Also returns the logits of the next token of each row, (B, V)."""
+    session, prompts = open_session(model, inputs, decoder_inputs, max_new_tokens)
+    padded = pad_rows(prompts, model.token_embedding_VD.device, left=True)
+    return session, session(*padded)[:, -1], prompts
 
 
 def pad_rows(rows: TokenRows, device: torch.device, left: bool) -> tuple[Tensor, Tensor | None]:
-    """Rows of one length and their attention mask, None where nothing is padded. On the left, the newest tokens of all rows stand together."""
+    """Pad rows to one length; the attention mask is None where nothing is padded. Padding on the left aligns the last tokens of all rows."""
     lengths, side = [len(row) for row in rows], max(map(len, rows))
     if min(lengths) == side:
         return torch.tensor(rows, device=device), None
@@ -134,7 +137,7 @@ def decoder_start(model: Model) -> int:
 
 
 def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
-    """A sentence for what cannot be read."""
+    """Raise ValueError for a model that cannot generate, or a prompt that it cannot read."""
     if model.decoder is None:
         raise ValueError(
             "this model is an encoder and cannot generate text; use weft fill to predict masked tokens"
@@ -145,31 +148,31 @@ def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
         )
     if model.training:
         raise ValueError(
-            "the model is being trained, so it drops out at random; call model.eval() first"
+            "the model is in training mode, so dropout is active; call model.eval() first"
         )
     if max_new_tokens < 1:
-        raise ValueError(f"most = {max_new_tokens}; ask for at least one token")
+        raise ValueError(f"max_new_tokens = {max_new_tokens}; give at least 1")
     size = model.spec.vocab_size
     for i, row in enumerate(rows):
         if not len(row):
-            raise ValueError(f"prompt {i} is empty; give at least one token to go on from")
+            raise ValueError(f"prompt {i} is empty; give at least one token")
         if min(row) < 0 or max(row) >= size:
             raise ValueError(f"prompt {i} holds a token outside the vocabulary of {size}")
 
 
 def max_positions(model: Model) -> int | None:
-    """How many tokens a decoder can read, where a table of positions ends."""
+    """Return how many tokens a decoder can read, where its positions are a table; else None."""
     reads = model.spec.source if model.spec.encoder is None else model.spec.target
     positions = getattr(reads, "positions", None)
     return positions.max_length if isinstance(positions, S.InputPositions) else None
 
 
 def per_row_limits(max_new_tokens: int | Many[int], rows: int) -> list[int]:
-    """A limit for every row."""
+    """Return one limit per row."""
     limits = [max_new_tokens] * rows if isinstance(max_new_tokens, int) else [*max_new_tokens]
     if len(limits) != rows or min(limits, default=1) < 1:
         raise ValueError(
-            f"most = {max_new_tokens}: give at least one token, the same for all or one for each of the {rows} prompts"
+            f"max_new_tokens = {max_new_tokens}: give a number of at least 1, or one for each of the {rows} prompts"
         )
     return limits
 
@@ -177,8 +180,8 @@ def per_row_limits(max_new_tokens: int | Many[int], rows: int) -> list[int]:
 def batch_by_length(
     lengths: Many[int], limits: Many[int], size: int, count: int | None
 ) -> Iterator[list[int]]:
-    """Rows of about one length, `size` at a time. The longest prompt and the longest answer of a batch are within `count` positions: no
-    row's limit depends on its neighbours."""
+    """Yield batches of up to `size` rows of similar length. The longest prompt and the longest answer of a batch fit into `count`
+    positions, so that the limit of a row does not depend on its batch."""
     group: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if len(group) == size or (
@@ -196,5 +199,5 @@ def check_length(model: Model, length: int, max_new_tokens: int) -> None:
     if count is not None and length + max_new_tokens > count:
         raise ValueError(
             f"a prompt of {length} tokens and {max_new_tokens} more are over the model's {count} positions; "
-            f"after it, {max(count - length, 0)} fit"
+            f"{max(count - length, 0)} more fit; shorten the prompt or --max-new-tokens"
         )

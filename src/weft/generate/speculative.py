@@ -1,5 +1,5 @@
-"""Speculative decoding: a small model guesses ahead, the large one reads all guesses at once and keeps those that it could have said
-itself; what comes out is distributed as the large one's own (Leviathan et al. 2023, arXiv:2211.17192, algorithm 1)."""
+"""Speculative decoding: a draft model proposes tokens, the target model scores all of them in one forward pass and accepts a prefix.
+The accepted tokens are distributed as the target model's own (Leviathan et al. 2023, arXiv:2211.17192, algorithm 1)."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from .decoding import GeneratedTokens, StopCondition, seen_tokens
 from .sampling import GREEDY, Sampling, filter_logits, sample_from, uniform
 from .session import NAN_LOGITS, DecodingSession, TokenRows, open_session, per_row_limits
 
-GUESS, ACCEPT, MEND = 0, 1, 2  # streams of a row's random numbers
+DRAFT, ACCEPT, RESAMPLE = 0, 1, 2  # streams of random numbers of a row
 
 
 def speculative_generate(
@@ -30,7 +30,8 @@ def speculative_generate(
     until: StopCondition | None = None,
     draft_length: int = 4,
 ) -> list[GeneratedTokens]:
-    """As `sample.generate`, row after row, with `draft_length` guesses at a time; greedy, it says the same tokens."""
+    """Generate as `decoding.generate` does, one row at a time, with `draft_length` proposed tokens per forward pass; greedy decoding
+    gives the same tokens."""
     if model.spec.vocab_size != draft_model.spec.vocab_size:
         raise ValueError(
             f"the draft has a vocabulary of {draft_model.spec.vocab_size}, the model of {model.spec.vocab_size}; "
@@ -76,14 +77,14 @@ def speculative_steps(
     seed: int,
     draft_length: int,
 ) -> Iterator[tuple[int, float]]:
-    """One row's tokens and their log-probabilities. Both models always have the newest token still to read."""
-    large, (prompt,) = open_session(model, inputs, decoder_inputs, max_new_tokens)
-    small, _ = open_session(draft_model, inputs, decoder_inputs, max_new_tokens)
+    """Yield the tokens of one row and their log-probabilities. Neither cache holds the last token yet."""
+    target, (prompt,) = open_session(model, inputs, decoder_inputs, max_new_tokens)
+    draft, _ = open_session(draft_model, inputs, decoder_inputs, max_new_tokens)
     device = model.token_embedding_VD.device
     if len(prompt) > 1:
-        for reading in (large, small):
-            reading(torch.tensor([prompt[:-1]], device=device))
-    unread, newest, step = [prompt[-1]], prompt[-1], 0
+        for session in (target, draft):
+            session(torch.tensor([prompt[:-1]], device=device))
+    pending, last_token, step = [prompt[-1]], prompt[-1], 0
     seen_1V = (
         seen_tokens(torch.empty(1, model.spec.vocab_size, device=device), [prompt])
         if sampling.repetition_penalty != 1
@@ -91,24 +92,28 @@ def speculative_steps(
     )
     while step < max_new_tokens:
         count = min(draft_length, max_new_tokens - step - 1)
-        guess, q_LV = draft_tokens(small, unread, sampling, seen_1V, seed, step, count)
-        logits_LV = large(torch.tensor([[newest, *guess]], device=device), last=count + 1)[0]
-        good, token = accept_draft(
+        proposed, q_LV = draft_tokens(draft, pending, sampling, seen_1V, seed, step, count)
+        logits_LV = target(torch.tensor([[last_token, *proposed]], device=device), last=count + 1)[
+            0
+        ]
+        accepted_count, token = accept_draft(
             filter_logits(
-                logits_LV, sampling, None if seen_1V is None else seen_along_draft(seen_1V, guess)
+                logits_LV,
+                sampling,
+                None if seen_1V is None else seen_along_draft(seen_1V, proposed),
             ),
             q_LV,
-            guess,
+            proposed,
             sampling,
             seed,
             step,
         )
-        large.rollback(count - good)
-        unread = [token] if good < count else [*guess[-1:], token]
-        small.rollback(max(count - 1 - good, 0))
-        accepted = [*guess[:good], token]
+        target.rollback(count - accepted_count)
+        pending = [token] if accepted_count < count else [*proposed[-1:], token]
+        draft.rollback(max(count - 1 - accepted_count, 0))
+        accepted = [*proposed[:accepted_count], token]
         logprobs = (
-            logits_LV[: good + 1]
+            logits_LV[: accepted_count + 1]
             .log_softmax(-1)
             .gather(1, torch.tensor(accepted, device=device)[:, None])[:, 0]
             .tolist()
@@ -117,61 +122,74 @@ def speculative_steps(
             raise ValueError(NAN_LOGITS)
         if seen_1V is not None:
             seen_1V[0, accepted] = True
-        newest, step = token, step + good + 1
+        last_token, step = token, step + accepted_count + 1
         yield from zip(accepted, logprobs, strict=True)
 
 
 def draft_tokens(
-    small: DecodingSession,
-    unread: list[int],
+    draft: DecodingSession,
+    pending: list[int],
     sampling: Sampling,
     seen_1V: Tensor | None,
     seed: int,
     step: int,
     count: int,
 ) -> tuple[list[int], list[Tensor]]:
-    """What the draft would say, and the distribution that each was drawn from."""
-    guess: list[int] = []
+    """Return the tokens that the draft model proposes, and the distribution that each is sampled from."""
+    proposed: list[int] = []
     q_LV: list[Tensor] = []
     for i in range(count):
-        logits_1V = small(
-            torch.tensor([unread if not i else guess[-1:]], device=small.cache.next_B.device)
+        logits_1V = draft(
+            torch.tensor([pending if not i else proposed[-1:]], device=draft.cache.next_B.device)
         )[:, -1]
         logits_1V = filter_logits(
-            logits_1V, sampling, None if seen_1V is None else seen_along_draft(seen_1V, guess)[-1:]
+            logits_1V,
+            sampling,
+            None if seen_1V is None else seen_along_draft(seen_1V, proposed)[-1:],
         )
-        guess.append(
+        proposed.append(
             int(
                 logits_1V.argmax()
                 if sampling.temperature == 0
-                else sample_from(logits_1V, uniform([seed], step + i, GUESS))
+                else sample_from(logits_1V, uniform([seed], step + i, DRAFT))
             )
         )
         q_LV.append(logits_1V[0].softmax(-1))
-    return guess, q_LV
+    return proposed, q_LV
 
 
-def seen_along_draft(seen_1V: Tensor, guess: list[int]) -> Tensor:
-    """What has been seen before each guess, and after the last."""
-    seen_LV = seen_1V.repeat(len(guess) + 1, 1)
-    for i, token in enumerate(guess):
+def seen_along_draft(seen_1V: Tensor, proposed: list[int]) -> Tensor:
+    """Return the tokens seen before each proposed token, and after the last."""
+    seen_LV = seen_1V.repeat(len(proposed) + 1, 1)
+    for i, token in enumerate(proposed):
         seen_LV[i + 1 :, token] = True
     return seen_LV
 
 
 def accept_draft(
-    logits_LV: Tensor, q: list[Tensor], guess: list[int], sampling: Sampling, seed: int, step: int
+    logits_LV: Tensor,
+    q: list[Tensor],
+    proposed: list[int],
+    sampling: Sampling,
+    seed: int,
+    step: int,
 ) -> tuple[int, int]:
-    """How many guesses are kept, and the token after them: a guess x stays with probability p(x) / q(x); the first that does not is drawn
-    again from what p has more than q."""
+    """Return how many proposed tokens are accepted, and the token after them. A token x is accepted with probability
+    min(1, p(x) / q(x)); the first rejected one is sampled again from max(0, p - q), normalised."""
     if sampling.temperature == 0:
         best = logits_LV.argmax(-1).tolist()
-        good = next((i for i, token in enumerate(guess) if token != best[i]), len(guess))
-        return good, best[good]
+        accepted_count = next(
+            (i for i, token in enumerate(proposed) if token != best[i]), len(proposed)
+        )
+        return accepted_count, best[accepted_count]
     p_LV, q_LV = logits_LV.softmax(-1), torch.stack([*q, torch.zeros_like(logits_LV[0])])
-    at_L1 = torch.tensor(guess, dtype=torch.long, device=p_LV.device)[:, None]
-    u_L = uniform([seed] * len(guess), step + np.arange(len(guess)), ACCEPT).to(p_LV.device)
-    kept_L = u_L * q_LV[:-1].gather(1, at_L1)[:, 0] < p_LV[:-1].gather(1, at_L1)[:, 0]
-    good = int(kept_L.long().cumprod(0).sum())
-    rest_1V = (p_LV[good] - q_LV[good]).clamp(min=0).log()[None]
-    return good, int(sample_from(rest_1V, uniform([seed], step + good, MEND)))
+    proposed_L1 = torch.tensor(proposed, dtype=torch.long, device=p_LV.device)[:, None]
+    u_L = uniform([seed] * len(proposed), step + np.arange(len(proposed)), ACCEPT).to(p_LV.device)
+    accepted_L = (
+        u_L * q_LV[:-1].gather(1, proposed_L1)[:, 0] < p_LV[:-1].gather(1, proposed_L1)[:, 0]
+    )
+    accepted_count = int(accepted_L.long().cumprod(0).sum())
+    residual_1V = (p_LV[accepted_count] - q_LV[accepted_count]).clamp(min=0).log()[None]
+    return accepted_count, int(
+        sample_from(residual_1V, uniform([seed], step + accepted_count, RESAMPLE))
+    )

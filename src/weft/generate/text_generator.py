@@ -1,4 +1,4 @@
-"""Text in, text out: what surrounds the tokens of a prompt, what starts a decoder, what ends an answer."""
+"""From text to generated text: special tokens around a prompt, the decoder start, stop strings."""
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
@@ -31,7 +31,7 @@ class Generation(NamedTuple):
 
 
 def map_rows(make: Callable[[T], U], rows: Many[T]) -> list[U]:
-    """`make` of each row; what is wrong with one of several names it."""
+    """Apply a function to each row; with several rows, an error names the row."""
     results = []
     for number, row in enumerate(rows, 1):
         try:
@@ -45,12 +45,12 @@ class TextGenerator:
     """A model and its tokenizer."""
 
     def __init__(self, opened: LoadedModel, precision: Precision | None = None) -> None:
-        """With a precision, the model is packed for the CPU (`fast.pack`)."""
+        """Wrap a model; with a precision, it is packed for the CPU (`packed_model.pack_model`)."""
         self.model = opened.model if precision is None else pack_model(opened.model, precision)
         self.tokenizer, self.folder = opened.require_tokenizer, opened.folder
         self.task = None if opened.recipe is None else opened.recipe.task
         self.row = None if opened.recipe is None else opened.recipe.data.rows
-        self.before, self.after = self.marks()
+        self.before, self.after = self.special_frame()
         end = self.model.spec.special_tokens.eos
         self.ends = (
             end
@@ -62,8 +62,8 @@ class TextGenerator:
             else ()
         )
 
-    def marks(self) -> tuple[list[int], list[int]]:
-        """Tokens around a text: as the task put them, else as the tokenizer's file says."""
+    def special_frame(self) -> tuple[list[int], list[int]]:
+        """Return the special tokens around a text: those of the run's task, else those of tokenizer.json."""
         frame = None if self.task is None else self.task.source_frame()
         if frame is not None:
             before, after = ([self.special_token_id(name) for name in side] for side in frame)
@@ -74,7 +74,7 @@ class TextGenerator:
         return (before, after) if before or after else ([], [self.special_token_id("eos")])
 
     def start(self) -> int:
-        """What the decoder reads first: what the model says, else its task, else its family."""
+        """Return the token that the decoder starts with: that of the spec, else of the task, else of the family."""
         if self.model.spec.special_tokens.decoder_start is not None:
             return self.model.spec.special_tokens.decoder_start
         if self.task is not None:
@@ -88,7 +88,7 @@ class TextGenerator:
         return self.tokenizer.special[name]
 
     def fill_template(self, text: str) -> str:
-        """A text as the model was trained to read it: inside the template of a run, if that has a single column."""
+        """Return the text in the template that a run was trained with, if that has a single column."""
         one = isinstance(self.row, R.TemplatedPairs) and len(self.row.template_columns) == 1
         return (
             self.row.source_text({self.row.template_columns[0]: text})
@@ -108,7 +108,7 @@ class TextGenerator:
         return ids
 
     def max_new_tokens(self, prompt: list[int], max_new_tokens: int | None, default: int) -> int:
-        """Tokens that the answer to a prompt may have: `most`, which must fit, or `otherwise`, or as many as do."""
+        """Return how many tokens may follow a prompt: `max_new_tokens`, which must fit, else the default or as many as fit."""
         count, length = max_positions(self.model), len(self.check_encoder_length(prompt))
         length = length if self.model.encoder is None else 1
         limit = max_new_tokens or (
@@ -118,7 +118,7 @@ class TextGenerator:
         return limit
 
     def check_encoder_length(self, ids: list[int]) -> list[int]:
-        """These tokens, where an encoder has positions for all."""
+        """Return the tokens; ValueError if the encoder has too few positions."""
         positions = getattr(self.model.spec.source, "positions", None)
         limit = positions.max_length if isinstance(positions, S.InputPositions) else None
         if self.model.encoder is not None and limit is not None and len(ids) > limit:
@@ -128,7 +128,7 @@ class TextGenerator:
         return ids
 
     def encode_chat(self, messages: list[Message]) -> list[int]:
-        """A conversation as the model's own template puts it, open for the answer."""
+        """Encode a conversation with the model's chat template, up to the start of the answer."""
         return render_chat(self.folder, self.tokenizer, messages)
 
     def detokenizer(
@@ -146,7 +146,7 @@ class TextGenerator:
         sampling: Sampling = GREEDY,
         stop_strings: tuple[str, ...] = (),
     ) -> Iterator[str]:
-        """The text as it comes."""
+        """Yield the text as it is generated."""
         ids = self.encode_prompt(prompt) if isinstance(prompt, str) else prompt
         detokenizer = self.detokenizer(ids, stop_strings)
         for _, token, _, ended in stream(
@@ -175,8 +175,8 @@ class TextGenerator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ) -> list[list[Generation]]:
-        """`samples` answers to each prompt, with the seeds seed, seed + 1, …, of at most `most` tokens (one number, or one a prompt);
-        prompts of about one length are read together."""
+        """Generate `samples` answers to each prompt, with the seeds seed, seed + 1, …, of at most `max_new_tokens` tokens (one number, or one
+        per prompt). Prompts of similar length share a batch."""
         ids = [
             self.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts
         ]
@@ -264,7 +264,7 @@ class TextGenerator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ) -> list[list[Generation]]:
-        """The `best` answers of beam search, best first."""
+        """Return the `num_return` best answers of beam search, best first."""
         ids = [
             self.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts
         ]
@@ -311,7 +311,7 @@ class TextGenerator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ) -> list[str]:
-        """One translation a text, in order; a blank text stays blank."""
+        """Return one translation per text, in order; an empty text stays empty."""
         if self.model.encoder is None:
             raise ValueError("this model has no encoder; use weft generate to continue a text")
         ids = map_rows(

@@ -1,1 +1,1 @@
-"""A model by any name, asked in batches."""
+"""Inference: a model by any name, and its predictions in batches."""

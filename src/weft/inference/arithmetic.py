@@ -1,7 +1,7 @@
-"""The ten arithmetic tasks of GPT-3 (Brown et al. 2020, arXiv:2005.14165, section 3.9.1), made from a seed.
+"""The ten arithmetic tasks of GPT-3 (Brown et al. 2020, arXiv:2005.14165, section 3.9.1), generated from a seed.
 
-A tenth of all problems is held out, by a hash of the numbers and the operation: what may be trained on never holds a problem that is
-asked, nor the same one with its numbers exchanged."""
+A tenth of all problems is held out, by a hash of the numbers and the operation: training text never contains a problem of the evaluation,
+nor the same one with its numbers exchanged."""
 
 import hashlib
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def compute(sign: str, a: int, b: int) -> int:
 
 
 def is_held_out(signs: str, alone: int, *together: int) -> bool:
-    """`together`: numbers that may change places."""
+    """Return whether a problem is held out; `together` are the numbers that may change places."""
     return (
         hashlib.sha256("/".join(map(str, (signs, alone, *sorted(together)))).encode()).digest()[0]
         < 26
@@ -58,7 +58,7 @@ def is_held_out(signs: str, alone: int, *together: int) -> bool:
 
 
 def sample_problem(task: str, random: Random, held_out: bool) -> Example:
-    """A problem of the held-out tenth, or of the rest: numbers drawn uniformly, again until it is one."""
+    """Return a random problem of the held-out tenth, or of the rest, by rejection sampling."""
     digits, word = TASKS[task]
     while True:
         a, b = random.randrange(10**digits), random.randrange(10**digits)
@@ -79,7 +79,7 @@ def sample_problem(task: str, random: Random, held_out: bool) -> Example:
 
 
 def problem(task: str, index: int, seed: int = 0, held_out: bool = True) -> Example:
-    """A pure function: problem `index` of a task."""
+    """Return problem `index` of a task, a pure function of its arguments."""
     return sample_problem(task, Random(f"{task}/{seed}/{index}/{held_out}"), held_out)
 
 
@@ -90,7 +90,7 @@ def problems(task: str, count: int, seed: int = 0, held_out: bool = True) -> lis
 def documents(
     count: int, seed: int = 0, held_out: bool = False, max_new_tokens: int = 17
 ) -> Iterator[str]:
-    """Text to train on: from one to `most` solved problems of one task, one after another, as a prompt shows them."""
+    """Yield training texts: one to `most` solved problems of one task, written as in a prompt."""
     for index in range(count):
         random = Random(f"document/{seed}/{index}/{held_out}")
         task = random.choice(list(TASKS))
@@ -102,7 +102,7 @@ def documents(
 
 
 def tokenizer() -> str:
-    """A tokenizer.json for these texts: each digit and sign a token, as are the words between two numbers."""
+    """Return a tokenizer.json for these texts: one token per digit and sign, and per word between two numbers."""
     words = ("\n\nQ: What is ", "Q: What is ", "?\nA:", " plus ", " minus ", " times ")
     tokenizer = Tokenizer(
         models.WordLevel(

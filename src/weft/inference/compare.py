@@ -1,4 +1,4 @@
-"""From text and pixels to answers: a folder here and in transformers, compared where a user meets it, not at the model's outputs alone."""
+"""Comparison of a folder with transformers from end to end, from text and pixels to answers."""
 
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -52,7 +52,7 @@ LENGTH = 12  # tokens to generate
 
 
 class ComparisonResult(NamedTuple):
-    """What was compared, how many, how many differ, and the first of these."""
+    """What was compared, how many, how many differ, and the first difference."""
 
     name: str
     compared: int
@@ -77,7 +77,7 @@ def summarise(name: str, results: Iterator[tuple[object, bool]]) -> ComparisonRe
 def compare_with_transformers(
     model: LoadedModel, folder: Path, which: Sequence[str] = ()
 ) -> list[ComparisonResult]:
-    """Every comparison that makes sense for this model; of these, those that are named."""
+    """Run every comparison that applies to this model, or the named ones."""
     s, text = model.model.spec, (folder / "tokenizer.json").exists()
     generates = text and isinstance(s.head, S.LMHead) and s.decoder is not None
     scores = text and isinstance(s.head, S.ClassifierHead)
@@ -108,7 +108,7 @@ def transformers_tokenizer(folder: Path) -> Any:
 
 
 def encodable_texts(tokenizer: Tokenizer) -> list[str]:
-    """The texts of which a tokenizer makes tokens; one of a closed set of characters refuses others, and is given its own."""
+    """Return the texts that a tokenizer can encode; one with a closed set of characters gets texts of its own."""
 
     def known(text: str) -> bool:
         try:
@@ -125,7 +125,8 @@ def encodable_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
-    """Of these, those that say something and name no mark: in transformers the name of a mark in a text is the mark, here it is text."""
+    """Return the texts that are not empty and name no special token: in transformers such a name becomes the token, here it stays
+    text."""
     marks = {name for names in SPECIAL_TOKEN_NAMES.values() for name in names} | {"<extra_id_0>"}
     return [
         text
@@ -138,7 +139,7 @@ def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
 
 
 def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Ids of texts and pairs with what stands around them, segments, ids of the marks, and texts of ids."""
+    """Compare ids of texts and pairs with their special tokens, token types, ids of special tokens, and decoded texts."""
     ours, other = model.require_tokenizer, transformers_tokenizer(folder)
 
     def each() -> Iterator[tuple[object, bool]]:
@@ -170,7 +171,7 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
 
 
 def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Pixels of images of several shapes and modes, from the file's bytes to the model's input."""
+    """Compare the pixels of images of several shapes and modes, from the bytes of the file to the input of the model."""
     s, draw = model.model.spec.source, np.random.default_rng(0)
     assert isinstance(s, S.Patches)
     other = import_transformers().AutoImageProcessor.from_pretrained(folder, backend="pil")
@@ -194,7 +195,7 @@ def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
 def transformers_generate(
     other: Any, model: Any, text: str, start: int, **options: Any
 ) -> list[int]:
-    """What transformers adds to a text, up to and with the end."""
+    """Return the tokens that transformers generates, up to and with the end token."""
     inputs = other(text, return_tensors="pt")
     ids: list[int] = model.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, **options)[
         0
@@ -208,7 +209,7 @@ def transformers_generate(
 
 @torch.no_grad()
 def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
-    """Greedy answers, and an encoder-decoder's by beam search without a length penalty (transformers has another one than ours)."""
+    """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty (that of transformers differs)."""
     writer, other, model = (
         TextGenerator(known),
         transformers_tokenizer(folder),
@@ -237,7 +238,8 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
 
 @torch.no_grad()
 def compare_embeddings(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """A vector per text: sentence-transformers' where the folder has modules and it is installed, else transformers' last, pooled."""
+    """Compare one embedding per text: with sentence-transformers where the folder has modules and it is installed, else with the pooled
+    last layer of transformers."""
     texts, modules = texts_without_specials(model.require_tokenizer), read_modules(folder)
     ours = torch.tensor(embed(model, texts))
     if (
@@ -292,7 +294,7 @@ def transformers_embeddings(
 
 @torch.no_grad()
 def compare_classes(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Of texts and pairs, every probability or the number."""
+    """Compare every probability, or the number, of texts and pairs."""
     texts: list[Any] = [
         (text, None) for text in texts_without_specials(model.require_tokenizer)
     ] + list(PAIRS if model.require_tokenizer.table is None else ())

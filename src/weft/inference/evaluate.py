@@ -1,4 +1,4 @@
-"""How good a model is, by what it was trained for."""
+"""Evaluation of a model on its task."""
 
 from .. import recipe as R
 from ..model.loaded_model import LoadedModel

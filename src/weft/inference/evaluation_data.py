@@ -1,4 +1,4 @@
-"""What a model is scored on: a split of its own data, or files."""
+"""The data of an evaluation: a split of the run's data, or files."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ def load_files(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Say,
 ) -> EvaluationData:
-    """Files as the run's own data are read, where it has some; columns that are not those are guessed, aloud."""
+    """Load files in the format of the run's data, where it has some; other columns are detected and reported."""
     trained = task_of(model, None) if model.recipe is not None else None
     run_data = (
         model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
@@ -96,7 +96,7 @@ def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
 def match_columns(
     row: R.RowSchema, task: R.Task, rows: list[dict[str, Any]], columns: Sequence[str], report: Say
 ) -> R.RowSchema:
-    """The row, if its columns are there; else what these columns are for the task."""
+    """Return the row schema if its columns exist; else the one that the columns suggest for the task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
     schema = task.infer_rows(rows, columns, name=task.name)
@@ -108,7 +108,7 @@ def match_columns(
 
 
 def describe_columns(row: R.RowSchema) -> str:
-    """What was guessed, in one line."""
+    """Return the detected columns in one line."""
     parts = {
         "text": "text",
         "second_text": "second text",
@@ -129,7 +129,7 @@ def describe_columns(row: R.RowSchema) -> str:
 def labels_by_number(
     rows: list[SourceRow], column: str, labels: tuple[str, ...]
 ) -> list[SourceRow]:
-    """Classes by their numbers, in a file where not one is by its name."""
+    """Replace class numbers by names, in a file that has no class name at all."""
     cells = [str(item.fields.get(column)) for item in rows]
     if not set(cells).isdisjoint(labels):
         return rows

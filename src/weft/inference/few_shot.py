@@ -1,4 +1,5 @@
-"""Learning in context: a few solved examples, then the question; nothing is trained (Brown et al. 2020, arXiv:2005.14165, section 2)."""
+"""In-context learning: a prompt of solved examples and a question, without training (Brown et al. 2020, arXiv:2005.14165, section
+2)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -22,7 +23,8 @@ class Example(NamedTuple):
 
 
 class Template(NamedTuple):
-    """How an example is written. The space before an answer is the answer's: there, pieces of a byte-level vocabulary begin."""
+    """How an example is written. The space before an answer belongs to the answer, since pieces of a byte-level vocabulary start with
+    it."""
 
     question: str = "Q: {}"
     answer: str = "\nA:"
@@ -38,13 +40,13 @@ class Template(NamedTuple):
         return f"{self.question_prompt(example.question)}{reason} {example.answer}"
 
     def prompt(self, examples: Sequence[Example], question: str) -> str:
-        """It ends where the answer begins."""
+        """Return the prompt up to where the answer starts."""
         return self.between.join(
             [*map(self.solved_example, examples), self.question_prompt(question)]
         )
 
     def parse_answer(self, text: str) -> str:
-        """The answer in what a model said: up to the stop and, after a reason, from the conclusion on."""
+        """Return the answer in a completion: up to the stop string and, after a reason, from the conclusion on."""
         parts = text.partition(self.stop)[0].rpartition(self.therefore)
         return parts[2].strip().removesuffix("." if parts[1] else "")
 
@@ -55,7 +57,7 @@ DEFAULT_TEMPLATE = Template()
 def sample_examples(
     pool: Sequence[Example], question: str, count: int, seed: int = 0
 ) -> list[Example]:
-    """Examples for a question, never itself, different for each: a pure function of seed and question."""
+    """Return random examples for a question, never the question itself: a pure function of seed and question."""
     others = [example for example in dict.fromkeys(pool) if example.question != question]
     if count > len(others):
         raise ValueError(
@@ -85,7 +87,7 @@ def complete_prompts(
     template: Template = DEFAULT_TEMPLATE,
     seed: int = 0,
 ) -> list[str]:
-    """What a model answers each question after `count` examples."""
+    """Return the model's answer to each question after `count` examples."""
     return [
         template.parse_answer(predictions)
         for predictions in complete(build_prompts(pool, questions, count, template, seed))
@@ -112,8 +114,8 @@ def exact_match(
 
 
 def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple[list[int], int]:
-    """The tokens of both, behind what the tokenizer's file puts before a text, and the first that the prompt alone would not have: from
-    there on the answer is scored."""
+    """Return the tokens of prompt and answer after the tokenizer's special tokens, and the index of the first token that the prompt
+    alone does not have: from there on the answer is scored."""
     whole, alone = (
         [*tokenizer.special_frame()[0], *tokenizer.encode(text).tolist()]
         for text in (prompt + answer, prompt)
@@ -126,7 +128,7 @@ def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple
 def likelihoods(
     model: Model, rows: Sequence[tuple[list[int], int]], batch: int = 16
 ) -> list[list[float]]:
-    """The log-likelihood of each token from its row's place on; rows of like length are read together."""
+    """Return the log-likelihood of each token from the given index of its row on; rows of similar length share a batch."""
     likelihoods: list[list[float]] = [[] for _ in rows]
     order, device = (
         sorted(range(len(rows)), key=lambda i: len(rows[i][0])),
@@ -168,7 +170,7 @@ def choice_likelihoods(
     choices: Sequence[Sequence[str]],
     batch: int = 16,
 ) -> tuple[list[list[float]], list[list[int]]]:
-    """How likely each choice is after its prompt, and its length in tokens: what `choice.choice` scores."""
+    """Return the log-likelihood of each choice after its prompt, and its number of tokens, for `multiple_choice_accuracy`."""
     rows = [
         encode_continuation(tokenizer, prompt, " " + choice)
         for prompt, some in zip(questions, choices, strict=True)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -32,6 +31,7 @@ from ..tasks.base import (
     encode_batch,
 )
 from ..tasks.predict import PredictOptions, device_of, predict_all
+from ..values import replace_path
 
 ImageInput = str | os.PathLike[str] | bytes | Image.Image
 
@@ -117,7 +117,8 @@ def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:
     """The task, its images seen as the model was trained to."""
     if not model.reads_images or not hasattr(task, "eval_transforms"):
         return task
-    return replace(task, eval_transforms=evaluation_transforms(model))  # type: ignore[call-arg]
+    changed: R.Task = replace_path(task, "eval_transforms", evaluation_transforms(model))
+    return changed
 
 
 class ImagePreprocess(Preprocess):

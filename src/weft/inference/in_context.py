@@ -17,7 +17,7 @@ from ..data.columns import (
 from ..data.load import BadRowEntries, items_of, report_bad_rows
 from ..data.quarantine import MAX_BAD_ROWS, bad_row_entry, check_bad_row_limit
 from ..generate.session import max_positions
-from ..generate.text_generator import TextGenerator
+from ..generate.text_generator import Progress, TextGenerator
 from ..metrics.classification import multiple_choice_accuracy
 from ..model.loaded_model import LoadedModel
 from ..recipe.formats import BadRow, SourceRow
@@ -32,11 +32,9 @@ CLASSES = 20  # answers with more different values than this are free text
 POOL = 500  # arithmetic problems that the examples are drawn from; none of them is asked
 MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
 
-Progress = Callable[[int, int], None]
-
 
 class QuestionSet:
-    """What is asked, what the examples are drawn from, and the answers to choose from; without these, the model writes one."""
+    """The questions, the pool of examples, and the choices; without choices, the model generates the answer."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class InContextScore(NamedTuple):
 
 
 def arithmetic(count: int, seed: int = 0) -> list[QuestionSet]:
-    """The ten tasks of table 3.9; questions and examples never share a problem."""
+    """Return the ten tasks of table 3.9; questions and examples never share a problem."""
     return [
         QuestionSet(task, problems(task, count, seed), problems(task, POOL, seed, held_out=False))
         for task in TASKS
@@ -89,7 +87,8 @@ def few_shot(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Callable[[str], None] = print,
 ) -> QuestionSet:
-    """Rows of a table as questions; examples come from its other rows, or from another table. Bad rows are set aside by the one rule."""
+    """Return the rows of a table as questions; examples come from its other rows, or from another table. Bad rows are skipped as
+    everywhere."""
     items = items_of(path, names)
     if not items[0]:
         check_bad_row_limit(0, items[1], max_bad_rows)
@@ -120,7 +119,7 @@ def few_shot(
 def question_columns(
     rows: Sequence[Fields], columns: Sequence[str]
 ) -> tuple[list[str], str, str | None]:
-    """The columns of the question, of the answer, and of the reasons for it, if there is one."""
+    """Return the columns of the question, of the answer, and of its reason, if there is one."""
     fields = rows[0]
     check_columns_exist(fields, columns)
     if len(columns) == 1:
@@ -144,7 +143,7 @@ def solved(
     share: float,
     report: Callable[[str], None],
 ) -> list[Example]:
-    """The rows as examples, without those that are none."""
+    """Return the rows as examples, without the unusable ones."""
     good, wrong = list[Example](), BadRowEntries()
     for item in rows:
         try:
@@ -158,7 +157,7 @@ def solved(
 
 
 def example(row: Fields, question: Sequence[str], answer: str, reason: str | None) -> Example:
-    """Several columns are lines, each behind its name."""
+    """Return a row as an example; several columns become lines, each after the name of its column."""
     missing = next(
         (
             name
@@ -194,7 +193,7 @@ def evaluate_in_context(
     precision: Any = None,
     progress: Progress | None = None,
 ) -> Iterator[InContextScore]:
-    """One score for each set of questions and number of examples; of answers to choose from, also by the likelihood per token."""
+    """Yield one score per set of questions and number of examples; with choices, also by the likelihood per token."""
     s = model.model.spec
     if s.encoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(
@@ -219,7 +218,7 @@ def evaluate_in_context(
 
 
 def longest_answer(writer: TextGenerator, question_set: QuestionSet) -> int:
-    """Tokens that an answer may have: those of the longest, and the end of its line."""
+    """Return the maximum number of tokens of an answer: those of the longest one, and the end of its line."""
     if any(one.reason for one in question_set.pool):
         return MAX_REASONING_TOKENS
     return (

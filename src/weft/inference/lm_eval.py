@@ -1,4 +1,4 @@
-"""Our models under lm-eval, the harness of published benchmarks (Gao et al. 2021): `lm_eval.simple_evaluate(model=Harness(ready), …)`."""
+"""Models of Weft in lm-eval, the evaluation harness (Gao et al. 2021): `lm_eval.simple_evaluate(model=LMEvalModel(model), …)`."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,7 +25,7 @@ from ..tasks.task import task_for_model
 
 
 def lm_eval_base() -> type:
-    """lm-eval's own class, which its functions ask for; without the extra the methods work all the same."""
+    """Return the base class of lm-eval, which its functions require; without the extra, the methods still work."""
     try:
         base_class: type = import_module("lm_eval.api.model").LM
         return base_class
@@ -34,7 +34,7 @@ def lm_eval_base() -> type:
 
 
 class ScoredTokens(NamedTuple):
-    """Tokens, and from which place on they are asked."""
+    """Tokens, and the index from which they are scored."""
 
     tokens: list[int]
     first_scored: int
@@ -59,7 +59,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         )
         info = data_info(R.Documents(), model.require_tokenizer, None)
         task = task_for_model(model, R.CausalLM(), info, options.seed)
-        self.corruption, self.answer = task.preprocess, task.loss.eval().forward_outputs
+        self.preprocess, self.answer = task.preprocess, task.loss.eval().forward_outputs
         bos, named = model.model.spec.special_tokens.bos, model.require_tokenizer.special
         self.prefix = [
             mark for mark in (bos, named.get("bos"), named.get("eos")) if mark is not None
@@ -68,7 +68,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Of each (context, continuation): the continuation's log-probability, and whether greedy choice would say it."""
+        """Return, per (context, continuation), the log-probability of the continuation and whether greedy decoding gives it."""
         token_scores = self.score([self.encode_continuation(*request.args) for request in requests])
         return [
             (-sum(surprise for surprise, _ in scores), all(hit for _, hit in scores))
@@ -78,7 +78,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Of each whole text, every token once, in windows that meet in one token; the last reaches back as far as it can."""
+        """Return the log-probability of each whole text: every token once, in windows that overlap in one token; the last one extends
+        as far back as it can."""
         parts, owner = list[ScoredTokens](), list[int]()
         for i, request in enumerate(requests):
             tokens = [*self.prefix, *self.model.require_tokenizer.encode(request.args[0]).tolist()]
@@ -92,7 +93,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return totals
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Of each (context, options), the text up to the first stop string."""
+        """Return, per (context, options), the text up to the first stop string."""
         writer, texts = TextGenerator(self.model), []
         for request in requests:
             text, options = request.args
@@ -120,7 +121,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return texts
 
     def encode_continuation(self, context: str, continuation: str) -> ScoredTokens:
-        """Both are cut together, so that words fall as they would in a text; a gap between them is the continuation's."""
+        """Tokenise context and continuation together, as one text; a space between them belongs to the continuation."""
         bare = context.rstrip()
         context, continuation = bare, context[len(bare) :] + continuation
         before = self.model.require_tokenizer.encode(context).tolist() if context else []
@@ -135,7 +136,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return ScoredTokens(tokens[cut:], max(first_scored - cut, 1))
 
     def score(self, rows: list[ScoredTokens]) -> list[Any]:
-        """A list a row: minus the log-probability of each token that is asked, and whether it would be said."""
+        """Return one list per row: the loss of each scored token, and whether it is the most likely one."""
         full = [i for i, row in enumerate(rows) if len(row.tokens) > 1]
         samples = [
             {
@@ -147,7 +148,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         ]
         scores = (
             predict_all(
-                StridedWindowPreprocess(self.corruption),
+                StridedWindowPreprocess(self.preprocess),
                 LengthLimitedSamples(ListSamples(samples), self.length),
                 self.answer,
                 token_losses,

@@ -1,4 +1,4 @@
-"""Questions to a model, as a person asks them: texts in, plain answers out, in the same order."""
+"""The inference methods: texts in, plain predictions out, in the same order."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"
 
 
 def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
-    """Refuse a model that cannot do a task, and say what gives it the head."""
+    """Raise ValueError for a model that lacks the head of a task, with the command that adds it."""
     s, head = opened.model.spec, task.head
     if not isinstance(s.head, head):
         raise ValueError(
@@ -53,7 +53,7 @@ def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
 
 
 def check_verb(opened: LoadedModel, verb: str) -> None:
-    """Refuse a run whose task has the head of a verb, but says that it does something else."""
+    """Raise ValueError for a run whose head fits a verb, but whose task does not."""
     if opened.recipe is None:
         return
     task = opened.recipe.task.for_inference(opened.recipe.data.rows)
@@ -76,7 +76,8 @@ def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
 
 
 def row_length(model: LoadedModel) -> int:
-    """What was trained from nothing knows no place behind its rows' end; what was tuned knew more before."""
+    """Return the row length: a model trained from scratch has only seen `batch.length` positions; a fine-tuned one keeps its
+    checkpoint's context."""
     recipe = model.recipe
     return (
         recipe.batch.length
@@ -86,7 +87,7 @@ def row_length(model: LoadedModel) -> int:
 
 
 def label_names(model: LoadedModel) -> tuple[str, ...]:
-    """The head's names, or numbers where it has none; of a text-to-text run, its classes."""
+    """Return the label names of the head, or numbers if it has none; for a text-to-text run, its classes."""
     if (worded := labelled_rows(getattr(model, "recipe", None))) is not None:
         return worded.labels or ()
     return model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 0))))
@@ -112,7 +113,7 @@ def classify(
     inputs: Sequence[tuple[Any, str | None]],
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
-    """Of each text, pair or image, the probability of every class, in the order of `label_names`; or a number, of a model of numbers."""
+    """Return, per text, pair or image, the probability of every class in the order of `label_names`; for a regression model, a number."""
     if model.reads_images:
         return classify_images(model, [image for image, _ in inputs], options)
     if (worded := labelled_rows(model.recipe)) is not None:
@@ -127,7 +128,7 @@ def classify(
     names = label_names(model)
     check_verb(model, "classify")
     number = len(names) == 1
-    objective = task_as_trained(model, R.Regression if number else R.Classification)
+    task = task_as_trained(model, R.Regression if number else R.Classification)
     pair = any(second is not None for _, second in inputs)
     row = R.LabelledTexts(
         text="first", second_text="second" if pair else None, numeric_label=number
@@ -138,7 +139,7 @@ def classify(
     ]
     return predict(
         model,
-        objective,
+        task,
         InMemoryStore(fields, row, model.require_tokenizer, None if number else names),
         length=row_length(model),
         options=options,
@@ -146,7 +147,7 @@ def classify(
 
 
 def fill_template(row: R.TemplatedPairs, texts: tuple[str, str | None]) -> str:
-    """One or two texts in the run's template."""
+    """Return one or two texts in the template of the run."""
     present_texts = [text for text in texts if text is not None]
     if len(present_texts) != len(row.template_columns):
         raise ValueError(
@@ -164,7 +165,7 @@ def tag(
     sentences: Sequence[Sequence[str]],
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
-    """Of each word its tag and the probability; words behind the longest row are outside of everything."""
+    """Return the tag of each word and its probability; words beyond the longest row are tagged as outside."""
     check_reads_text(model)
     check_head(model, R.TokenClassification)
     names = label_names(model)
@@ -194,7 +195,7 @@ def answer(
     questions: Sequence[tuple[str, str]],
     options: PredictOptions = PredictOptions(),
 ) -> list[ExtractedAnswer]:
-    """Of each (question, context), the best span over all windows."""
+    """Return, per (question, context), the best span over all windows."""
     check_reads_text(model)
     check_head(model, R.QuestionAnswering)
     return answer_questions(model, questions, EvaluateOptions(options))
@@ -204,7 +205,7 @@ def answer(
 
 
 class SingleTextPreprocess(Preprocess):
-    """A text between the marks that its tokenizer.json puts there; where none, an encoder's begin and end. What is hidden is asked."""
+    """A text between the special tokens of its tokenizer.json; if it has none, an encoder's bos and eos. Masked tokens are scored."""
 
     def __init__(self, model: LoadedModel, mask: int | None = None) -> None:
         tokenizer, decodes = model.require_tokenizer, model.model.spec.encoder is None
@@ -222,7 +223,7 @@ class SingleTextPreprocess(Preprocess):
         )
 
     def beside(self, length: int) -> int:
-        """Tokens of text in a row of so many."""
+        """Return how many tokens of text fit into a row of this length."""
         return length - len(self.before) - len(self.after)
 
     def __call__(
@@ -241,9 +242,9 @@ def embed(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """One vector per text or image. Of a text: the mean over its tokens and marks, their maximum, the first or the last (Reimers and Gurevych 2019,
-    arXiv:1908.10084, section 3). Of an encoder and a decoder, the encoder's. Where nothing is said, as the folder's modules.json
-    says; without one the mean, not normalised."""
+    """Return one vector per text or image. For a text: the mean over its tokens and special tokens, their maximum, the first or the last (Reimers and Gurevych
+    2019, arXiv:1908.10084, section 3). For an encoder-decoder, that of the encoder. The default is that of the folder's modules.json;
+    without one, the mean, not normalised."""
     if model.reads_images:
         return embed_images(model, texts, pooling, normalised, options)
     modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
@@ -285,12 +286,12 @@ def fill(
     top: int = 5,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[list[tuple[str, float]]]]:
-    """Of each hidden word of each text, the likeliest and their probabilities."""
+    """Return, per masked word of each text, the most likely words and their probabilities."""
     s = model.model.spec
     if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(
             f"{model.name} does not guess hidden words, as an encoder with a LMHead head does; "
-            "train one with the objective MaskedLM, or let weft generate go on with a text"
+            "train one with the task MaskedLM, or use weft generate to continue a text"
         )
     mask = model.require_tokenizer.special.get("mask")
     if mask is None:
@@ -312,7 +313,7 @@ def fill(
         return predictions
 
     token_rows = [encode_with_masks(model.require_tokenizer, text, mask) for text in texts]
-    corruption, samples = (
+    preprocess, samples = (
         SingleTextPreprocess(model, mask),
         LengthLimitedSamples(
             ListSamples([{"tokens": tokens} for tokens in token_rows]),
@@ -324,11 +325,11 @@ def fill(
             raise ValueError(
                 f"{text[:60]!r} hides no word; write {' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} where one shall be guessed"
             )
-        if mask in tokens[corruption.beside(samples.length) :]:
+        if mask in tokens[preprocess.beside(samples.length) :]:
             raise ValueError(
                 f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at once; give a shorter part"
             )
-    predictions = predict_all(corruption, samples, logits, plain, device_of(model.model), options)
+    predictions = predict_all(preprocess, samples, logits, plain, device_of(model.model), options)
     return [
         [
             [(token_text(model.require_tokenizer, int(i)), share) for i, share in candidates]
@@ -339,8 +340,8 @@ def fill(
 
 
 def encode_with_masks(tokenizer: Tokenizer, text: str, mask: int) -> np.ndarray:
-    """A text's tokens, with the mask where one of its names stands; the gap before it is the hidden word's own, but for tokenizers of
-    letters, where a letter is hidden."""
+    """Return the tokens of a text, with the mask token for each of its names. The space before it belongs to the masked word, except
+    for character tokenizers."""
     parts = (
         MASK.split(text)
         if tokenizer.table is None

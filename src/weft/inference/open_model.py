@@ -1,4 +1,4 @@
-"""A model ready for use, by any name: a run's folder, a model's folder, a name on the hub."""
+"""Opening a model by any name: the folder of a run, the folder of a model, a name on the Hugging Face hub."""
 
 import json
 import os
@@ -260,7 +260,7 @@ def complain(line: str) -> None:
 
 
 def load_tokenizer(folder: Path, spec: S.Spec) -> Tokenizer | None:
-    """The tokenizer beside a model, which never gives ids that the model does not know."""
+    """Return the tokenizer in a model's folder; it never gives ids outside the model's vocabulary."""
     file = find_file(folder, "tokenizer.json")
     tokenizer = Tokenizer.load(file) if file else None
     value = getattr(spec.source, "vocab_size", None)

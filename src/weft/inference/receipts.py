@@ -21,7 +21,7 @@ from ..model.model import Model
 
 
 class Fingerprinted(Protocol):
-    """What was asked: prepared data, or questions."""
+    """What was evaluated: prepared data, or questions."""
 
     fingerprint: str
 
@@ -35,7 +35,7 @@ def receipt(
     seconds: float,
     seed: int,
 ) -> dict[str, Any]:
-    """Command, versions, machine, hashes: all that is needed to ask again."""
+    """Return command, versions, machine and hashes: all that is needed to repeat an evaluation."""
     return {
         "command": shlex.join(["weft", *sys.argv[1:]]),
         "version": version("weft"),
@@ -56,7 +56,7 @@ def receipt(
 
 
 def git_commit() -> str | None:
-    """Of the source, where it is one's own."""
+    """Return the commit of Weft's source; None outside a checkout."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
@@ -73,7 +73,7 @@ def git_commit() -> str | None:
 
 
 def model_digest(model: Model) -> str:
-    """SHA-256 of every parameter and buffer."""
+    """Return the SHA-256 of every parameter and buffer."""
     sha256 = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         sha256.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -47,6 +47,22 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     return device
 
 
+def has_fast_bf16(device: torch.device) -> bool:
+    """Return whether the device has instructions that multiply bf16 matrices; without them bf16 is slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return False
+
+
+def resolve_precision(name: str, device: torch.device) -> str:
+    """Return "fp32" or "bf16"; "auto" is bf16 where the device is fast at it, else fp32."""
+    if name != "auto":
+        return name
+    return "bf16" if has_fast_bf16(device) else "fp32"
+
+
 def resolve_dtype(precision: str = "fp32") -> torch.dtype:
     """Return the data type of a precision: "fp32" or "bf16"."""
     if precision not in DTYPES:

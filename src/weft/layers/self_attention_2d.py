@@ -33,4 +33,5 @@ class SelfAttention2d(nn.Module):
         x_BLD = x_BCRS.flatten(2).mT
         cells = torch.arange(x_BLD.shape[1], device=x_BLD.device)[None]
         y_BLD = self.attention(x_BLD, None, AttentionContext(Positions(cells, cells)))
-        return x_BCRS + self.gamma * y_BLD.mT.reshape(x_BCRS.shape)
+        attended_BCRS: Tensor = y_BLD.mT.reshape(x_BCRS.shape)
+        return x_BCRS + self.gamma * attended_BCRS

@@ -1,4 +1,5 @@
-"""Right classes: accuracy, F1, Matthews' correlation (Matthews 1975; for many classes, Gorodkin 2004), the right one of several endings."""
+"""Metrics of classification: accuracy, F1, Matthews' correlation (Matthews 1975; for many classes, Gorodkin 2004), accuracy of multiple
+choice."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from .rows import check_pairs
 
 
 def accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """Of all rows alike."""
+    """The fraction of rows that are predicted correctly."""
     check_pairs(predictions, references)
     yield (
         "accuracy",
@@ -19,7 +20,7 @@ def accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
 
 
 def f1(predictions: Sequence[Any], references: Sequence[Any], positive: Any) -> Scores:
-    """Of one class: the harmonic mean of precision and recall."""
+    """F1 of one class: the harmonic mean of precision and recall."""
     yield (
         "f1",
         f1_score(
@@ -31,7 +32,7 @@ def f1(predictions: Sequence[Any], references: Sequence[Any], positive: Any) -> 
 
 
 def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """The mean over the classes that were said or right."""
+    """The mean F1 over the classes that occur among predictions or references."""
     hits, predicted_counts, reference_counts = (
         Counter(r for s, r in zip(predictions, references, strict=True) if s == r),
         Counter(predictions),
@@ -48,13 +49,7 @@ def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
 def class_f1(
     predictions: Sequence[Any], references: Sequence[Any], labels: Sequence[Any] | None = None
 ) -> Scores:
-    """Of two classes, the F1 of the second, which is the positive one; of more, the mean over them (macro F1).
-
-    Args:
-        predictions: the predicted class of each row.
-        references: the right class of each row.
-        labels: the classes in order; None: those of both, sorted.
-    """
+    """For two classes, the F1 of the second, which is the positive one; for more, the mean over them (macro F1)."""
     check_pairs(predictions, references)
     labels = sorted({*predictions, *references}) if labels is None else labels
     ((_, value),) = (
@@ -66,12 +61,12 @@ def class_f1(
 
 
 def f1_score(hits: int, predictions: int, references: int) -> float:
-    """F1 of so many hits among those said and those right: 2PR / (P + R)."""
+    """Return F1 from the numbers of hits, predictions and references: 2PR / (P + R)."""
     return 2 * hits / (predictions + references) if predictions + references else 0.0
 
 
 def matthews(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """Correlation of two columns of classes; 0 where one of them never changes."""
+    """Return the correlation of two columns of classes; 0 if one of them is constant."""
     n, hits = len(references), sum(s == r for s, r in zip(predictions, references, strict=True))
     predicted_counts, reference_counts = Counter(predictions), Counter(references)
     together = sum(count * reference_counts[c] for c, count in predicted_counts.items())
@@ -85,7 +80,7 @@ def matthews(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
 def classification_metrics(
     predictions: Sequence[Any], references: Sequence[Any], labels: Sequence[Any]
 ) -> Scores:
-    """What is printed of a classifier. Of two classes, the second is the one to find."""
+    """Yield the metrics of a classifier. Of two classes, the second is the positive one."""
     yield from accuracy(predictions, references)
     yield from class_f1(predictions, references, labels)
     yield from matthews(predictions, references)
@@ -96,8 +91,8 @@ def multiple_choice_accuracy(
     references: Sequence[int],
     lengths: Sequence[Sequence[int]] | None = None,
 ) -> Scores:
-    """How often the right ending scores highest, the first of equal ones; with `lengths`, also where a score is divided by its
-    ending's (Brown et al. 2020, arXiv:2005.14165, section 2.4)."""
+    """Yield how often the right ending scores highest, the first of equal ones; with `lengths`, also with each score divided by the
+    length of its ending (Brown et al. 2020, arXiv:2005.14165, section 2.4)."""
     check_pairs(scores, references)
     yield from accuracy(
         [ending_scores.index(max(ending_scores)) for ending_scores in scores], references

@@ -1,4 +1,4 @@
-"""Do numbers rise together: Pearson on the numbers, Spearman on their ranks."""
+"""Correlation: Pearson on the numbers, Spearman on their ranks."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def spearman(predictions: Sequence[float], references: Sequence[float]) -> Score
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Not a number where one side never changes."""
+    """Return the correlation; NaN if one side is constant."""
     if len(x) != len(y) or len(x) < 2:
         raise ValueError(
             f"{len(x)} and {len(y)} numbers have no correlation; give two or more of each"
@@ -36,13 +36,13 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def ranks(x: np.ndarray) -> np.ndarray:
-    """From 0; equal numbers share the mean of their ranks."""
+    """Return ranks from 0; equal numbers share the mean of their ranks."""
     _, place, count = np.unique(x, return_inverse=True, return_counts=True)
     shared: np.ndarray = (count.cumsum() - (count + 1) / 2)[place]
     return shared
 
 
 def regression_metrics(predictions: Sequence[float], references: Sequence[float]) -> Scores:
-    """What is printed of a regression."""
+    """Yield the metrics of a regression."""
     yield from pearson(predictions, references)
     yield from spearman(predictions, references)

@@ -1,4 +1,4 @@
-"""Entities found whole: type, first and last word right (Tjong Kim Sang and De Meulder 2003, CoNLL-2003, section 2.3)."""
+"""Metrics of entities: type, first and last word must be right (Tjong Kim Sang and De Meulder 2003, CoNLL-2003, section 2.3)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ class Entity(NamedTuple):
 
 
 def outside_tag(labels: Sequence[str]) -> str:
-    """The tag of a word that a row has no room for."""
+    """Return the tag of words that do not fit into a row."""
     return "O" if "O" in labels else labels[0]
 
 
 def find_entities(tags: Sequence[str]) -> list[Entity]:
-    """IOB1, IOB2 and IOBES are read alike, as conlleval does: a tag continues the entity before it if that is open, of the same kind,
-    and the tag does not begin one."""
+    """Return the entities of IOB1, IOB2 or IOBES tags, read as conlleval does: a tag continues the entity before it if that is open and
+    of the same kind, and the tag does not start one."""
     entities: list[Entity] = []
     before, kind = "O", ""
     for place, tag in enumerate(tags):
@@ -39,7 +39,7 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Scores:
-    """Over all sentences together; then each kind's own F1."""
+    """Yield F1 over all sentences, then that of each kind."""
     predicted_counts, reference_counts, hits = Counter[str](), Counter[str](), Counter[str]()
     for guess, truth in zip(predictions, references, strict=True):
         if len(guess) != len(truth):
@@ -70,7 +70,7 @@ def f1_of_entities(
 def tagging_metrics(
     predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> Scores:
-    """What is printed of a tagger: entities, and words."""
+    """Yield the metrics of a tagger: of entities, and of words."""
     if any(tag[1:2] == "-" for sentence_tags in references for tag in sentence_tags):
         yield from entity_f1(predictions, references)
     ((_, value),) = accuracy(list(chain(*predictions)), list(chain(*references)))

@@ -1,6 +1,6 @@
-"""Words and punctuation apart, as the Moses tokenizer has them (Koehn et al. 2007, "Moses: Open Source Toolkit for Statistical Machine
-Translation"): the rules of English and German, of French and Italian their apostrophe. Hyphens are kept, and nothing is escaped: a quote
-stays a quote."""
+"""The Moses tokenizer: splits words and punctuation (Koehn et al. 2007, "Moses: Open Source Toolkit for Statistical Machine
+Translation"), with the rules of English and German, and the apostrophe of French and Italian. Hyphens stay, and nothing is escaped: a
+quote stays a quote."""
 
 import re
 from string import ascii_lowercase, ascii_uppercase
@@ -60,7 +60,7 @@ def tokenize(text: str, language: str = "en") -> list[str]:
 
 
 def ends_sentence(word: str, after: str, language: str) -> bool:
-    """Does a sentence stop here, and not an abbreviation?"""
+    """Return whether a sentence, not an abbreviation, ends here."""
     before = word.removesuffix(".")
     if before == word or not before or before.endswith("."):
         return False

@@ -1,4 +1,4 @@
-"""How surprised a model is by text: by token, and by byte, which compares across tokenizers."""
+"""Perplexity: per token, and bits per byte, which compare across tokenizers."""
 
 from collections.abc import Iterator, Sequence
 from math import exp, log
@@ -8,7 +8,8 @@ from .rows import check_pairs
 
 
 def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
-    """`surprises`: minus the log-probability of each token, in nats; `size`: the text's bytes in UTF-8."""
+    """Yield loss and perplexity. `surprises` are the negative log-probabilities of the tokens, in nats; `size` is the text's size in
+    UTF-8 bytes."""
     if not surprises:
         raise ValueError("no token was asked; give more text")
     total = sum(surprises)
@@ -20,7 +21,7 @@ def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
 
 
 def token_perplexity(log_probabilities: Sequence[float], tokens: Sequence[object]) -> Scores:
-    """Of the log-probability, in nats, that a model gave to each token of a text."""
+    """Perplexity from the log-probability, in nats, of each token of a text."""
     check_pairs(log_probabilities, tokens, "log-probabilities")
     scores = dict(perplexity([-value for value in log_probabilities]))
     yield "perplexity", scores["perplexity"]
@@ -31,8 +32,8 @@ PERPLEXITY = FunctionMetric("perplexity", token_perplexity, greater_is_better=Fa
 
 
 def evaluation_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """Windows over a text of `tokens`: where each starts, where it stops, and from where on its tokens are new. Every token but the
-    first is asked once, and after the first window with at least `length` - `stride` tokens before it."""
+    """Yield windows over a text of `tokens`: where each starts, where it stops, and from where on its tokens are new. Every token but
+    the first is scored once, after the first window with at least `length` - `stride` tokens before it."""
     if not 0 < stride <= length:
         raise ValueError(f"stride = {stride}: it must be 1 to {length}, the length of a window")
     start, first_scored = 0, 1

@@ -1,4 +1,4 @@
-"""Answers found in a text (SQuAD 1.1: Rajpurkar et al. 2016, arXiv:1606.05250, section 6.1; 2.0: 2018, arXiv:1806.03822, section 4.3)."""
+"""Metrics of SQuAD (1.1: Rajpurkar et al. 2016, arXiv:1606.05250, section 6.1; 2.0: 2018, arXiv:1806.03822, section 4.3)."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ class AnswerPrediction(NamedTuple):
 
 
 def normalise_answer(answer: str) -> str:
-    """Small letters, no punctuation, no articles, single spaces."""
+    """Return the answer in lower case, without punctuation, articles and repeated spaces."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(MARKS)).split())
 
 
@@ -31,7 +31,7 @@ def exact_match(predictions: str, references: str) -> float:
 
 
 def token_f1(predictions: str, references: str) -> float:
-    """F1 of the words of both, counted; two empty answers are the same."""
+    """Return F1 of the words of both, with multiplicity; two empty answers are equal."""
     predicted_tokens, true = (
         normalise_answer(predictions).split(),
         normalise_answer(references).split(),
@@ -46,7 +46,7 @@ def token_f1(predictions: str, references: str) -> float:
 
 
 def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
-    """Answers in percent that are one of the right ones; none where no answer is right."""
+    """The percentage of answers that equal one of the references; without a reference, the empty answer is right."""
     check_pairs(predictions, references)
     yield (
         "exact_match",
@@ -55,7 +55,7 @@ def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Sc
 
 
 def answer_f1(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
-    """The mean F1 of words in percent, each answer against the right one that suits it best."""
+    """The mean F1 of words in percent, each answer against its closest reference."""
     check_pairs(predictions, references)
     yield "f1", mean_percent(map(partial(best_over_answers, token_f1), predictions, references))
 
@@ -65,8 +65,8 @@ def squad_metrics(
     references: Mapping[str, Sequence[str]],
     threshold: float = 0.0,
 ) -> Scores:
-    """Exact match and F1 in percent over all questions of `right`, each against the answer that suits it best. With questions that have
-    no answer, the empty one is said where no answer scores more than `threshold` better."""
+    """Yield exact match and F1 in percent over all questions of `right`, each against its closest reference. If some questions have no
+    answer, the empty answer is given where no answer scores more than `threshold` better."""
     if not references:
         raise ValueError("there is no question; give at least one")
     unanswerable = [i for i, answers in references.items() if not answers]
@@ -96,7 +96,8 @@ def squad_metrics(
 
 
 def best_over_answers(score: Score, predictions: str, answers: Sequence[str]) -> float:
-    """Answers of which nothing is left do not count, unless all are so; without any, the empty one is right."""
+    """Return the best score over the references. References that are empty after normalisation do not count, unless all are; without
+    any, the empty answer is right."""
     return max(
         score(predictions, answer) for answer in [a for a in answers if normalise_answer(a)] or [""]
     )
@@ -112,8 +113,8 @@ def best_threshold(
     references: Mapping[str, Sequence[str]],
     score: Score,
 ) -> tuple[float, float]:
-    """The highest mean that any threshold gives, and the lowest such. First no answer everywhere; then one question after another gets
-    its own."""
+    """Return the highest mean that any threshold gives, and the lowest such threshold: start with no answer everywhere, then give one
+    answer after another."""
     total = sum(not answers for answers in references.values()) * 1.0
     highest, at = total, min(s.no_answer_margin for s in predictions.values()) - 1.0
     order = sorted(references, key=lambda i: predictions[i].no_answer_margin)

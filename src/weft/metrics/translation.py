@@ -1,5 +1,5 @@
-"""How close translations are to references (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018, arXiv:1804.08771):
-a figure comes with the signature that says how it was made."""
+"""Metrics of translation (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018, arXiv:1804.08771), each with its
+signature."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,8 +25,8 @@ def bleu(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Scores:
-    """Of running text, as people write it; `tokenize` is sacrebleu's own step. "none" is for text that is tokenised already, and the
-    name then says so."""
+    """BLEU of plain text; `tokenize` is the tokenizer of sacrebleu. "none" is for text that is already tokenised, and the name then
+    says so."""
     words = ["lower-cased"] * lowercase + ["of tokenised text"] * (tokenize == "none")
     yield from score_with_signature(
         f"BLEU ({', '.join(words)})" if words else "BLEU",
@@ -42,7 +42,8 @@ def tokenised_bleu(
     language: str = "en",
     lowercase: bool = True,
 ) -> Scores:
-    """Of running text that is tokenised here. Lower-cased first, as Multi30k's own texts are: a stop before a small letter is none."""
+    """BLEU of plain text that is tokenised here. It is lower-cased first, as the texts of Multi30k are: a full stop before a lower-case
+    letter does not end a sentence."""
 
     def tokens(text: str) -> str:
         return " ".join(moses(text.lower() if lowercase else text, language))
@@ -72,7 +73,8 @@ def score_with_signature(
 def translation_metrics(
     hypotheses: Sequence[str], references: Sequence[str], language: str = "en"
 ) -> Scores:
-    """What is printed of a translation: the figure to compare with others' first. Moses's own only where its abbreviations are known."""
+    """Yield the metrics of a translation, the one to compare with publications first; Moses's tokenised BLEU only for languages whose
+    abbreviations are known."""
     yield from bleu(hypotheses, references)
     yield from chrf(hypotheses, references)
     if language in KEPT:

@@ -1,4 +1,4 @@
-"""Keys and values kept while decoding: room is made once, each token is worked out once, a window keeps no more than it reaches."""
+"""The key-value cache of decoding: allocated once, each token computed once, a window stores no more than it attends to."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ ROLLBACK_TOKENS = 32  # tokens that `forget` can take back where a window has le
 
 
 class CacheSlots:
-    """Which tokens the blocks of one pattern hold: all, or a window's reach and as much again, so that it moves rarely."""
+    """The tokens that blocks of one pattern store: all, or the window and as many again, so that they move rarely."""
 
     def __init__(self, pattern: S.Pattern, capacity: int) -> None:
         self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
@@ -23,13 +23,13 @@ class CacheSlots:
         return self.before is not None and self.end + length - self.begin > self.size
 
     def place(self, length: int, begin: int) -> None:
-        """`length` new tokens come, those before `begin` go."""
+        """Make room for `length` new tokens by dropping those before `begin`."""
         self.length, self.dropped = length, max(begin - self.begin, 0)
         self.begin, self.end = self.begin + self.dropped, self.end + length
 
 
 class LayerCache:
-    """One block's stored keys and values; also those of the encoder's output, worked out at the first step."""
+    """Keys and values of one block, and those of the encoder output, computed at the first step."""
 
     def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
         self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
@@ -43,7 +43,7 @@ class LayerCache:
         return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
 
     def make_room(self) -> tuple[int, int]:
-        """Where the newest tokens go; those that no window sees any more make way."""
+        """Return where the new tokens go, after dropping those that no window attends to any more."""
         slots = self.slots
         end = slots.end - slots.begin
         if slots.dropped or end > self.keys_BGMK.shape[2]:
@@ -73,7 +73,7 @@ def shift_slots(held_BGMK: Tensor, slots: CacheSlots, end: int) -> Tensor:
 
 
 def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
-    """Row i becomes row `row_B[i]`. Those that stay where they are cost nothing; before `start`, the others are the same already."""
+    """Copy row `row_B[i]` to row i. Rows that stay in place cost nothing; before `start`, the others are already equal."""
     if len(row_B) > len(held_BGMK):
         made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
         made_BGMK[:, :, :end] = held_BGMK[row_B, :, :end]
@@ -85,7 +85,7 @@ def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, e
 
 
 class KVCache:
-    """The whole decoder's. Positions count each row's own tokens, so a prompt may be padded on either side."""
+    """The cache of a decoder. Positions count the tokens of each row, so that a prompt may be padded on either side."""
 
     def __init__(
         self, spec: S.Spec, batch: int, capacity: int, dtype: torch.dtype, device: torch.device
@@ -126,7 +126,7 @@ class KVCache:
     def reserve(
         self, length: int, attention_mask_BL: Tensor | None, document_ids_BL: Tensor | None = None
     ) -> Tensor:
-        """The positions of `length` new tokens."""
+        """Return the positions of `length` new tokens."""
         if document_ids_BL is not None:
             raise ValueError("a cache decodes one document per row; leave document_ids None")
         end = self.length + length
@@ -152,7 +152,7 @@ class KVCache:
         return position_BL
 
     def first_visible(self, before: int | None) -> int:
-        """The first token that a window from here on can see, in any row."""
+        """Return the first token that a window can attend to from here on, in any row."""
         assert before is not None
         if not self.padded:
             return self.length - before
@@ -162,7 +162,7 @@ class KVCache:
         return int(near_BM.any(0).long().argmax())
 
     def first_slot(self, pattern: object) -> int:
-        """The first token that blocks of this pattern hold."""
+        """Return the first token that blocks of this pattern store."""
         return self.slots[pattern].begin
 
     def reorder(self, row_B: Tensor) -> None:
@@ -176,14 +176,14 @@ class KVCache:
         self.gather_rows(row_B, sentence_B)
 
     def multiply(self, num_beams: int) -> None:
-        """Each row becomes `beams` rows, side by side; they share the row's memory."""
+        """Repeat each row `beams` times, next to each other; they share the memory of the row."""
         self.gather_rows(
             torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(num_beams),
             None,
         )
 
     def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
-        """Beams of one sentence differ in their last few tokens: only these move."""
+        """Move rows; beams of one sentence differ in their last few tokens, so that only these are copied."""
         row, place = row_B.cpu(), torch.arange(len(row_B))
         moved = (row != place).nonzero()[:, 0]
         here = moved[moved < len(self.shared_prefix_BB)]
@@ -204,7 +204,7 @@ class KVCache:
         )
 
     def rollback(self, count: int) -> None:
-        """The last `count` tokens were never read."""
+        """Remove the last `count` tokens."""
         start = self.length - count
         assert count <= ROLLBACK_TOKENS or not any(slots.begin for slots in self.slots.values())
         self.next_B = self.next_B - self.attention_mask_BM[:, start : self.length].sum(

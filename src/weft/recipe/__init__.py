@@ -1,4 +1,4 @@
-"""What a run is: a model, an objective, data, an optimiser and a plan, as one frozen value. Nothing here imports torch."""
+"""What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing here imports torch."""
 
 from ..values import replace_path, to_json
 from . import tasks

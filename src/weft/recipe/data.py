@@ -1,4 +1,4 @@
-"""Where data comes from."""
+"""Sources of data."""
 
 from typing import Annotated, Literal
 
@@ -13,9 +13,9 @@ from .tokenizers import TokenizerSpec
 
 @choice
 class Source:
-    """Files to read: local or any fsspec address, globs allowed, `.gz` and `.zst` opened on the way.
+    """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
 
-    A relative path is looked up here, then under $WEFT_DATA. `names` are the columns where the files do not name them."""
+    A relative path is looked up here, then under $WEFT_DATA. `column_names` are the names of the columns where the files have none."""
 
     paths: tuple[str, ...]
     format: str | None = None  # one of `registry.names(Format)`; None: from the row and the file
@@ -25,12 +25,12 @@ class Source:
     column_names: tuple[str, ...] = ()
     has_header: bool = True  # csv and tsv: the first line names the columns
     delimiter: Literal[",", ";", "|", "\t"] | None = (
-        None  # of a csv; None: told from its first lines
+        None  # of a csv; None: detected from its first lines
     )
     fraction: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (
         0.0,
         1.0,
-    )  # only this stretch of each file
+    )  # read only this part of each file
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in names(Format):
@@ -41,8 +41,8 @@ class Source:
 
 @choice
 class Data:
-    """Where samples come from. The tokenizer is trained on `train`; everything is prepared once, into `folder`. Rows that cannot be read
-    are set aside; where they are more than `max_bad_rows`, a share of all rows, preparing stops (see `data.quarantine.allowed`)."""
+    """Training and validation data. The tokenizer is trained on `train`; everything is prepared once, into `prepared_folder`. Rows that
+    cannot be read are skipped; if they are more than `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`)."""
 
     rows: RowSchema
     train: Source

@@ -14,7 +14,7 @@ from .recipe import Recipe
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of `file.py` (its first), `file.py:name`, a JSON file, or a run's folder."""
+    """Return the recipe of `file.py` (its first), `file.py:name`, a JSON file, or the folder of a run."""
     file, _, variable = name.partition(":")
     path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
     if not path.exists():
@@ -46,15 +46,19 @@ def load_recipe(name: str) -> Recipe:
 
 def recipe_of_run(folder: Path) -> Recipe:
     path = folder / "recipe.json"
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise ValueError(f"{folder} {problem}; give the folder of a run, such as runs/NAME")
     if not path.exists():
         raise ValueError(
-            f"{folder} is not a run: it has no recipe.json; start one with weft train RECIPE"
+            f"{folder} is not the folder of a run: it has no recipe.json; start one with weft train RECIPE"
         )
     return recipe_from_json(path)
 
 
 def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
-    """The recipe of a JSON file. One that holds its own SHA-256, as that of a run does, must match it, unless `sealed` is False."""
+    """Return the recipe of a JSON file. If the file contains its own SHA-256, as that of a run does, it must match, unless `sealed` is
+    False."""
     try:
         text = path.read_text("utf-8")
         plain = json.loads(text)

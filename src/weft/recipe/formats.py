@@ -71,7 +71,7 @@ class Format(Named):
         return SUFFIX_SCORE if self.has_suffix(path) else 0.0
 
     def complete(self, source: "Source") -> "Source":
-        """Fill in the options that the files tell, such as a delimiter."""
+        """Return the source with the options that its files imply, such as a delimiter."""
         return source
 
     def detect_columns(
@@ -81,14 +81,7 @@ class Format(Named):
         reference: "Source | None" = None,
         assume_header: bool = False,
     ) -> "Source":
-        """Fill in `names` and `header` where the files do not say what their columns are called.
-
-        Args:
-            source: files of this format.
-            expected: names that a header may hold.
-            like: the source that a model was trained on.
-            assume_header: what the first line is where nothing tells.
-        """
+        """Return the source with `column_names` and `has_header`, where the files do not name their columns."""
         return source
 
     def class_names(self, source: "Source", pieces: list[Piece]) -> list[str] | None:

@@ -21,7 +21,7 @@ class OptimiserSpec:
 
 @choice
 class AdamW(OptimiserSpec):
-    """Decay apart from the gradient (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and biases do not decay."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and biases do not decay."""
 
     lr: PositiveFloat
     betas: Betas = (0.9, 0.999)
@@ -34,7 +34,7 @@ class AdamW(OptimiserSpec):
 
 @choice
 class Adam(OptimiserSpec):
-    """With the betas of the 2017 Transformer, section 5.3."""
+    """Adam with the betas of the original Transformer, section 5.3."""
 
     lr: PositiveFloat
     betas: Betas = (0.9, 0.98)
@@ -43,7 +43,7 @@ class Adam(OptimiserSpec):
 
 @choice
 class Adafactor(OptimiserSpec):
-    """Factored second moments (Shazeer and Stern 2018, arXiv:1804.04235)."""
+    """Adam with factored second moments (Shazeer and Stern 2018, arXiv:1804.04235)."""
 
     states_per_parameter = 0.1  # a row and a column of each matrix
 
@@ -61,9 +61,9 @@ class SGD(OptimiserSpec):
 
 @choice
 class Muon(OptimiserSpec):
-    """Orthogonalised momentum for the blocks' matrices (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
-    AdamW at `other` for all else. Each step has the same size, also where the gradient is noise: a model that will be fine-tuned needs a
-    rate near AdamW's, or its matrices outgrow their start (docs/log.md)."""
+    """Orthogonalised momentum for the matrices of blocks (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
+    AdamW with `other` for all other parameters. Every step has the same size, even if the gradient is noise: a model that will be
+    fine-tuned needs a learning rate near AdamW's, or its matrices outgrow their initialisation (docs/log.md)."""
 
     lr: PositiveFloat
     other: AdamW

@@ -1,6 +1,6 @@
-"""`--set path=value`: a value changed by dotted paths. All changes are made first, then the whole is checked once.
+"""`--set path=value`: changes a value by dotted paths. All changes are applied first, then the result is checked once.
 
-Beside a value's own fields a path knows `*` (every item), `length` of a list or `depth` of a stack (its blocks repeat), and `norm` of
+Beside the fields of a value, a path may contain `*` (every item), `length` of a list or `depth` of a stack (its blocks repeat), and `norm` of
 a block or branch (pre, post or sandwich)."""
 
 import json
@@ -26,7 +26,7 @@ PLACEMENTS = {"pre": ("before",), "post": ("after",), "sandwich": ("before", "ou
 
 
 def apply_overrides(value: T, overrides: list[str], report: Report = lambda line: None) -> T:
-    """`path=value` for each word: a number, true, null, "text", a list, or the name of a value such as Cosine."""
+    """Apply each `path=value`: a number, true, null, "text", a list, or the name of a choice such as CosineSchedule."""
     if not overrides:
         return value
     tree = to_plain(value)
@@ -44,16 +44,34 @@ def apply_overrides(value: T, overrides: list[str], report: Report = lambda line
     try:
         changed: T = from_plain(tree)
     except ValueError as error:
-        raise ValueError(f"--set {' '.join(overrides)}: {error}") from None
+        words = [f"--set {word}" for word in faulty_overrides(value, overrides, str(error))]
+        raise ValueError(f"{' '.join(words)}: {error}") from None
     return changed
 
 
+def faulty_overrides(value: Any, overrides: list[str], message: str) -> list[str]:
+    """Return the fewest overrides that together give this error: one, unless several conflict."""
+
+    def gives_error(words: list[str]) -> bool:
+        try:
+            apply_overrides(value, words)
+        except ValueError as error:
+            return str(error).endswith(f": {message}")
+        return False
+
+    needed = overrides
+    for word in overrides if len(overrides) > 1 else ():
+        fewer = [other for other in needed if other is not word]
+        needed = fewer if gives_error(fewer) else needed
+    return needed
+
+
 class UnknownPath(ValueError):
-    """A name that is no field: where, and what there is."""
+    """An unknown field: where, and the known ones."""
 
 
 def suggest_path(tree: Any, path: str) -> str:
-    """The path that another tool's word stands for, where it is in this recipe and not beside the unknown name."""
+    """Return the path for a word of another library, if this recipe has it."""
     word = SYNONYM_OF.get(normalise_name(path.rpartition(".")[2]))
     for place in word.targets if word else ():
         if "=" in place and path_exists(tree, place.partition("=")[0].split(".")):
@@ -70,7 +88,7 @@ def path_exists(tree: Any, names: list[str]) -> bool:
 
 
 def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report) -> Any:
-    """What `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
+    """Return what `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
     if not names:
         return parse_value(text, tree)
     name, rest = names[0], names[1:]
@@ -166,7 +184,7 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
 
 
 def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
-    """The norm of a branch, or of every branch of a block, in another place of x <- after(x * alpha + out(inner(before(x))))."""
+    """Move the norm of a branch, or of every branch of a block, in x <- after(x * alpha + out(inner(before(x))))."""
     if text not in PLACEMENTS:
         raise ValueError(f"{here}.norm is {' or '.join(PLACEMENTS)}, not {text!r}")
     if "inner" not in tree:
@@ -198,7 +216,7 @@ def last_feedforward(stack: dict[str, Any]) -> dict[str, Any]:
 def adjust_final_norm(
     before: dict[str, Any], stack: dict[str, Any], text: str, here: str, report: Report
 ) -> dict[str, Any]:
-    """Where no norm follows the last sum, the stack ends with one; where one does, it does not (Xiong et al. 2020, arXiv:2002.04745)."""
+    """Add a final norm if no norm follows the last sum, else remove it (Xiong et al. 2020, arXiv:2002.04745)."""
     last = last_feedforward(stack)
     if last == last_feedforward(before) or text not in PLACEMENTS:
         return stack

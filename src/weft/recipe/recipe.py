@@ -65,7 +65,9 @@ class Recipe:
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = (
         "auto"  # an accelerator if available, else the CPU; under torchrun, cuda is that of the local rank
     )
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["auto", "fp32", "bf16"] = (
+        "fp32"  # auto: bf16 where the device is fast at it, else fp32; a run keeps what it began with
+    )
     micro_batch_size: PositiveInt | None = None  # rows in one forward pass on one rank; None: all
     activation_checkpointing: bool = False
     compile: bool = False

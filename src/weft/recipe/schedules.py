@@ -19,9 +19,9 @@ class Schedule:
         raise NotImplementedError(f"{type(self).__name__} has no method scale(step, steps)")
 
 
-def decay_to(end: float, begin: int, step: int, steps: int) -> float:
-    """Return the factor on a straight line from 1 at step `begin` to `end` at the last step."""
-    done = max(step - begin, 0) / max(steps - begin, 1)
+def decay_to(end: float, start: int, step: int, steps: int) -> float:
+    """Return the factor on a straight line from 1 at step `start` to `end` at the last step."""
+    done = max(step - start, 0) / max(steps - start, 1)
     return end + (1 - end) * (1 - done)
 
 
@@ -35,7 +35,7 @@ class ConstantSchedule(Schedule):
 
 @choice
 class LinearSchedule(Schedule):
-    """Up in `warmup` steps, then straight down to `end` at the last step (BERT)."""
+    """Linear warmup for `warmup_steps`, then linear decay to `final_fraction` at the last step (BERT)."""
 
     warmup_steps: NonNegativeInt = 0
     final_fraction: Probability = 0.0
@@ -60,7 +60,7 @@ class CosineSchedule(Schedule):
 
 @choice
 class InverseSqrt(Schedule):
-    """Up in `warmup` steps, then with the root of the step (Vaswani et al. 2017, section 5.3)."""
+    """Linear warmup for `warmup_steps`, then decay with the inverse square root of the step (Vaswani et al. 2017, section 5.3)."""
 
     warmup_steps: PositiveInt = 4000
 
@@ -72,7 +72,7 @@ class InverseSqrt(Schedule):
 
 @choice
 class WarmupStableDecay(Schedule):
-    """Up, level, and down over the last `decay` of the steps (Hu et al. 2024, arXiv:2404.06395)."""
+    """Warmup, constant, then decay over the last part of the steps (Hu et al. 2024, arXiv:2404.06395)."""
 
     warmup_steps: NonNegativeInt = 0
     decay_fraction: PositiveFraction = 0.2
@@ -86,5 +86,5 @@ class WarmupStableDecay(Schedule):
 
 
 def noam_lr(width: int, warmup: int) -> float:
-    """The peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
+    """Return the peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
     return float((width * warmup) ** -0.5)

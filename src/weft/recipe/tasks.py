@@ -1,4 +1,4 @@
-"""What a model is trained to do: one value per task. Everything that needs no torch to be known is said here."""
+"""Tasks: what a model is trained for, one value each, with everything that needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,7 +64,7 @@ INFER = "weft.data.columns:infer_row_schema"  # imported when a table is read
 
 
 class TableFacts(NamedTuple):
-    """What a file of examples looks like, for `weft tune`."""
+    """What a file of examples looks like, for the detection in `weft tune`."""
 
     format: str  # such as "csv" or "squad"
     lists: int  # columns whose cells are lists
@@ -90,6 +90,12 @@ class Task:
     metrics: ClassVar[tuple[str, ...]] = ()  # of validation beside the loss; the first one selects
     loss_unit: ClassVar[str] = "nats"
     packable: ClassVar[bool] = True  # may several samples share a row?
+    numeric_task: ClassVar[str | None] = (
+        None  # name of the task for the same rows with numbers as labels
+    )
+    keeps_decoder: ClassVar[bool] = (
+        False  # tuned with the whole encoder-decoder and its head, not with its encoder alone
+    )
     model_folders: ClassVar[
         tuple[str, ...]
     ] = ()  # fields that name a model's folder, read before training
@@ -130,8 +136,15 @@ class Task:
             label: the column of the label.
             name: one of the task's names on the command line.
         """
-        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label)
+        schema: RowSchema = resolve(INFER)(
+            cls.default_rows(), rows, columns, label, **cls.infer_options(name)
+        )
         return schema
+
+    @classmethod
+    def infer_options(cls, name: str) -> dict[str, Any]:
+        """Return what a name of the task says of its rows: `numeric`, whether labels are numbers (None: unknown), and `pair`, whether there are two texts."""
+        return {}
 
     @classmethod
     def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
@@ -218,7 +231,8 @@ implements(CausalLM, "weft.tasks.causal_lm:CausalLMTask")
 
 @choice
 class MaskedLM(Task):
-    """Guess hidden tokens (BERT, arXiv:1810.04805, section 3.1), in one of four inputs (RoBERTa, arXiv:1907.11692, section 4.2)."""
+    """Predict masked tokens (BERT, arXiv:1810.04805, section 3.1), in one of four input formats (RoBERTa, arXiv:1907.11692, section
+    4.2)."""
 
     name = "fill"
     hf_class_suffix = "ForMaskedLM"
@@ -243,7 +257,7 @@ class MaskedLM(Task):
         return Documents(sentence_boundaries=True)
 
     def for_inference(self, rows: RowSchema) -> Task:
-        """Leave out the next sentence: its head is thrown away after training."""
+        """Return the task without next-sentence prediction, whose head is discarded after training."""
         return replace(self, next_sentence=False)
 
     def scored_fraction(self) -> float:
@@ -255,7 +269,7 @@ implements(MaskedLM, "weft.tasks.masked_lm:MaskedLMTask")
 
 @choice
 class ReplacedTokenDetection(Task):
-    """Tell original from replaced tokens, which a small generator proposes (ELECTRA, arXiv:2003.10555)."""
+    """Classify each token as original or replaced by a small generator (ELECTRA, arXiv:2003.10555)."""
 
     head = TokenClassifierHead
     hf_class_suffix = "ForPreTraining"
@@ -295,7 +309,7 @@ implements(SpanCorruption, "weft.tasks.span_corruption:SpanCorruptionTask")
 
 @choice
 class Denoising(Task):
-    """Rebuild the text from an infilled, sentence-shuffled one (BART, arXiv:1910.13461, section 2.2)."""
+    """Reconstruct a text whose spans are infilled and whose sentences are shuffled (BART, arXiv:1910.13461, section 2.2)."""
 
     hf_class_suffix = "ForConditionalGeneration"
 
@@ -318,7 +332,7 @@ implements(Denoising, "weft.tasks.denoising:DenoisingTask")
 
 @choice
 class Translation(Task):
-    """Decode the target, labels smoothed (Vaswani et al. 2017, section 5.4)."""
+    """Decode the target of a source, with label smoothing (Vaswani et al. 2017, section 5.4)."""
 
     name = "translate"
     row_schemas = (SourceTargetPairs,)
@@ -336,14 +350,16 @@ implements(Translation, "weft.tasks.translation:TranslationTask")
 
 @choice
 class TextToText(Task):
-    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART, arXiv:1910.13461,
-    section 3.4). `input`: T5's A </s>, the decoder starts from the padding token; or BART's <s> A </s>, it starts from </s>."""
+    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART,
+    arXiv:1910.13461, section 3.4). `input_format`: T5's A </s>, where the decoder starts with the padding token, or BART's <s> A </s>,
+    where it starts with </s>."""
 
     name = "text2text"
     row_schemas = (SourceTargetPairs, TemplatedPairs)
     hf_class_suffix = "ForConditionalGeneration"
     verb = "translate"
     metrics = ("exact_match",)
+    keeps_decoder = True
 
     input_format: Literal["t5", "bart"] = "t5"
     label_smoothing: Probability = 0.0
@@ -359,7 +375,7 @@ class TextToText(Task):
         return 0.1  # only an encoder-decoder, or --task, asks for it
 
     def select_by(self, rows: RowSchema) -> str:
-        """Free text is seldom written word for word: the loss tells more."""
+        """Select by the loss, since generated free text seldom equals its reference."""
         return "loss" if getattr(rows, "labels", None) is None else "exact_match"
 
 
@@ -372,7 +388,7 @@ def pair_style(spec: Spec) -> Literal["bert", "gpt"]:
 
 
 class PairTask(Task):
-    """A task whose model reads one or two texts between marks, as BERT or GPT joins them."""
+    """A task whose model reads one or two texts between special tokens, in the format of BERT or GPT."""
 
     head = ClassifierHead
     packable = False
@@ -395,7 +411,7 @@ class PairTask(Task):
         )
 
     def for_inference(self, rows: RowSchema) -> Task:
-        """Leave out the auxiliary next-token loss: no prediction needs it."""
+        """Return the task without the auxiliary next-token loss, which no prediction needs."""
         plain_task: Task = replace(self, lm_weight=0.0)  # type: ignore[type-var]
         return plain_task
 
@@ -405,13 +421,15 @@ implements(TextToText, "weft.tasks.text_to_text:TextToTextTask")
 
 @choice
 class Classification(PairTask):
-    """The class of a text, a pair or an image. `input`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B extract."""
+    """Predict the class of a text, a pair or an image. `input_format`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B
+    extract."""
 
     name = "classify"
     variants = ("pair", "similarity")
     row_schemas = (LabelledTexts, LabelledImages)
     hf_class_suffix = "ForSequenceClassification"
     metrics = ("accuracy", "f1", "matthews")
+    numeric_task = "regress"
 
     input_format: Literal["bert", "gpt"] = "bert"
     both_orders: bool = False  # GPT's similarity: both orders, added
@@ -427,18 +445,8 @@ class Classification(PairTask):
         check_transforms(self.eval_transforms)
 
     @classmethod
-    def infer_rows(
-        cls,
-        rows: Sequence[dict[str, Any]],
-        columns: Sequence[str] = (),
-        label: str | None = None,
-        name: str = "",
-    ) -> RowSchema:
-        """Leave open whether the label is a number, unless the name says classes."""
-        numeric = False if name in (cls.name, "pair") else None
-        pair = name == "pair"
-        schema: RowSchema = resolve(INFER)(cls.default_rows(), rows, columns, label, numeric, pair)
-        return schema
+    def infer_options(cls, name: str) -> dict[str, Any]:
+        return {"numeric": False if name in (cls.name, "pair") else None, "pair": name == "pair"}
 
     @classmethod
     def matches(cls, table: TableFacts) -> float:
@@ -450,7 +458,7 @@ implements(Classification, "weft.tasks.classification:ClassificationTask")
 
 @choice
 class Regression(PairTask):
-    """A number for a text or a pair, by squared error."""
+    """Predict a number for a text or a pair, with the squared error."""
 
     name = "regress"
     row_schemas = (LabelledTexts,)
@@ -476,7 +484,7 @@ implements(Regression, "weft.tasks.classification:RegressionTask")
 
 @choice
 class MultipleChoice(PairTask):
-    """One score an ending, softmax over the endings."""
+    """Predict which of several endings is right: one score per ending, softmax over the endings."""
 
     name = "choose"
     row_schemas = (ChoiceQuestions,)
@@ -497,7 +505,7 @@ implements(MultipleChoice, "weft.tasks.multiple_choice:MultipleChoiceTask")
 
 @choice
 class TokenClassification(Task):
-    """A tag for the first piece of every word (BERT, section 5.3)."""
+    """Predict a tag for the first piece of every word (BERT, section 5.3)."""
 
     name = "tag"
     row_schemas = (TaggedWords,)
@@ -522,7 +530,7 @@ implements(TokenClassification, "weft.tasks.token_classification:TokenClassifica
 
 @choice
 class QuestionAnswering(Task):
-    """Where an answer starts and ends; no answer points at the first token (BERT, section 4.3)."""
+    """Predict where an answer starts and ends; no answer is the first token (BERT, section 4.3)."""
 
     name = "answer"
     row_schemas = (ContextQuestions,)
@@ -550,7 +558,7 @@ implements(QuestionAnswering, "weft.tasks.question_answering:QuestionAnsweringTa
 
 @choice
 class MaskedAutoencoding(Task):
-    """Rebuild the hidden patches of an image (MAE, arXiv:2111.06377)."""
+    """Reconstruct the masked patches of an image (MAE, arXiv:2111.06377)."""
 
     row_schemas = (LabelledImages,)
     head = PixelDecoder
@@ -582,7 +590,8 @@ implements(MaskedAutoencoding, "weft.tasks.masked_autoencoding:MaskedAutoencodin
 
 @choice
 class Distillation(Task):
-    """Learn from a teacher: softened scores (arXiv:1503.02531), or its choice on the distillation token (DeiT, arXiv:2012.12877)."""
+    """Learn from a teacher: from its softened logits (arXiv:1503.02531), or from its class with a distillation token (DeiT,
+    arXiv:2012.12877)."""
 
     row_schemas = (Documents, LabelledTexts, LabelledImages)
     packable = False

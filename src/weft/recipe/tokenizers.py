@@ -21,13 +21,13 @@ class TokenizerSpec:
     reads_all_text: ClassVar[bool] = False
 
     def files(self) -> tuple[str, ...]:
-        """The files that it is read from, whose content is part of what the prepared data depend on."""
+        """Return the files that it is read from; their content is part of the fingerprint of prepared data."""
         return ()
 
 
 @choice
 class ByteBPE(TokenizerSpec):
-    """Merges over bytes: no text is unknown (Radford et al. 2019, section 2.2)."""
+    """Byte-level BPE: no text is unknown (Radford et al. 2019, section 2.2)."""
 
     name = "byte-bpe"
 
@@ -38,7 +38,7 @@ class ByteBPE(TokenizerSpec):
 
 @choice
 class BPE(TokenizerSpec):
-    """Merges over characters, one vocabulary for all columns (Sennrich et al. 2016, arXiv:1508.07909)."""
+    """BPE over characters, one vocabulary for all columns (Sennrich et al. 2016, arXiv:1508.07909)."""
 
     name = "bpe"
 
@@ -51,7 +51,7 @@ class BPE(TokenizerSpec):
 
 @choice
 class WordPiece(TokenizerSpec):
-    """BERT's pieces, `##` inside a word (Devlin et al. 2018, arXiv:1810.04805)."""
+    """WordPiece, with `##` inside a word (Devlin et al. 2018, arXiv:1810.04805)."""
 
     name = "wordpiece"
 
@@ -62,7 +62,7 @@ class WordPiece(TokenizerSpec):
 
 @choice
 class Unigram(TokenizerSpec):
-    """The likeliest cut under a unigram model of pieces (Kudo 2018, arXiv:1804.10959)."""
+    """The most likely segmentation under a unigram model of pieces (Kudo 2018, arXiv:1804.10959)."""
 
     name = "unigram"
 
@@ -72,7 +72,7 @@ class Unigram(TokenizerSpec):
 
 @choice
 class ByteTokenizer(TokenizerSpec):
-    """Each byte is a token (ByT5, arXiv:2105.13626)."""
+    """One token per byte (ByT5, arXiv:2105.13626)."""
 
     name = "bytes"
 
@@ -82,7 +82,7 @@ class ByteTokenizer(TokenizerSpec):
 
 @choice
 class CharacterTokenizer(TokenizerSpec):
-    """Each character that the training text holds is a token."""
+    """One token per character of the training text."""
 
     name = "characters"
     reads_all_text = True
@@ -92,7 +92,7 @@ class CharacterTokenizer(TokenizerSpec):
 
 @choice
 class TokenizerFile(TokenizerSpec):
-    """A `tokenizer.json` that exists already."""
+    """An existing `tokenizer.json`."""
 
     name = "file"
 

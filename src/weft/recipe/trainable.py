@@ -19,15 +19,15 @@ class Trainable:
 
 @choice
 class HeadOnly(Trainable):
-    """A new head on features that stay as they are (BERT, arXiv:1810.04805, section 5.3)."""
+    """Train a new head on frozen features (BERT, arXiv:1810.04805, section 5.3)."""
 
     trains_body = False
 
 
 @choice
 class LoRA(Trainable):
-    """W + alpha / rank · B A for maps of the attentions: A, B and the head are trained, and the exported model has B A in its W
-    (Hu et al. 2021, arXiv:2106.09685, section 4)."""
+    """LoRA: W + alpha / rank · B A for maps of the attention layers. A, B and the head are trained; the exported model has B A merged
+    into W (Hu et al. 2021, arXiv:2106.09685, section 4)."""
 
     rank: PositiveInt = 8
     alpha: PositiveFloat = 16.0

@@ -74,7 +74,7 @@ def curve(lines: Iterable[dict[str, Any]], title: str, recipe: R.Recipe | None =
 
 
 def validation_series(lines: list[dict[str, Any]], name: str) -> dict[str, Points]:
-    """What validation found by `name`; the best weights are those of an earlier step, which their line names."""
+    """Return the validation metrics by `name`; the best weights are those of an earlier step, which their line names."""
     series = {
         label: [
             (line[key].get("step", line["step"]), line[key][name])

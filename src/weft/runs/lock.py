@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def acquire(file: int) -> None:
-    """The lock, or the error that says who has it; a glance of `held` lasts no longer than a moment."""
+    """Acquire the lock; ValueError says who holds it. `is_locked` holds it for a moment only."""
     for _ in range(10):
         with suppress(BlockingIOError):
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,8 +21,8 @@ Say = Callable[[str], None]
 
 
 class RunLog:
-    """What is beyond the checkpoint that a run resumes from will happen again, so it is taken off first; and so what was measured at
-    its very step, unless the checkpoint knows of it (`validated`): a run that is extended was measured there as a whole."""
+    """The log of a run. Lines after the checkpoint that a run resumes from will be written again, so they are removed first; so are the
+    metrics of its very step, unless the checkpoint records them (`validated`)."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RunLog:
                 self.board.add_scalar(name, number, line["step"])
 
     def sync(self) -> None:
-        """Every line is on the disk, as the checkpoint that follows will be."""
+        """Sync every line to disk, as the checkpoint that follows will be."""
         with named_os_errors(self.path):
             sync_handle(self.file.fileno())
 
@@ -97,7 +97,7 @@ class RunLog:
         self.write(step=step, **{name: terms})
 
     def finish(self) -> None:
-        """The picture, and with it the sign that the run is complete."""
+        """Write the curve, which also marks the run as finished."""
         self.sync()
         write_atomically(
             self.folder / CURVE,

@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import ExitStack
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
@@ -15,59 +15,97 @@ from ..recipe.cost import checkpoint_bytes, run_flops, step_flops
 from ..recipe.recipe import sample_unit
 
 if TYPE_CHECKING:
-    from ..data.prepare import PrepareProgress as Done
+    from ..data.prepare import PrepareProgress
     from ..training.loop import TrainStep
     from .run import RunState
 
-# Preparing
+LIVE_SECONDS, PLAIN_SECONDS = 0.2, 10.0  # between two updates on a terminal, and elsewhere
 
 
-class PrepareProgressLine:
-    """A progress line for preparing data, with the tokenizer's speed beside ours; a spinner until it starts."""
+class ProgressLine:
+    """One line on stderr: on a terminal a spinner, then a line rewritten in place; elsewhere a plain line every ten seconds."""
 
-    def __init__(self, text: str) -> None:
-        self.patience = ExitStack()
-        self.patience.enter_context(spinner(text))
-        self.live, self.last_print, self.begin = sys.stderr.isatty(), 0.0, time.monotonic()
-        self.last: Done | None = None
+    prefix = "weft: "  # of a plain line
 
-    def __enter__(self) -> "PrepareProgressLine":
+    def __init__(self, text: str = "") -> None:
+        self.live, self.shown = sys.stderr.isatty(), False
+        self.started = time.monotonic()
+        # The first line waits as long as a spinner does, or for its turn among plain lines.
+        self.next_print = self.started + (SPINNER_DELAY if self.live else PLAIN_SECONDS)
+        self.waiting = ExitStack()
+        if text:
+            self.waiting.enter_context(spinner(text))
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def show(self, p: "Done") -> None:
-        self.patience.close()
-        self.last, now = p, time.monotonic()
-        if now - self.begin < 2 or now - self.last_print < (0.2 if self.live else 10):
-            return
-        if p.done == 1 and not self.live:  # what follows says that it is done
-            return
-        self.last_print = now
-        alone = f" (the tokenizer alone: {p.tokenizer_speed:.1f})" if p.tokenizer_speed else ""
-        line = {
-            "tokenizer": "training the tokenizer",
-            "classes": "collecting the names of the classes",
-        }.get(
-            p.stage,
-            f"preparing {p.stage}: {p.done:.0%}, {p.speed:.1f} M characters/s{alone}{time_left(p.left)}",
-        )
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self.next_print
+
+    def print(self, line: str) -> None:
+        self.waiting.close()
+        self.shown = True
+        self.next_print = time.monotonic() + (LIVE_SECONDS if self.live else PLAIN_SECONDS)
         print(
-            f"\r\x1b[K{line}" if self.live else f"weft: {line}",
+            f"\r\x1b[K{line}" if self.live else f"{self.prefix}{line}",
             end="" if self.live else "\n",
             file=sys.stderr,
             flush=True,
         )
 
     def close(self) -> None:
-        self.patience.close()
-        if self.live and self.last_print:
+        self.waiting.close()
+        if self.live and self.shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+class CountProgressLine(ProgressLine):
+    """How many are done of how many, and the time left: `evaluated 320 of 1,000 rows, 40 s left`."""
+
+    def __init__(self, done: str, unit: str = "rows", text: str = "") -> None:
+        super().__init__(text)
+        self.verb, self.unit = done, unit
+
+    def __call__(self, done: int, total: int) -> None:
+        if done and done < total and self.is_due:
+            left = (time.monotonic() - self.started) * (total - done) / done
+            self.print(f"{self.verb} {done:,} of {total:,} {self.unit}{time_left(left)}")
 
 
 def time_left(seconds: float) -> str:
     return f", {format_duration(seconds)} left" if isfinite(seconds) else ""
+
+
+# Preparing
+
+
+class PrepareProgressLine(ProgressLine):
+    """Progress of preparing data, with the speed of the tokenizer alone beside that of the whole."""
+
+    last: "PrepareProgress | None" = None
+
+    def show(self, p: "PrepareProgress") -> None:
+        self.last = p
+        if not self.is_due or (p.done == 1 and not self.live):  # the result says that it is done
+            return
+        stages = {
+            "tokenizer": "training the tokenizer",
+            "classes": "collecting the names of the classes",
+        }
+        speed = f", {prepare_speed(p.speed, p.tokenizer_speed)}" if p.speed else ""
+        self.print(
+            stages.get(p.stage) or f"preparing {p.stage}: {p.done:.0%}{speed}{time_left(p.left)}"
+        )
+
+
+def prepare_speed(speed: float, tokenizer_speed: float) -> str:
+    """Format both speeds, which are in millions of characters per second."""
+    alone = f" (tokenizer alone: {format_number(1e6 * tokenizer_speed)})" if tokenizer_speed else ""
+    return f"{format_number(1e6 * speed)} characters/s{alone}"
 
 
 # Training
@@ -125,13 +163,14 @@ def moving_average(before: float | None, now: float) -> float:
     return now if before is None else before + 0.05 * (now - before)
 
 
-class TrainProgressLine:
-    """A live line on a terminal; elsewhere a plain line every ten seconds."""
+class TrainProgressLine(ProgressLine):
+    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and at the end."""
+
+    prefix = ""
 
     def __init__(self, recipe: R.Recipe, done: int, flops: float, peak: float) -> None:
+        super().__init__()
         self.recipe, self.flops, self.peak = recipe, flops, peak
-        self.live = sys.stderr.isatty()
-        self.last_print = self.begin = time.monotonic()
         self.loss: float | None = None
         self.pace: float | None = None
         self.data_pace: float | None = None
@@ -155,19 +194,13 @@ class TrainProgressLine:
             self.loss = moving_average(self.loss, e.loss)
         self.pace = moving_average(self.pace, e.seconds)
         self.data_pace = moving_average(self.data_pace, e.data_seconds)
-        now = time.monotonic()
         if e.validation is not None:
             scores = self.recipe.scores(e.validation)
             self.valid = "".join(f"  valid {name} {number:.4f}" for name, number in scores.items())
         if self.live:
             self.bar.update(self.task, completed=e.step, line=self.line(e))
-        elif now - self.last_print > 10 or e.step == self.recipe.steps or e.validation is not None:
-            self.last_print = now
-            print(
-                f"step {e.step:,}/{self.recipe.steps:,}  {self.line(e)}",
-                file=sys.stderr,
-                flush=True,
-            )
+        elif self.is_due or e.step == self.recipe.steps or e.validation is not None:
+            self.print(f"step {e.step:,}/{self.recipe.steps:,}  {self.line(e)}")
         if e.skipped_reason:
             print(
                 f"weft: step {e.step:,} was skipped: {e.skipped_reason}",
@@ -188,39 +221,3 @@ class TrainProgressLine:
     def close(self) -> None:
         if self.live:
             self.bar.stop()
-
-
-class RowProgressLine:
-    """Rows done and time left on stderr, once the work takes long."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.began, self.last, self.screen = (
-            what,
-            time.perf_counter(),
-            0.0,
-            sys.stderr.isatty(),
-        )
-
-    def __enter__(self) -> "RowProgressLine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.last and self.screen:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def __call__(self, done: int, total: int) -> None:
-        spent = time.perf_counter() - self.began
-        if (
-            spent < SPINNER_DELAY
-            or done == total
-            or spent - self.last < (0.2 if self.screen else 15)
-        ):
-            return
-        self.last, seconds = spent, spent * (total - done) / done
-        line = f"weft: {self.what} {done:,} of {total:,}, {int(seconds // 60)}:{int(seconds % 60):02} left"
-        print(
-            f"\r{line}\x1b[K" if self.screen else line,
-            end="" if self.screen else "\n",
-            file=sys.stderr,
-            flush=True,
-        )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from ..data.tokenizer import with_special_frame
 from ..interop.companion_files import with_special_ids
 from ..interop.folder import load, save
 from ..interop.manifest import find_damage
+from ..kernels.devices import has_fast_bf16
 from ..layers.lora import merge_lora
 from ..ranks import Ranks
 from ..recipe.cost import checkpoint_bytes, estimate_memory
@@ -33,7 +35,7 @@ from ..training.checkpoint import (
     check_free_space,
     latest_checkpoint,
 )
-from ..training.compatibility import refuse_other, store_recipe
+from ..training.compatibility import refuse_other, saved_recipe, store_recipe
 from ..training.environment import (
     configured_environment,
     describe_environment,
@@ -51,6 +53,10 @@ from .lock import RunLock
 from .log import RunLog, is_finished
 
 Report = Callable[[str], None]
+
+
+class RunStopped(Exception):
+    """A signal stopped a run before its end; the steps so far are saved, and running it again continues it."""
 
 
 class RunState(NamedTuple):
@@ -110,6 +116,7 @@ def build_run(
         is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
     """
     ranks = ranks or DistributedRanks(device=recipe.device)
+    recipe = resolve_recipe_precision(recipe, ranks)
     folder = prepared_folder(recipe.data, ranks, progress)
     store = open_store(folder, "train")
     valid = open_store(folder, "valid") if recipe.data.valid else None
@@ -118,13 +125,13 @@ def build_run(
     task = build_task(
         recipe.task, recipe.model, store.meta, seed=recipe.seed, teacher=others.get("teacher")
     )
-    corruption, objective = task.preprocess, task.loss
+    preprocess, loss = task.preprocess, task.loss
     if recipe.init_from is not None and is_new:
-        initialise_from(objective.model, recipe.init_from)
-    freeze_untrained(objective.model, recipe.trainable, recipe.seed)
+        initialise_from(loss.model, recipe.init_from)
+    freeze_untrained(loss.model, recipe.trainable, recipe.seed)
 
     def rows(length: int) -> LengthLimitedSamples:
-        samples = corruption.open_samples(store, length)
+        samples = preprocess.open_samples(store, length)
         if len(samples) == 0:
             raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
         return samples
@@ -141,7 +148,7 @@ def build_run(
         return Loader(
             build_planner(batch_at_length(recipe, length), samples, recipe.seed, length),
             samples,
-            corruption,
+            preprocess,
             recipe.seed,
             ranks.rank,
             ranks.size,
@@ -158,9 +165,21 @@ def build_run(
         store,
         valid,
         task,
-        Trainer(recipe, objective, loader, ranks),
+        Trainer(recipe, loss, loader, ranks),
         identity,
     )
+
+
+def resolve_recipe_precision(
+    recipe: R.Recipe, ranks: DistributedRanks, checkpoint: Checkpoint | None = None
+) -> R.Recipe:
+    """Replace the precision "auto" by that of the checkpoint, else by the one that every rank's device is fast at."""
+    if recipe.precision != "auto":
+        return recipe
+    if checkpoint is not None:
+        return replace(recipe, precision=saved_recipe(checkpoint).precision)
+    fast_ranks = ranks.sum([float(has_fast_bf16(ranks.device))])[0]
+    return replace(recipe, precision="bf16" if fast_ranks == ranks.size else "fp32")
 
 
 def batch_at_length(recipe: R.Recipe, length: int) -> R.Batching:
@@ -210,7 +229,8 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
         "recipe": run.recipe.to_json(),
         "world": run.trainer.ranks.size,
         "validated": run.trainer.last_validated_step,
-        "environment": describe_environment(run.trainer.ranks.device),
+        "environment": describe_environment(run.trainer.ranks.device)
+        | {"precision": run.recipe.precision},
         "code": {name: code.sha256 for name, code in LOADED.items()},
     }
 
@@ -238,6 +258,10 @@ def train(
         on_start: called before the first step with the run, the seconds of one step and its tokens.
         tensorboard: also write TensorBoard logs.
         code_changed: continue although a file of the user's own parts has changed since the run began.
+
+    Raises:
+        RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers of both signals are
+            those of the caller again by then.
     """
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
@@ -246,12 +270,18 @@ def train(
         ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device))
         stack.enter_context(restored_random_state(ranks.device))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        on_device = resolve_recipe_precision(recipe, ranks)
         check_memory(
-            recipe, estimate_memory(recipe, ranks.size), available_bytes(ranks.device, here)
+            on_device, estimate_memory(on_device, ranks.size), available_bytes(ranks.device, here)
         )
         if ranks.rank == 0:
             stack.enter_context(RunLock(folder))
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
+        recipe = resolve_recipe_precision(recipe, ranks, checkpoint)
+        if recipe.precision != on_device.precision:
+            report(
+                f"precision stays {recipe.precision}, as the run began; here auto is {on_device.precision}"
+            )
         if checkpoint is not None:
             load_code_of_run(folder, code_changed)
             refuse_other(checkpoint, recipe)  # before anything is written
@@ -299,8 +329,11 @@ def train(
             )  # nothing can be lost yet, so a signal ends it at once
         stack.enter_context(stop_on_signal(trainer))
         yield from train_and_save(run, saver, log)
-        if trainer.step == recipe.steps:
-            finish_run(run, folder, log, report)
+        finished = trainer.step == recipe.steps and finish_run(run, folder, log, report)
+    if not finished:  # raised once everything is saved, closed and restored
+        raise RunStopped(
+            f"stopped after step {trainer.step:,} of {recipe.steps:,}; run it again to continue"
+        )
 
 
 def train_and_save(
@@ -378,9 +411,9 @@ def log_validation(
         log.validation(step, name, metrics)
 
 
-def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) -> None:
-    """The last look at the validation data, the averaged weights in place, and the model's own folder. The log comes last: what is
-    broken off here is done again as a whole."""
+def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) -> bool:
+    """Validate, average the weights and export the model; return False if a signal interrupts it. The log is written last, so that
+    the next start does all of it again."""
     trainer, plain = run.trainer, validate_run(run)
     best = trainer.average.best if isinstance(trainer.average, BestWeights) else None
     weights, better = selected_weights(run, folder, report), None
@@ -388,12 +421,13 @@ def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) 
         run.loss.load_state_dict(weights, strict=False)
         better = best or validate_run(run)
     if trainer.stop_requested and trainer.ranks.size == 1:
-        return  # the next start finishes
+        return False
     if log is not None:
         export_model(run, folder)
         log_validation(log, "valid", trainer.step, plain)
         log_validation(log, "best" if best else "averaged", trainer.step, better)
         log.finish()
+    return True
 
 
 def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, torch.Tensor] | None:
@@ -417,15 +451,15 @@ def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, t
 def export_model(run: RunState, folder: Path) -> Path:
     """Write the trained model and its tokenizer to `<folder>/model`."""
     model = merge_lora(run.loss.model)
-    meta, corruption = run.store.meta, run.preprocess
+    meta, preprocess = run.store.meta, run.preprocess
     model.spec = with_special_ids(
-        S.with_label_names(model.spec, meta.labels), meta.special_tokens, corruption.decoder_start
+        S.with_label_names(model.spec, meta.labels), meta.special_tokens, preprocess.decoder_start
     )
     text = PreparedFolder(str(run.prepared_folder)).tokenizer() if meta.tokenizer else None
     return save(
         model,
         folder / "model",
         to="weft",
-        tokenizer=with_special_frame(text, corruption.frame) if text and corruption.frame else text,
+        tokenizer=with_special_frame(text, preprocess.frame) if text and preprocess.frame else text,
         transforms=R.transforms_for(run.recipe.task, evaluation=True),
     )

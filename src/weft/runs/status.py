@@ -16,8 +16,8 @@ RECENT = 50  # steps
 
 
 def run_status(folder: Path) -> dict[str, Any]:
-    """One run; torch is not needed. `loss` is a mean over the steps before the last validation, or over the last few without one:
-    over samples, as the validation's own is, and not one step's."""
+    """Return the status of a run, without torch. `loss` is the mean over the steps before the last validation, or over the last few
+    without one: a mean over samples, as the validation loss is, not that of one step."""
     from ..training.compatibility import recipe_of
     from .lock import is_locked
     from .log import excerpt, is_finished

@@ -1,13 +1,14 @@
 """Proof of exact resume: train the last interval of a run again and compare."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
 from ..kernels.devices import resolve_device
-from ..training.checkpoint import all_checkpoints
+from ..training.checkpoint import Checkpoint, all_checkpoints
 from ..training.compatibility import recipe_of
 from ..training.environment import configured_environment, restored_random_state
 from .lock import RunLock
@@ -22,16 +23,8 @@ class ResumeCheck(NamedTuple):
     seconds: float
 
 
-def verify_resume(out: str | Path, device: str | None = None) -> ResumeCheck:
-    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
-
-    Args:
-        out: folder of the run.
-        device: what `resolve_device` takes (default: the recipe's).
-    """
-    folder, started = Path(out), time.perf_counter()
-    recipe = recipe_of(folder, ignore_message)
-    recipe = replace(recipe, device=device or recipe.device)
+def reproducible_checkpoints(folder: Path) -> list[Checkpoint]:
+    """Return the checkpoints of a run; ValueError if one process cannot reproduce them."""
     checkpoints = all_checkpoints(folder / "checkpoints")
     if not checkpoints:
         raise ValueError(f"{folder} has no good checkpoint yet; train it first")
@@ -39,6 +32,25 @@ def verify_resume(out: str | Path, device: str | None = None) -> ResumeCheck:
         raise ValueError(
             f"{folder} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
         )
+    return checkpoints
+
+
+def verify_resume(
+    out: str | Path,
+    device: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ResumeCheck:
+    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
+
+    Args:
+        out: folder of the run.
+        device: what `resolve_device` takes (default: the recipe's).
+        progress: takes the steps done and the steps in all, after each step.
+    """
+    folder, started = Path(out), time.perf_counter()
+    recipe = recipe_of(folder, ignore_message)
+    recipe = replace(recipe, device=device or recipe.device)
+    checkpoints = reproducible_checkpoints(folder)
     device_in_use = resolve_device(recipe.device)
     with RunLock(folder), configured_environment(recipe), restored_random_state(device_in_use):
         run = build_run(recipe, is_new=False)
@@ -55,6 +67,8 @@ def verify_resume(out: str | Path, device: str | None = None) -> ResumeCheck:
                 recipe, event.step
             ):
                 validate_run(run)
+            if progress is not None:
+                progress(event.step - begin, checkpoints[-1].step - begin)
             if event.step == checkpoints[-1].step:
                 break
         return ResumeCheck(

@@ -1,4 +1,4 @@
-"""What does not fit together in a model, each problem with its path and the way out."""
+"""Checks of a model: each problem with its path and the way out."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Specs in words, equations, trees and tables: what the command prints about a model before any is built."""
+"""Specs in words, equations, trees and tables: what the command prints about a model."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ NO_BREAK_SPACE = "\xa0"  # a space at which no line breaks
 
 
 def short(number: int, units: str = " KMBT", gap: str = "") -> str:
-    """Three digits and a letter, as papers name sizes."""
+    """Format a number with three digits and a letter, as papers name sizes."""
     size, i = float(number), 0
     while size >= 999.5 and i < len(units) - 1:
         size, i = size / 1000, i + 1
@@ -106,7 +106,7 @@ def branch_term(b: Branch, memory: bool = False) -> str:
 
 
 def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
-    """A block as what it does to x, one line a branch; parallel branches share one."""
+    """Return a block as equations of x, one line per branch; parallel branches share one."""
     if isinstance(block, ParallelBlock):
         return (f"x <- x + {branch_term(block.attention)} + {branch_term(block.feedforward)}",)
     branches = ((block.attention, False), (block.cross_attention, True), (block.feedforward, False))
@@ -203,7 +203,7 @@ def block_lines(items: Sequence[Block | ParallelBlock], d: int) -> Iterator[Tree
 
 
 def without_drop_path(block: Block | ParallelBlock) -> Block | ParallelBlock:
-    """A block but for stochastic depth, which grows with the depth and would tell all blocks apart."""
+    """Return a block without stochastic depth, which differs between blocks."""
     if not (block.attention.drop_path or block.feedforward.drop_path):
         return block
     return replace(

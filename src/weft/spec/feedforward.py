@@ -63,7 +63,7 @@ class GatedMLP(FeedForwardSpec):
 
 @choice
 class MixtureOfExperts(FeedForwardSpec):
-    """A gate sends each token to the `chosen` best of `count` experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+    """A router sends each token to its `top_k` best of `experts` experts (Shazeer et al. 2017, arXiv:1701.06538)."""
 
     experts: PositiveInt
     top_k: PositiveInt

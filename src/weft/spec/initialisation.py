@@ -10,7 +10,7 @@ class Init:
 
 @choice
 class NormalInit(Init):
-    """Normal weights, cut at `cut` deviations; the maps that join the residual by 1/√(2·depth) (GPT-2)."""
+    """Normal weights, truncated at `cut` standard deviations; maps that join the residual are scaled by 1/√(2·depth) (GPT-2)."""
 
     std: PositiveFloat = 0.02
     truncate_at: PositiveFloat | None = None
@@ -19,12 +19,12 @@ class NormalInit(Init):
 
 @choice
 class XavierInit(Init):
-    """Uniform by fan-in and fan-out (Glorot and Bengio 2010); embeddings normal at width ** -0.5."""
+    """Uniform weights by fan-in and fan-out (Glorot and Bengio 2010); embeddings are normal with width ** -0.5."""
 
 
 @choice
 class T5Init(Init):
-    """Each map by its fan-in, the score unscaled (Raffel et al. 2020)."""
+    """Each map by its fan-in, with unscaled attention scores (Raffel et al. 2020)."""
 
     factor: PositiveFloat = 1.0
 

@@ -1,6 +1,6 @@
-"""What every part of a block can say of itself: shapes of parameters, FLOPs, words.
+"""What a part of a block declares: shapes of parameters, FLOPs, a description.
 
-A part of one's own need not: its numbers are then measured by building it on the meta device.
+A user-defined part need not: its numbers are then measured by building it on the meta device.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Positions, by four doors: at the input, at query and key, by rotation, on the score."""
+"""Positions, which enter in four ways: at the input, at query and key, by rotation, on the score."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -47,7 +47,7 @@ class SinusoidalPositions(InputPositions):
 
 @choice
 class LearnedPositions(InputPositions):
-    """One vector a position; the table's first `offset` rows belong to no position (RoBERTa, BART: 2)."""
+    """One vector per position; the first `offset` rows of the table belong to no position (RoBERTa, BART: 2)."""
 
     count: PositiveInt
     offset: NonNegativeInt = 0
@@ -65,7 +65,7 @@ class LearnedPositions(InputPositions):
 
 @choice
 class LearnedPositions2D:
-    """One half-width vector a row and one a column, side by side."""
+    """One half-width vector per row and one per column, concatenated."""
 
     count: PositiveInt = 50
     width_unit = 2
@@ -76,9 +76,9 @@ class LearnedPositions2D:
 
 @choice
 class SinusoidalPositions2D:
-    """Sinusoids of row and column, side by side; fixed (MAE, arXiv:2111.06377; DETR, arXiv:2005.12872, appendix A.4).
+    """Fixed sinusoids of row and column, concatenated (MAE, arXiv:2111.06377; DETR, arXiv:2005.12872, appendix A.4).
 
-    `grid` counts cells from 0 and is kept as a table in the file; `unit` stretches the visible image to 2π."""
+    `grid` counts cells from 0 and is stored as a table in the file; `unit` scales the visible image to 2π."""
 
     scale: Literal["grid", "unit"] = "grid"
     width_unit = 4

@@ -15,7 +15,7 @@ from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 
 @choice
 class SpecialTokens:
-    """Token ids that have a job."""
+    """Ids of special tokens."""
 
     pad: NonNegativeInt | None = None
     bos: NonNegativeInt | None = None
@@ -127,7 +127,7 @@ class PlacedBlock(NamedTuple):
 
 
 def iterate_blocks(spec: Spec) -> Iterator[PlacedBlock]:
-    """Every block of a model, stack by stack."""
+    """Yield every block of a model, stack by stack."""
     if isinstance(spec.encoder, Pyramid):
         for s, stage in enumerate(spec.encoder.stages):
             for i, block in enumerate(stage):
@@ -200,7 +200,7 @@ def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
 
 
 def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> Spec:
-    """A head that has no names for its classes yet takes these."""
+    """Return the spec with these label names, if its head has none yet."""
     if (
         labels is None
         or getattr(spec.head, "labels", ()) is not None

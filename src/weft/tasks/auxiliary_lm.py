@@ -1,5 +1,5 @@
-"""GPT's auxiliary objective: beside its task, a decoder continues to predict each next token of its input, L3 = L2 + λ · L1 (Radford et al.
-2018, section 3.2). The language modelling head is the tied token table; nothing is added to the model."""
+"""GPT's auxiliary loss: in fine-tuning, a decoder also predicts each next token of its input, L3 = L2 + λ · L1 (Radford et al. 2018,
+section 3.2). The language modelling head is the tied token table; the model has no new parameters."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ LM_TERM = "token"
 
 
 class TaskAndLMOutputs(NamedTuple):
-    """The task's scores, and the summed cross entropy of the next tokens."""
+    """Logits of the task, and the summed cross entropy of the next tokens."""
 
     logits_BV: Tensor
     token: Tensor
@@ -40,7 +40,7 @@ def loss_weights(value: Any, task: str) -> dict[str, float]:
 
 
 def next_token_loss(model: Model, sequence: HiddenStates, tokens_BL: Tensor) -> Tensor:
-    """The sum over all tokens but each row's first, padding left out."""
+    """Return the cross entropy summed over all tokens but the first of each row, without padding."""
     label_BL = tokens_BL[:, 1:]
     if sequence.attention_mask_BL is not None:
         label_BL = label_BL.masked_fill(~sequence.attention_mask_BL[:, 1:], IGNORE_INDEX)
@@ -49,7 +49,7 @@ def next_token_loss(model: Model, sequence: HiddenStates, tokens_BL: Tensor) -> 
 
 
 def count_next_tokens(tokens: Any, attention_mask: Any) -> int:
-    """How many tokens `next_token_loss` predicts in a batch."""
+    """Return how many tokens `next_token_loss` predicts in a batch."""
     if attention_mask is None:
         attention_mask = tokens >= 0
     return int(attention_mask[:, 1:].sum())
@@ -66,7 +66,7 @@ def with_lm_loss(
 
 
 def task_logits(answer: Any) -> Tensor:
-    """The task's scores alone."""
+    """Return the logits of the task alone."""
     logits: Tensor = answer.logits_BV if isinstance(answer, TaskAndLMOutputs) else answer
     return logits
 

@@ -1,7 +1,7 @@
-"""What every objective is: a corruption of samples (numpy, pure) and a score of answers (torch, sums).
+"""What every task consists of: preprocessing of samples (numpy, pure) and a loss (torch, sums).
 
-A module of this folder holds one pair, `Corrupt(value, setting)` and `Score(value, setting)`; `Corrupt` is made first and refuses
-what does not fit."""
+A module of this folder defines both as `Preprocess(task, context)` and `Loss(task, context)`. The preprocessing is built first and
+raises ValueError if the model or the data do not fit the task."""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -24,24 +24,24 @@ from ..model.initialisation import initialise_weights
 from ..model.model import Model, build
 from ..spec.spec import iterate_blocks
 
-ROUTER_TERMS = ("balance", "router_z")  # terms of every objective whose model has experts
+ROUTER_TERMS = ("balance", "router_z")  # loss terms of every task whose model has experts
 ArrayRow = dict[str, np.ndarray]
 Batch = dict[str, Tensor]
 
 
 class TaskContext(NamedTuple):
-    """What an objective is built for."""
+    """What a task is built for: the model, the data and the seed."""
 
     spec: S.Spec
     data: DataInfo
     seed: int = 0
     dtype: torch.dtype = torch.float32
     teacher: Model | None = None
-    model: Model | None = None  # one that is trained already; None: a new one
+    model: Model | None = None  # a trained model; None: build a new one
 
 
 class LengthLimitedSamples:
-    """Samples and the length that their rows shall have."""
+    """Samples and the maximum length of their rows."""
 
     def __init__(self, samples: Samples, length: int) -> None:
         self.samples, self.length = samples, length
@@ -58,21 +58,21 @@ class LengthLimitedSamples:
 
 
 class Preprocess:
-    """From a sample to a row of a batch. Pure: a row is decided by the sample's number and its private generator alone.
+    """Turns a sample into a row of a batch. A pure function of the sample's index and its random generator.
 
     A row may carry `tokens_document_ids`, 1, 2, 3, …: tokens attend only within their own document. Without them, a row is one document."""
 
     fields: dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
-    terms: tuple[str, ...] = ("token",)  # names of the losses; `counts` and `score` have these keys
-    same_every_epoch: bool = False  # the same draw in every epoch
+    terms: tuple[str, ...] = ("token",)  # names of the loss terms, the keys of `loss_counts`
+    same_every_epoch: bool = False  # use the random numbers of the first epoch in every epoch
     expert_stacks: dict[str, S.MixtureOfExperts] = {}  # stacks that have experts
     frame: SpecialTokenFrame | None = (
-        None  # around the text that a model reads; None: what its tokenizer.json puts there
+        None  # special tokens around the text; None: those of tokenizer.json
     )
     decoder_start: int | None = None  # what a decoder beside an encoder reads first
 
     def __init__(self, task: Any, context: TaskContext) -> None:
-        self.value = task
+        self.task = task
         self.max_length, self.expert_stacks = (
             max_row_length(context.spec),
             expert_stacks(context.spec),
@@ -80,7 +80,7 @@ class Preprocess:
         self.pad_id = context.data.special_tokens.get("pad", 0)
 
     def encoder_decoder_fields(self) -> dict[str, tuple[str, int]]:
-        """The fields of an encoder and a decoder: what each reads, and what the decoder shall say."""
+        """Return the fields of an encoder and a decoder: the inputs of each, and the labels of the decoder."""
         return {
             "tokens": ("tokens", self.pad_id),
             "target": ("target", self.pad_id),
@@ -90,7 +90,7 @@ class Preprocess:
     def open_samples(
         self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
-        """Samples that become rows of `length`; with `tail`, the last short one too."""
+        """Return samples that become rows of `length`; with `include_partial`, the last, shorter one too."""
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
                 f"length = {length}: the model has {self.max_length} learned positions; shorten the rows or give it more"
@@ -107,11 +107,11 @@ class Preprocess:
         raise NotImplementedError
 
     def term_counts(self, batch: Any) -> dict[str, int]:
-        """Units of each of the objective's own terms in a batch."""
+        """Return the number of labels of each loss term in a batch, without the terms of the routers."""
         return {self.terms[0]: len(batch["labels_at"])}
 
     def loss_counts(self, batch: Any) -> dict[str, int]:
-        """Units of each term in a batch. Those of the routers are tokens of the stacks that have experts, or images."""
+        """Return the number of labels of each loss term in a batch. The routers count tokens of the stacks that have experts, or images."""
         if not self.expert_stacks:
             return self.term_counts(batch)
         streams = {stream for stream, _ in self.fields.values()}
@@ -131,13 +131,13 @@ class Preprocess:
 class Loss(nn.Module):
     """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of counts), over all micro-batches and ranks."""
 
-    model: Model  # what is kept
+    model: Model  # what is exported
 
     def __init__(
         self, task: Any, context: TaskContext, weights: dict[str, float] | None = None
     ) -> None:
         super().__init__()
-        self.value = task
+        self.task = task
         self.model = context.model or build(context.spec, dtype=context.dtype, seed=context.seed)
         self.weights = weights or {"token": 1.0}
         for layer in list(expert_stacks(context.spec).values())[:1]:  # all have the same weights
@@ -149,7 +149,7 @@ class Loss(nn.Module):
         ] = []  # (E,) per layer: tokens sent to each expert since it was last empty
 
     def initialise_own_parameters(self, context: TaskContext) -> None:
-        """Start what the objective owns beside its models as the model's spec says; call it once these parts are made."""
+        """Initialise the parameters that the task has beside its models, as the model's spec says. Call it after they are built."""
         self.to(context.dtype)
         parameters = {
             f"{path}.{name}"
@@ -163,11 +163,11 @@ class Loss(nn.Module):
         raise NotImplementedError
 
     def loss_sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
-        """Cross entropy of the logits at the labels; objectives with more terms say more."""
+        """Return the sum of each loss term: here the cross entropy at the labels."""
         return {"token": cross_entropy(answer, selected_labels(batch))}
 
     def router_terms(self) -> dict[str, Tensor]:
-        """The routers' losses in the newest forward pass, the mean over the layers of each stack."""
+        """Return the router losses of the last forward pass, averaged over the layers of each stack."""
         routing_of_stack, image = [], not isinstance(self.model.spec.source, S.Tokens)
         for stack in (
             self.model.encoder,
@@ -196,7 +196,7 @@ class Loss(nn.Module):
         return dict(zip(ROUTER_TERMS, (balance, z), strict=True))  # type: ignore[arg-type]
 
     def all_sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
-        """Every term of an answer to a batch: the objective's own and, where the model has experts, its routers'."""
+        """Return the sum of every loss term: those of the task and, where the model has experts, those of the routers."""
         return self.loss_sums(answer, batch) | (
             self.router_terms() if ROUTER_TERMS[0] in self.weights else {}
         )
@@ -206,7 +206,7 @@ class Loss(nn.Module):
 
 
 class EncoderDecoderLoss(Loss):
-    """The encoder reads `tokens`, the decoder `target` and says `labels`."""
+    """The encoder reads `tokens`, the decoder reads `target` and predicts `labels`."""
 
     def forward_outputs(self, batch: Batch) -> Tensor:
         memory = self.model.encode(self.model.embed(batch["tokens"], **masks(batch)))
@@ -217,13 +217,13 @@ class EncoderDecoderLoss(Loss):
 
 
 def selected_labels(batch: Batch, field: str = "labels") -> Tensor:
-    """The labels that are asked, in the order of the logits of `read_at`."""
+    """Return the labels that are scored, in the order of `logits_at`."""
     return batch[field].flatten()[batch[f"{field}_at"]]
 
 
 def logits_at(model: Model, sequence: HiddenStates, at_T: Tensor) -> Tensor:
-    """The head's answer at some places of (B * L) alone: most of its cost is the vocabulary's. In training a few more rows follow, which
-    nothing asks for."""
+    """Return the logits at some positions of (B * L) alone, since most of the head's cost is the vocabulary. In training the output is
+    padded to a friendly shape; only the first `len(at_T)` rows count."""
     x_TD, keys = (
         sequence.x_BLD.flatten(0, 1),
         sequence_keys(sequence).key_BL.flatten() if model.training else None,
@@ -244,7 +244,7 @@ def concatenate_ids(*pieces: Any) -> np.ndarray:
 
 
 def decoder_start(context: TaskContext, default: int) -> int:
-    """What the decoder reads first: what the model says or, where it says nothing, this."""
+    """Return the token that the decoder starts with: that of the model's spec, else `default`."""
     return (
         default
         if context.spec.special_tokens.decoder_start is None
@@ -253,7 +253,7 @@ def decoder_start(context: TaskContext, default: int) -> int:
 
 
 def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
-    """The stacks that have experts, each with the first of them."""
+    """Return the stacks that have mixture-of-experts layers, each with the first of them."""
     experts_of_stack: dict[str, S.MixtureOfExperts] = {}
     for name, stack in (
         ("encoder", spec.encoder),
@@ -277,11 +277,11 @@ def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
     return experts_of_stack
 
 
-# What does not fit is refused in one line
+# Checks
 
 
 def max_row_length(spec: S.Spec) -> int | None:
-    """The longest row that learned positions and Linformer's projections allow."""
+    """Return the longest row that learned positions and Linformer's projections allow; None without either."""
     tables = [
         t.positions for t in (spec.source, spec.target) if isinstance(t, S.Tokens | S.SharedTokens)
     ]
@@ -294,13 +294,13 @@ def max_row_length(spec: S.Spec) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def text_room(length: int, marks: int) -> int:
-    """Tokens of text in a row that also holds marks."""
-    if length <= marks:
+def text_room(length: int, special_tokens: int) -> int:
+    """Return how many tokens of text fit into a row beside its special tokens."""
+    if length <= special_tokens:
         raise ValueError(
-            f"length = {length} leaves no room for text beside {marks} marks; give more"
+            f"length = {length} leaves no room for text beside {special_tokens} special tokens; use longer rows"
         )
-    return length - marks
+    return length - special_tokens
 
 
 def check_model(
@@ -377,7 +377,7 @@ def has_token_types(spec: S.Spec) -> bool:
 
 
 def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> None:
-    """The head must be the task's and have as many outputs as the data have labels."""
+    """Raise ValueError unless the head is the task's and has one output per label of the data."""
     s, name, head = context.spec, type(task).__name__, task.head
     if not isinstance(s.head, head):
         raise ValueError(
@@ -408,7 +408,7 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
 
 
 def encode_batch(model: Model, batch: Batch, stream: str = "tokens") -> HiddenStates:
-    """All but the head, on images or on the texts of a stream."""
+    """Run the model without its head, on images or on the tokens of a stream."""
     if "image" in batch:
         sequence = model.embed(batch["image"].to(next(model.parameters()).dtype))
     else:

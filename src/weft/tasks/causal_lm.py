@@ -33,7 +33,7 @@ from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
 
 class CausalLMPreprocess(Preprocess):
-    """Inputs are all tokens of a window but the last, labels all but the first: the one shift there is."""
+    """Inputs are all tokens of a window but the last, labels all but the first. Labels are shifted here and nowhere else."""
 
     def __init__(self, task: R.CausalLM, context: TaskContext) -> None:
         check_model(task, context, decoder=True)
@@ -100,7 +100,7 @@ class CausalLMTask(TaskImplementation):
         self, store: Store, options: EvaluateOptions
     ) -> tuple[Preprocess, LengthLimitedSamples]:
         length = options.length or default_row_length(self.loss.model)
-        if self.value.one_document_per_sample or (options.stride or length) >= length:
+        if self.task.one_document_per_sample or (options.stride or length) >= length:
             return super().samples(store, options)
         assert options.stride is not None
         windows = StridedWindows(store, length, options.stride)
@@ -108,7 +108,7 @@ class CausalLMTask(TaskImplementation):
 
 
 def text_bytes(data: EvaluationData) -> int | None:
-    """The size of the text in UTF-8, where it can be read."""
+    """Return the size of the text in UTF-8 bytes; None if it cannot be read."""
     row = data.store.meta.rows
     assert isinstance(row, R.Documents)
     try:

@@ -127,7 +127,7 @@ class ImageClassificationPreprocess(Preprocess):
             store,
             self.source,
             deterministic=include_partial,
-            transforms=R.transforms_for(self.value, include_partial),
+            transforms=R.transforms_for(self.task, include_partial),
         )
 
     def __call__(
@@ -148,22 +148,22 @@ def loss_term(task: Any) -> tuple[str]:
 class ClassificationLoss(Loss):
     def __init__(self, task: Value, context: TaskContext) -> None:
         super().__init__(task, context, auxiliary_lm.loss_weights(task, *loss_term(task)))
-        self.value, self.smoothing = (
+        self.task, self.smoothing = (
             task,
             task.label_smoothing if isinstance(task, R.Classification) else None,
         )
 
     def forward_outputs(self, batch: Batch) -> Tensor | auxiliary_lm.TaskAndLMOutputs:
-        inputs = stack_both_orders(batch) if self.value.both_orders else batch
+        inputs = stack_both_orders(batch) if self.task.both_orders else batch
         sequence = encode_batch(self.model, inputs)
         logits_BV = (
             self.both_order_logits(sequence)
-            if self.value.both_orders
+            if self.task.both_orders
             else self.model.read(sequence)
         )
         assert isinstance(logits_BV, Tensor)
         return auxiliary_lm.with_lm_loss(
-            logits_BV, self.model, sequence, inputs.get("tokens", logits_BV), self.value
+            logits_BV, self.model, sequence, inputs.get("tokens", logits_BV), self.task
         )
 
     def both_order_logits(self, sequence: HiddenStates) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rebuild a text from one whose spans are infilled and whose sentences are shuffled (BART, arXiv:1910.13461, section 2.2)."""
+"""Denoising: reconstruct a text whose spans are infilled and whose sentences are shuffled (BART, arXiv:1910.13461, section 2.2)."""
 
 import numpy as np
 
@@ -30,19 +30,19 @@ class DenoisingPreprocess(Preprocess):
                 "shuffle_sentences reads sentences; prepare the data with Documents(sentence_boundaries=True), or Denoising(shuffle_sentences=False)"
             )
         super().__init__(task, context)
-        self.begin, self.end, self.mask = special_ids(task, context, "bos", "eos", "mask")
-        self.value, self.decoder_start, self.fields = (
+        self.bos_id, self.eos_id, self.mask = special_ids(task, context, "bos", "eos", "mask")
+        self.task, self.decoder_start, self.fields = (
             task,
-            decoder_start(context, self.end),
+            decoder_start(context, self.eos_id),
             self.encoder_decoder_fields(),
         )
-        self.frame = SpecialTokenFrame([self.begin], [self.end], [self.end])
+        self.frame = SpecialTokenFrame([self.bos_id], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
         size = text_room(length, 2)
         return (
             SentenceSamples(store, size)
-            if self.value.shuffle_sentences
+            if self.task.shuffle_sentences
             else TokenWindows(store, size, size, include_partial)
         )
 
@@ -51,26 +51,26 @@ class DenoisingPreprocess(Preprocess):
     ) -> ArrayRow:
         sample = samples[index]
         text = np.asarray(sample["tokens"], np.int64)
-        if text[-1] == self.end:
+        if text[-1] == self.eos_id:
             text = text[:-1]
-        labels = concatenate_ids([self.begin], text, [self.end])
+        labels = concatenate_ids([self.bos_id], text, [self.eos_id])
         noised = self.infill(
             shuffle_sentences(text, sample["sentences"], rng)
-            if self.value.shuffle_sentences
+            if self.task.shuffle_sentences
             else text,
             rng,
         )
         return {
-            "tokens": concatenate_ids([self.begin], noised[: samples.length - 2], [self.end]),
+            "tokens": concatenate_ids([self.bos_id], noised[: samples.length - 2], [self.eos_id]),
             "target": concatenate_ids([self.decoder_start], labels[:-1]),
             "labels": labels,
         }
 
     def infill(self, text: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Each span becomes one mask; an empty one is a mask between two tokens."""
-        budget = self.value.mask_rate * len(text)
+        """Replace each span by one mask token; an empty span inserts one."""
+        budget = self.task.mask_rate * len(text)
         lengths = rng.poisson(
-            self.value.mean_span_length, 1 + int((2 * budget + 32) / self.value.mean_span_length)
+            self.task.mean_span_length, 1 + int((2 * budget + 32) / self.task.mean_span_length)
         )
         lengths = lengths[: count_for_budget(rng, lengths, budget)]
         lengths = np.diff(lengths.cumsum().clip(max=len(text)), prepend=0)

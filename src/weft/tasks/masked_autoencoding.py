@@ -42,7 +42,7 @@ class MaskedAutoencodingPreprocess(Preprocess):
             self.source,
             area=(0.2, 1.0),  # appendix A.1: a random crop is all the augmentation
             deterministic=include_partial,
-            transforms=R.transforms_for(self.value, include_partial),
+            transforms=R.transforms_for(self.task, include_partial),
         )
 
     def __call__(

@@ -1,4 +1,5 @@
-"""Guess hidden tokens (BERT, arXiv:1810.04805, section 3.1; spans: SpanBERT, arXiv:1907.10529, section 3.1)."""
+"""Masked language modelling: predict masked tokens (BERT, arXiv:1810.04805, section 3.1; spans: SpanBERT, arXiv:1907.10529, section
+3.1)."""
 
 from typing import Any, NamedTuple
 
@@ -59,16 +60,16 @@ class MaskedLMPreprocess(Preprocess):
             )
         super().__init__(task, context)
         meta = context.data
-        begin, end, *mask = special_ids(
+        bos_id, eos_id, *mask = special_ids(
             task, context, "bos", "eos", *(["mask"] if task.mask_token_rate else [])
         )
         self.mask = mask[0] if mask else self.pad_id  # without a share, nothing becomes it
-        self.format, self.value, self.same_every_epoch = (
-            TextInput(task.input_format, begin, end, task.next_sentence),
+        self.format, self.task, self.same_every_epoch = (
+            TextInput(task.input_format, bos_id, eos_id, task.next_sentence),
             task,
             task.static_mask,
         )
-        self.frame = SpecialTokenFrame([begin], [end], [end])
+        self.frame = SpecialTokenFrame([bos_id], [eos_id], [eos_id])
         self.can_be_masked = np.ones(meta.vocab_size or 0, bool)
         self.can_be_masked[[*meta.special_tokens.values(), *meta.sentinels]] = False
         self.ordinary_ids = np.flatnonzero(self.can_be_masked)
@@ -95,9 +96,11 @@ class MaskedLMPreprocess(Preprocess):
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
         samples = SentenceSamples(
-            store, text_room(length, self.format.marks), follow=self.value.input_format in PAIRS
+            store,
+            text_room(length, self.format.special_tokens),
+            follow=self.task.input_format in PAIRS,
         )
-        if self.value.next_sentence and len(samples) < 2:
+        if self.task.next_sentence and len(samples) < 2:
             raise ValueError(
                 f"next_sentence draws from other rows, and {store.tokens} tokens are one row of {length}; give more text"
             )
@@ -115,10 +118,10 @@ class MaskedLMPreprocess(Preprocess):
         row["labels"][at] = tokens[at]
         fresh = self.ordinary_ids[rng.integers(len(self.ordinary_ids), size=len(at))]
         tokens[at] = np.where(
-            chance < self.value.mask_token_rate,
+            chance < self.task.mask_token_rate,
             self.mask,
             np.where(
-                chance < self.value.mask_token_rate + self.value.random_token_rate,
+                chance < self.task.mask_token_rate + self.task.random_token_rate,
                 fresh,
                 tokens[at],
             ),
@@ -128,9 +131,10 @@ class MaskedLMPreprocess(Preprocess):
     def choose_positions(
         self, tokens: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Chosen places, `share` of the ordinary ones on average and at least one, and a number in [0, 1) that says what each becomes."""
+        """Choose positions to predict: a fraction `mask_rate` of the ordinary tokens on average, at least one. Also returns a random
+        number in [0, 1) per position, which decides what replaces its token."""
         at = np.flatnonzero(self.can_be_masked[tokens])
-        budget, masking_unit = self.value.mask_rate * len(at), self.value.masking_unit
+        budget, masking_unit = self.task.mask_rate * len(at), self.task.masking_unit
         if not len(at) or masking_unit == "tokens":
             count = count_for_budget(rng, np.ones(len(at), np.int64), budget)
             at = rng.permutation(at)[: max(count, 1)]
@@ -146,9 +150,7 @@ class MaskedLMPreprocess(Preprocess):
             at = at[span_indices(word[order], size[order])]
             return at, rng.random(len(at))
         lengths = np.searchsorted(SPAN_LENGTH_CDF, rng.random(len(word)), side="right") + 1
-        lengths = lengths[
-            : max(count_for_budget(rng, lengths, self.value.mask_rate * len(word)), 1)
-        ]
+        lengths = lengths[: max(count_for_budget(rng, lengths, self.task.mask_rate * len(word)), 1)]
         lengths = np.diff(lengths.cumsum().clip(max=len(word)), prepend=0)
         start, edge = random_span_starts(rng, lengths, len(word)), np.append(word, len(at))
         size = edge[start + lengths] - edge[start]
@@ -163,7 +165,7 @@ class MaskedLMPreprocess(Preprocess):
 
 
 class NextSentenceHead(nn.Module):
-    """BERT's pooler and its two classes, thrown away after training."""
+    """BERT's pooler and its classifier with two classes, discarded after pre-training."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

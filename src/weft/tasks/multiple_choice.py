@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class MultipleChoicePreprocess(Preprocess):
-    """Each ending behind the context is a sequence, in a stream of its own."""
+    """Each ending follows the context in a sequence of its own."""
 
     def __init__(self, task: R.MultipleChoice, context: TaskContext) -> None:
         check_head(task, context, outputs=1)
@@ -65,8 +65,8 @@ class MultipleChoicePreprocess(Preprocess):
         row = {"labels": np.asarray(sample["label"])}
         for i, ending in enumerate(sample["endings"]):
             row |= {
-                f"{name}{i}": part
-                for name, part in self.join(sample["context"], ending, samples.length).items()
+                f"{name}{i}": array
+                for name, array in self.join(sample["context"], ending, samples.length).items()
             }
         return row
 
@@ -94,7 +94,7 @@ class MultipleChoiceLoss(Loss):
         logits_T1 = self.model.read(sequence)
         assert isinstance(logits_T1, Tensor)
         return auxiliary_lm.with_lm_loss(
-            logits_T1.view(-1, self.endings), self.model, sequence, inputs["tokens"], self.value
+            logits_T1.view(-1, self.endings), self.model, sequence, inputs["tokens"], self.task
         )
 
     def flatten_endings(self, batch: Batch) -> Batch:

@@ -1,4 +1,4 @@
-"""One or two texts between special tokens, cut to a length."""
+"""One or two texts between special tokens, truncated to a length."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class PairEncoding:
-    """One row of one or two texts, begin A end [B end]; between RoBERTa's are two ends. BERT's has segments where a model does; GPT's
-    start, delimiter and extract tokens are the same marks, without segments. A decoder's end may be its only mark, and begins too; T5
-    has none that begins."""
+    """One row of one or two texts: bos A eos [B eos]; RoBERTa has two eos tokens between them.
+
+    BERT's format has token types where the model does. GPT's start, delimiter and extract tokens take the same places, without token
+    types. A decoder may have eos alone, which then also starts the row; T5 has no token at the start."""
 
     def __init__(self, task: Any, context: TaskContext, style: str = "bert") -> None:
         decodes = context.spec.decoder is not None
@@ -38,7 +39,7 @@ class PairEncoding:
         )
 
     def __call__(self, first: np.ndarray, second: np.ndarray | None, length: int) -> ArrayRow:
-        """The longer text is cut first."""
+        """Join the texts; the longer one is truncated first."""
         if second is None:
             parts: list[Any] = [self.begin, first[: length - len(self.begin) - 1], self.end]
         else:
@@ -59,7 +60,7 @@ class PairEncoding:
         )
 
     def second_text_start(self, first: np.ndarray) -> int:
-        """Where the second text starts."""
+        """Return the position at which the second text starts."""
         return len(self.begin) + len(first) + len(self.between)
 
     def fields(self, pad: int, stream: str = "tokens", **names: str) -> dict[str, tuple[str, int]]:
@@ -71,7 +72,7 @@ class PairEncoding:
 
         if length < 5:
             raise ValueError(
-                f"length = {length} leaves no room for texts beside three marks; give more"
+                f"length = {length} leaves no room for texts beside three special tokens; use longer rows"
             )
         return RowSamples(
             store,
@@ -83,7 +84,7 @@ class PairEncoding:
 def truncate_longest_first(
     first: np.ndarray, second: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The longer loses its last token until both fit; of two equal ones, the second."""
+    """Truncate the longer text, token by token, until both fit; of two equally long texts, the second."""
     n, m = len(first), len(second)
     return first[: max(capacity - m, capacity - capacity // 2)], second[
         : max(capacity - n, capacity // 2)

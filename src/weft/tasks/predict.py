@@ -1,4 +1,5 @@
-"""Answers of a model: a plain one a sample, each sample once on any number of ranks. One mechanism for scores and for questions."""
+"""Predictions of a model: one plain value per sample, each sample once on any number of ranks. `weft evaluate` and the inference verbs
+share it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from torch import Tensor
 from ..data.batching import FixedPlanner
 from ..data.loader import Loader
 from ..data.store import Store
+from ..generate.text_generator import Progress
 from ..metrics.perplexity import evaluation_windows
 from ..model.model import Model
 from ..ranks import Ranks
@@ -21,12 +23,13 @@ DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less
 
 
 class PredictOptions(NamedTuple):
-    """What changes no answer, but the draws of a corruption."""
+    """How predictions are computed. Only `seed` may change them, where preprocessing is random."""
 
-    batch_size: int = 32  # of a batch
+    batch_size: int = 32  # rows per forward pass
     bf16: bool = False
     seed: int = 0
     ranks: Ranks = Ranks()
+    progress: Progress | None = None  # takes the rows done and the rows in all, after each batch
 
 
 Plain = Callable[
@@ -38,7 +41,7 @@ Plain = Callable[
 
 
 class SortedByLength(LengthLimitedSamples):
-    """The same samples, the longest first, so that those of like length share a batch."""
+    """The same samples, the longest first, so that samples of similar length share a batch."""
 
     def __init__(self, inner: LengthLimitedSamples) -> None:
         lengths = inner.lengths(np.arange(len(inner)))
@@ -63,7 +66,7 @@ def predict_batches(
     device: torch.device,
     options: PredictOptions = PredictOptions(),
 ) -> Iterator[tuple[list[int], Batch, Any]]:
-    """The numbers of some samples of this rank, their batch and the model's answer."""
+    """Yield the indices of some samples of this rank, their batch and the outputs of the model."""
     loader = Loader(
         FixedPlanner(len(samples), options.seed, options.batch_size),
         samples,
@@ -93,13 +96,16 @@ def predict_all(
     device: torch.device,
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
-    """A plain answer a sample, in the samples' order, the same on every rank."""
+    """Return one plain prediction per sample, in the order of the samples, the same on every rank."""
     sorted_ = SortedByLength(samples)
     rank_predictions: list[tuple[int, Any]] = []
     for indices, batch, outputs in predict_batches(preprocess, sorted_, answer, device, options):
         rank_predictions += zip(
             (int(sorted_.order[i]) for i in indices), plain(outputs, batch), strict=True
         )
+        if options.progress is not None:
+            done = len(rank_predictions) * options.ranks.size
+            options.progress(min(done, len(samples)), len(samples))
     every = sorted(gather_predictions(rank_predictions, options.ranks), key=lambda pair: pair[0])
     assert [i for i, _ in every] == list(range(len(samples))), "a sample has no answer, or two"
     return [prediction for _, prediction in every]
@@ -108,7 +114,7 @@ def predict_all(
 def gather_predictions(
     rank_predictions: list[tuple[int, Any]], ranks: Ranks
 ) -> list[tuple[int, Any]]:
-    """The answers of all ranks. Each writes its bytes into its own stretch of zeros: their sum holds all."""
+    """Gather the predictions of all ranks: each writes its bytes into its own range of zeros, and the sum holds all."""
     if ranks.size == 1:
         return rank_predictions
     encoded = np.frombuffer(json.dumps(rank_predictions).encode(), np.uint8)
@@ -131,7 +137,7 @@ def gather_predictions(
 
 
 def split_by_row(values_T: Tensor, batch: Batch) -> list[Any]:
-    """What was answered at `labels_at`, a list a row."""
+    """Split values at `labels_at` into one list per row."""
     row_T = (batch["labels_at"] // batch["labels"].shape[1]).cpu()
     return [
         part.tolist()
@@ -142,25 +148,25 @@ def split_by_row(values_T: Tensor, batch: Batch) -> list[Any]:
 
 
 def probabilities(logits_BV: Tensor) -> list[Any]:
-    """The probability of each class or ending."""
+    """Return the probability of each class or ending."""
     plain: list[Any] = logits_BV.double().softmax(-1).tolist()
     return plain
 
 
 def token_losses(answer: Tensor, batch: Batch) -> list[Any]:
-    """Minus the log-probability of each token that is asked, and whether it would have been said."""
+    """Return, per row, the loss of each scored token and whether it is the most likely one."""
     logits_TV, label_T = answer.float(), selected_labels(batch)
     said_T = torch.nn.functional.cross_entropy(logits_TV, label_T, reduction="none")
     return split_by_row(torch.stack((said_T, (logits_TV.argmax(-1) == label_T).float()), -1), batch)
 
 
 def max_context(model: Model) -> int:
-    """All that a model can read at once."""
+    """Return the maximum number of tokens that a model reads at once."""
     return max_row_length(model.spec) or model.spec.context_length or DEFAULT_LENGTH
 
 
 def default_row_length(model: Model) -> int:
-    """The length of rows for a model that no recipe tells."""
+    """Return the row length for a model without a recipe."""
     return min(max_context(model), DEFAULT_LENGTH)
 
 
@@ -172,7 +178,7 @@ def device_of(model: Model) -> torch.device:
 
 
 class StridedWindows:
-    """Windows, and from which place on their tokens are new."""
+    """Overlapping windows, and the position from which their tokens are new."""
 
     def __init__(self, store: Store, length: int, stride: int) -> None:
         self.store, self.places = store, list(evaluation_windows(store.tokens, length, stride))
@@ -193,7 +199,7 @@ class StridedWindows:
 
 
 class StridedWindowPreprocess(Preprocess):
-    """Only new tokens are asked."""
+    """Scores only the tokens of a window that no earlier window has scored."""
 
     def __init__(self, inner: Preprocess) -> None:
         self.inner, self.fields, self.terms = inner, inner.fields, inner.terms

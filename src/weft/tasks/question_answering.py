@@ -1,4 +1,4 @@
-"""Where an answer starts and ends in a text (BERT, arXiv:1810.04805, sections 4.2 and 4.3)."""
+"""Extractive question answering: predict where the answer starts and ends in a text (BERT, arXiv:1810.04805, sections 4.2 and 4.3)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,7 +42,7 @@ MAX_ANSWER_TOKENS = 30  # of an answer (BERT's own script)
 
 
 class QuestionAnsweringPreprocess(Preprocess):
-    """begin question end context end; without an answer here, both places are the first token's (section 4.3)."""
+    """A row is bos question eos context eos. Without an answer in the window, both labels are the first token (section 4.3)."""
 
     terms = ("span",)
 
@@ -82,7 +82,7 @@ class QuestionAnsweringLoss(Loss):
         super().__init__(task, context, {"span": 1.0})
 
     def forward_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """How well an answer starts, and ends, at each place; never at padding."""
+        """Return the logits of a start and an end at each position, without padding."""
         scores = self.model.read(encode_batch(self.model, batch))
         assert isinstance(scores, Tensor)
         if (mask_BL := attention_mask(batch, "tokens")) is not None:
@@ -109,8 +109,8 @@ class AnswerSpan(NamedTuple):
 
 
 def best_span(start_BL: Tensor, end_BL: Tensor, context: Tensor, longest: int) -> AnswerSpan:
-    """The best start + end with start ≤ end, at most `longest` tokens, inside the context: (B, 2), its first place and that behind its
-    last (section 4.2)."""
+    """Return the best span inside the context, of at most `longest` tokens: (B, 2), its first position and the one after its last
+    (section 4.2)."""
     L = start_BL.shape[1]
     place_L = torch.arange(L, device=start_BL.device)
     outside_BL = (place_L < context[:, :1]) | (place_L >= context[:, 1:])
@@ -125,7 +125,7 @@ def best_span(start_BL: Tensor, end_BL: Tensor, context: Tensor, longest: int) -
 
 
 class Window(NamedTuple):
-    """A part of a context, of which a row holds the tokens."""
+    """A part of a context whose tokens form one row."""
 
     id: str  # of the question
     offsets: np.ndarray  # (tokens, 2): where each token begins and ends in the context
@@ -135,7 +135,7 @@ class Window(NamedTuple):
 
 class ExtractedAnswer(NamedTuple):
     text: str
-    begin: int  # characters of the context
+    start: int  # characters of the context
     end: int
     score: float
     no_answer_margin: float  # how much better no answer scores
@@ -145,7 +145,7 @@ class QuestionAnsweringTask(TaskImplementation):
     preprocess_class, loss_class = QuestionAnsweringPreprocess, QuestionAnsweringLoss
 
     def predict(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> list[Any]:
-        """First and last token inside the window, their score, and that of no answer."""
+        """Return the first and last token of the answer in the window, its score, and the score of no answer."""
         start_BL, end_BL = (x_BL.float() for x_BL in outputs)
         best = best_span(start_BL, end_BL, batch["context"], MAX_ANSWER_TOKENS)
         first_B = batch["context"][:, 0]
@@ -154,7 +154,7 @@ class QuestionAnsweringTask(TaskImplementation):
         return plain
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """A window per sample, with all answers of the file, of which training keeps the first."""
+        """Return one window per sample with all answers of the file; training uses the first alone."""
         if data.source is None:
             raise ValueError("answers are scored against the file; give it with --data")
         questions = {
@@ -186,7 +186,7 @@ class QuestionAnsweringTask(TaskImplementation):
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions
     ) -> Metrics:
-        """Every question of the file is asked, also one that training cannot use."""
+        """Evaluate every question of the file, also those that training skips."""
         if data.source is None:
             raise ValueError("answers are scored against the file; give it with --data")
         questions = [
@@ -210,13 +210,13 @@ class QuestionAnsweringTask(TaskImplementation):
 def best_answers(
     predictions: Sequence[Any], windows: Sequence[Window]
 ) -> dict[str, ExtractedAnswer]:
-    """Of each question, the best span over all windows. No answer counts as much as where it counts least: every window
-    but one is right not to find it (section 4.3)."""
+    """Return the best span of each question over all its windows. The score of no answer is the lowest of all windows, since every
+    window but one lacks the answer (section 4.3)."""
     best: dict[str, ExtractedAnswer] = {}
     least: dict[str, float] = {}
     for (first, last, score, none), window in zip(predictions, windows, strict=True):
         empty = not len(window.offsets)  # a context of which no token is left holds no answer
-        begin, end = (
+        start, end = (
             (0, 0)
             if empty
             else (int(window.offsets[int(first), 0]), int(window.offsets[int(last), 1]))
@@ -225,7 +225,7 @@ def best_answers(
         least[window.id] = min(least.get(window.id, float("inf")), none)
         before = best.get(window.id)
         if before is None or score > before.score:
-            best[window.id] = ExtractedAnswer(window.context[begin:end], begin, end, score, 0.0)
+            best[window.id] = ExtractedAnswer(window.context[start:end], start, end, score, 0.0)
     return {
         name: answer._replace(no_answer_margin=least[name] - answer.score)
         for name, answer in best.items()

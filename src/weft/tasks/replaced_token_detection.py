@@ -1,4 +1,5 @@
-"""Tell original from replaced tokens, which a small generator proposes (ELECTRA, arXiv:2003.10555, sections 2 and 3.2)."""
+"""Replaced token detection: classify each token as original or replaced by a small generator (ELECTRA, arXiv:2003.10555, sections 2 and
+3.2)."""
 
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from .task import TaskImplementation
 
 
 class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
-    """Every chosen token is masked; beside it travels the uniform number by which the generator's word is drawn."""
+    """Masks every chosen token, and adds the uniform random number with which the generator's token is sampled."""
 
     terms: tuple[str, ...]
 
@@ -105,7 +106,7 @@ class ReplacedTokenLoss(Loss):
         return ReplacedTokenOutputs(logits_TV, drawn_T, replaced_BL1[..., 0])
 
     def loss_sums(self, answer: ReplacedTokenOutputs, batch: Batch) -> dict[str, Tensor]:
-        """A drawn token that is the text's own counts as original."""
+        """A sampled token that equals the original counts as original."""
         score_BL, label_T, mask_BL = (
             answer.replaced_BL,
             selected_labels(batch),
@@ -126,7 +127,8 @@ class ReplacedTokenLoss(Loss):
 
 
 def sample_tokens(logits_TV: Tensor, uniform_T: Tensor) -> Tensor:
-    """The token at which the softmax, summed up, reaches a number in (0, 1]: never one without a chance."""
+    """Sample tokens by inverse transform: the token at which the cumulative softmax reaches a number in (0, 1]; never one of
+    probability 0."""
     drawn_T = torch.empty_like(uniform_T, dtype=torch.long)
     for rows, x_TV in row_chunks(logits_TV):
         sum_TV = x_TV.softmax(-1).cumsum(-1)
@@ -137,7 +139,7 @@ def sample_tokens(logits_TV: Tensor, uniform_T: Tensor) -> Tensor:
 
 
 def share_embeddings(model: Model, generator: Model) -> None:
-    """One table of tokens for both, and of positions and segments where the shapes agree (section 3.2)."""
+    """Share the token table between both models, and those of positions and token types where the shapes agree (section 3.2)."""
     for name in ("tokens", "positions", "segments"):
         model_embedding, generator_embedding = (
             getattr(model.source, name),

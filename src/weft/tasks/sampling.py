@@ -1,10 +1,10 @@
-"""Random cuts and places, without a loop over tokens."""
+"""Random partitions and spans, without a loop over tokens."""
 
 import numpy as np
 
 
 def random_partition(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
-    """`total` as `count` whole numbers of at least 1, every such sum alike likely."""
+    """Return `total` as a sum of `count` integers of at least 1, uniformly among all such sums."""
     if count == 1:
         return np.array([total])
     cuts = np.sort(rng.choice(total - 1, count - 1, replace=False, shuffle=False)) + 1
@@ -12,7 +12,8 @@ def random_partition(rng: np.random.Generator, total: int, count: int) -> np.nda
 
 
 def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Starts of spans of these lengths, in this order, in `room` places without overlap, every such choice alike likely."""
+    """Return starts of spans of these lengths, in this order and without overlap, in `room` positions, uniformly among all such
+    choices."""
     before = np.cumsum(lengths) - lengths
     free = capacity - int(lengths.sum())
     slots = np.sort(rng.choice(free + len(lengths), len(lengths), replace=False, shuffle=False))
@@ -21,8 +22,8 @@ def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: 
 
 
 def count_for_budget(rng: np.random.Generator, lengths: np.ndarray, budget: float) -> int:
-    """How many of the first `lengths` to take so that their sum is `budget` on average: the one that would pass it is taken
-    with the chance that makes up the rest."""
+    """Return how many of the first `lengths` to take so that their sum is `budget` on average: the one that would exceed it is taken at
+    random, with the probability that makes up the rest."""
     total = np.cumsum(lengths)
     full = int(np.searchsorted(total, budget, side="left"))
     if full == len(lengths):
@@ -32,6 +33,6 @@ def count_for_budget(rng: np.random.Generator, lengths: np.ndarray, budget: floa
 
 
 def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, … of every span, one after the other."""
+    """Return start, start + 1, … of every span, concatenated."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -1,4 +1,4 @@
-"""Decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4 and figure 2)."""
+"""Span corruption: decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4 and figure 2)."""
 
 import numpy as np
 
@@ -25,10 +25,10 @@ class SpanCorruptionPreprocess(Preprocess):
     def __init__(self, task: R.SpanCorruption, context: TaskContext) -> None:
         check_model(task, context, encoder=True, decoder=True)
         super().__init__(task, context)
-        pad, self.end = special_ids(task, context, "pad", "eos")
-        self.value, self.sentinels = task, np.asarray(context.data.sentinels, np.int64)
+        pad, self.eos_id = special_ids(task, context, "pad", "eos")
+        self.task, self.sentinels = task, np.asarray(context.data.sentinels, np.int64)
         self.decoder_start, self.fields = decoder_start(context, pad), self.encoder_decoder_fields()
-        self.frame = SpecialTokenFrame([], [self.end], [self.end])
+        self.frame = SpecialTokenFrame([], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
         raw = self.raw_length(length)
@@ -41,22 +41,22 @@ class SpanCorruptionPreprocess(Preprocess):
         return TokenWindows(store, raw, raw, include_partial)
 
     def noise(self, raw: int) -> tuple[int, int]:
-        """Of `raw` tokens, how many are hidden, in how many spans."""
-        hidden = max(1, min(round(raw * self.value.mask_rate), raw - 1))
-        return hidden, max(1, min(round(hidden / self.value.mean_span_length), raw - hidden))
+        """Return how many of `raw` tokens are hidden, and in how many spans."""
+        hidden = max(1, min(round(raw * self.task.mask_rate), raw - 1))
+        return hidden, max(1, min(round(hidden / self.task.mean_span_length), raw - hidden))
 
     def raw_length(self, length: int) -> int:
-        """The most raw tokens that become an input of exactly `length`: nothing is padded."""
-        most = int(length / max(1 - self.value.mask_rate, 1e-3)) + 2
+        """Return the largest number of raw tokens that become an input of exactly `length`, so that nothing is padded."""
+        most = int(length / max(1 - self.task.mask_rate, 1e-3)) + 2
         fitting = [raw for raw in range(2, most) if self.lengths(raw)[0] == length]
-        if not fitting or self.value.mask_rate == 1:
+        if not fitting or self.task.mask_rate == 1:
             raise ValueError(
-                f"mask_rate = {self.value.mask_rate}: no text fills rows of {length} tokens; hide less"
+                f"mask_rate = {self.task.mask_rate}: no text fills rows of {length} tokens; hide less"
             )
         return fitting[-1]
 
     def lengths(self, raw: int) -> tuple[int, int]:
-        """Of input and target: one sentinel a span in both, and the end."""
+        """Return the lengths of input and target: one sentinel per span in both, and the end token."""
         hidden, spans = self.noise(raw)
         return raw - hidden + spans + 1, hidden + spans + 1
 
@@ -73,10 +73,11 @@ class SpanCorruptionPreprocess(Preprocess):
         noise, sentinels = np.repeat(np.arange(2 * spans) % 2 == 1, lengths), self.sentinels[:spans]
         shown = np.insert(tokens[~noise], lengths[::2].cumsum(), sentinels)
         target = concatenate_ids(
-            np.insert(tokens[noise], lengths[1::2].cumsum() - lengths[1::2], sentinels), [self.end]
+            np.insert(tokens[noise], lengths[1::2].cumsum() - lengths[1::2], sentinels),
+            [self.eos_id],
         )
         return {
-            "tokens": concatenate_ids(shown, [self.end]),
+            "tokens": concatenate_ids(shown, [self.eos_id]),
             "target": concatenate_ids([self.decoder_start], target[:-1]),
             "labels": target,
         }

@@ -24,16 +24,16 @@ Metrics = Iterator[tuple[str, float | str]]
 
 
 class EvaluationData(NamedTuple):
-    """Prepared data, or rows in memory; and where the words themselves can be read."""
+    """Prepared data or rows in memory, and the source that their text can be read from."""
 
     store: Store
     source: R.Source | None
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the store as they were written; what is left out was said when it was made."""
+        """Return the rows of the store with their text, without those that were skipped when it was prepared."""
         if self.source is None:
             raise ValueError(
-                "this score needs the words themselves, not only their tokens; give the files with --data"
+                "this metric needs the text, not only its tokens; give the files with --data"
             )
         row = self.store.meta.rows
         source = resolve_source(self.source, row)
@@ -44,17 +44,17 @@ class EvaluationData(NamedTuple):
 
 
 class EvaluateOptions(NamedTuple):
-    """What a person may want otherwise."""
+    """Options of `weft evaluate`."""
 
     predict: PredictOptions = PredictOptions()
-    length: int | None = None  # of rows; as long as the model was trained on unless given
-    stride: int | None = None  # of windows of running text; half the length unless given
+    length: int | None = None  # of rows; None: as in training
+    stride: int | None = None  # of windows of running text; None: half the length
     num_beams: int = 4
     length_penalty: float = 0.6
     language: str | None = (
-        None  # of the target, for tokenised BLEU; from the file's name unless given
+        None  # of the target, for tokenised BLEU; None: from the name of the file
     )
-    no_answer_threshold: float = 0.0  # of no answer
+    no_answer_threshold: float = 0.0  # score of no answer above that of the best span
 
 
 class TaskImplementation:
@@ -70,7 +70,7 @@ class TaskImplementation:
 
     def __init__(self, task: Any, context: TaskContext) -> None:
         base.check_rows(task, context)
-        self.value, self.context = task, context
+        self.task, self.context = task, context
         self.preprocess: Preprocess = self.preprocess_class(task, context)
         self.loss: Loss = self.loss_class(task, context)
 
@@ -79,7 +79,7 @@ class TaskImplementation:
         raise NotImplementedError
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """Return what is right, one per sample; nothing where a prediction is a score itself."""
+        """Return the references, one per sample; empty where a prediction is a score itself."""
         return ()
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
@@ -114,7 +114,7 @@ class TaskImplementation:
 
 
 class HiddenTokenTask(TaskImplementation):
-    """A task that asks some tokens: how probable each was, and whether it would have been predicted."""
+    """A task that predicts tokens: the loss of each, and whether it is the most likely one."""
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
         return token_losses(outputs, batch)
@@ -141,8 +141,8 @@ def task_for_model(
     kind: type[TaskImplementation] = implementation(task)
     if kind.predict is TaskImplementation.predict:
         raise ValueError(
-            f"{opened.name} was trained by {type(task).__name__}, which has no score of its own: its loss is in the run's "
-            "log; tune the model for a task, and evaluate that"
+            f"{opened.name} was trained with {type(task).__name__}, which makes no predictions; its loss is in the log of the run; "
+            "fine-tune the model with weft tune and evaluate that"
         )
     return kind(task, TaskContext(opened.model.spec, info, seed, model=opened.model))
 
@@ -162,9 +162,9 @@ def predict(
         opened: a trained model with its tokenizer.
         value: the task.
         store: the samples.
-        length: of rows, in tokens; as much as the model reads unless given.
-        stride: of windows of running text, which overlap; each token is asked once.
-        how: the size of batches, the precision and the ranks.
+        length: of rows, in tokens (default: as much as the model reads).
+        stride: between overlapping windows of running text; each token is scored once.
+        options: the batch size, the precision and the ranks.
     """
     task = task_for_model(opened, value, store.meta, options.seed)
     return task.predict_store(store, EvaluateOptions(options, length, stride))

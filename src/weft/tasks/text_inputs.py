@@ -8,11 +8,11 @@ from ..kernels.cross_entropy import IGNORE_INDEX
 from .base import ArrayRow, LengthLimitedSamples, concatenate_ids
 
 PAIRS = ("segment-pair", "sentence-pair")
-TRIES = 10_000  # samples looked at for one that holds a pair: enough where one in a thousand does
+TRIES = 10_000  # samples to search for a pair: enough where one in a thousand has one
 
 
 class SentenceBounds(NamedTuple):
-    """The sentences of a sample: where each starts and stops, and where its document does."""
+    """Where each sentence of a sample starts and stops, and where its document does."""
 
     tokens: np.ndarray
     start: np.ndarray
@@ -32,7 +32,7 @@ def sentences(sample: dict[str, Any]) -> SentenceBounds:
 
 
 class SegmentPairs(NamedTuple):
-    """What two neighbours a sample offers: tokens [start, border) and [border, stop) of each pair."""
+    """The pairs of neighbouring segments in a sample: tokens [start, boundary) and [boundary, stop) of each pair."""
 
     tokens: np.ndarray
     start: np.ndarray
@@ -44,16 +44,21 @@ class SegmentPairs(NamedTuple):
 
 
 def document_starts(documents: np.ndarray) -> np.ndarray:
-    """Starts of documents; whatever comes first belongs to one too."""
+    """Return the starts of documents; the first token always starts one."""
     return np.union1d([0], documents).astype(np.int64)
 
 
 class TextInput:
-    """From a sample to an unmasked row: `tokens` and, where the input has them, `tokens_document_ids`, `segments` and `labels_next`."""
+    """Turns a sample into an unmasked row: `tokens` and, where the input has them, `tokens_document_ids`, `segments` and `labels_next`."""
 
-    def __init__(self, kind: str, begin: int, end: int, next_sentence: bool = False) -> None:
-        self.kind, self.begin, self.end, self.next_sentence = kind, begin, end, next_sentence
-        self.marks = 3 if kind in PAIRS else 2
+    def __init__(self, kind: str, bos_id: int, eos_id: int, next_sentence: bool = False) -> None:
+        self.kind, self.bos_id, self.eos_id, self.next_sentence = (
+            kind,
+            bos_id,
+            eos_id,
+            next_sentence,
+        )
+        self.special_tokens = 3 if kind in PAIRS else 2
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
@@ -68,26 +73,28 @@ class TextInput:
         )
 
     def full(self, sample: dict[str, Any]) -> ArrayRow:
-        """Between two documents stands the first one's own end token."""
-        return {"tokens": concatenate_ids([self.begin], self.bare(sample["tokens"]), [self.end])}
+        """Return one sequence; documents are separated by the end token of the first."""
+        return {
+            "tokens": concatenate_ids([self.bos_id], self.bare(sample["tokens"]), [self.eos_id])
+        }
 
     def separate_documents(self, sample: dict[str, Any], length: int) -> ArrayRow:
-        """Every document its own sequence; together they fill a row and do not see each other."""
+        """Return one sequence per document; together they fill a row, and attention stays within each."""
         starts = document_starts(sample["documents"])
         at = starts + np.arange(len(starts))
         stop = min(
             [length, *at[at > length - 3][:1]]
-        )  # a later document has no room for a token between two marks
-        row = np.insert(np.asarray(sample["tokens"], np.int64), starts, self.begin)[:stop]
-        if row[-1] != self.end:
-            row = concatenate_ids(row[: length - 1], [self.end])
+        )  # a later document has no room for a token between its special tokens
+        row = np.insert(np.asarray(sample["tokens"], np.int64), starts, self.bos_id)[:stop]
+        if row[-1] != self.eos_id:
+            row = concatenate_ids(row[: length - 1], [self.eos_id])
         number = np.zeros(len(row), np.int64)
         number[at[at < len(row)]] = 1
         return {"tokens": row, "tokens_document_ids": number.cumsum()}
 
     def pair(self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator) -> ArrayRow:
-        """A and what follows it (`labels_next` 0) or, by a fair coin, what follows somewhere else (1). Both candidates for B are drawn
-        alike and cut to the shorter one before the coin falls, so that no length depends on it."""
+        """Return A and what follows it (`labels_next` 0) or, with probability 1/2, a segment of another sample (1). Both candidates for
+        B are sampled alike and truncated to the shorter one before the choice, so that no length depends on it."""
         index, here = self.find_pairs(samples, index, rng)
         i, other = int(rng.integers(len(here.boundary))), False
         b = here.second(i)
@@ -100,13 +107,16 @@ class TextInput:
             both, other = (here.second(i), there.second(j)), bool(rng.random() < 0.5)
             b = both[other][: min(map(len, both))]
         a, b = truncate_pair(
-            here.tokens[here.start[i] : here.boundary[i]], b, samples.length - self.marks, rng
+            here.tokens[here.start[i] : here.boundary[i]],
+            b,
+            samples.length - self.special_tokens,
+            rng,
         )
         row: ArrayRow = {
-            "tokens": concatenate_ids([self.begin], a, [self.end], b, [self.end]),
+            "tokens": concatenate_ids([self.bos_id], a, [self.eos_id], b, [self.eos_id]),
             "segments": np.repeat(np.arange(2), (len(a) + 2, len(b) + 1)),
         }
-        if self.next_sentence:  # asked at the first token, wherever a batch puts it
+        if self.next_sentence:  # scored at the first token, wherever a batch puts it
             row["labels_next"] = concatenate_ids(
                 [other], np.full(len(row["tokens"]) - 1, IGNORE_INDEX)
             )
@@ -115,7 +125,7 @@ class TextInput:
     def find_pairs(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator, avoid: int = -1
     ) -> tuple[int, "SegmentPairs"]:
-        """The sample, or where none of its sentences is followed by another, one drawn at random in which one is."""
+        """Return the sample and its pairs; a random other sample if it has no two consecutive sentences."""
         for _ in range(TRIES):
             if index != avoid and len((pairs := self.pairs(samples[index])).boundary):
                 return index, pairs
@@ -126,7 +136,7 @@ class TextInput:
         )
 
     def pairs(self, sample: dict[str, Any]) -> "SegmentPairs":
-        """Of a sentence and the next one or, for segments, of all that is before and behind, inside a document."""
+        """Return pairs of a sentence and the next one or, for segments, of everything before and after a boundary, within a document."""
         here, whole = sentences(sample), self.kind == "segment-pair"
         i = np.flatnonzero(here.stop < here.document_stop)
         start, stop = (
@@ -134,19 +144,19 @@ class TextInput:
             if whole
             else (here.start[i], here.stop[i + 1])
         )
-        stop = stop - (here.tokens[stop - 1] == self.end)  # the format sets its own
+        stop = stop - (here.tokens[stop - 1] == self.eos_id)  # the format adds its own
         some = here.stop[i] < stop
         return SegmentPairs(here.tokens, start[some], here.stop[i][some], stop[some])
 
     def bare(self, tokens: np.ndarray) -> np.ndarray:
-        """Without the end token that closes a document: the format sets its own."""
-        return tokens[:-1] if len(tokens) and tokens[-1] == self.end else tokens
+        """Return the tokens without the end token of a document, since the format adds its own."""
+        return tokens[:-1] if len(tokens) and tokens[-1] == self.eos_id else tokens
 
 
 def closest_lengths(
     ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator
 ) -> tuple[int, int]:
-    """One of each whose lengths differ least: neither side is preferred, so which of the two is the longer says nothing."""
+    """Return one index of each whose lengths differ least, at random among equals, so that the longer side reveals nothing."""
     gap = np.abs(ours[:, None] - theirs[None])
     near = np.flatnonzero(gap == gap.min())
     i, j = divmod(int(near[rng.integers(len(near))]), len(theirs))
@@ -156,7 +166,7 @@ def closest_lengths(
 def truncate_pair(
     a: np.ndarray, b: np.ndarray, capacity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The longer side loses tokens, at its front or its back by a coin each, until both fit."""
+    """Remove tokens from the longer side, each at random from its start or its end, until both fit."""
     if len(a) + len(b) <= capacity:
         return a, b
     keep_a = min(len(a), max(capacity - len(b), capacity - capacity // 2))

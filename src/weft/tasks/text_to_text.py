@@ -40,7 +40,7 @@ Fields = dict[str, Any]
 
 
 def labelled_rows(recipe: R.Recipe | None) -> R.TemplatedPairs | None:
-    """The row of a run that decodes one of several classes as text."""
+    """Return the row schema of a run that decodes one of several classes as text; else None."""
     if recipe is None or not isinstance(recipe.task, R.TextToText):
         return None
     row = recipe.data.rows
@@ -48,7 +48,7 @@ def labelled_rows(recipe: R.Recipe | None) -> R.TemplatedPairs | None:
 
 
 class EncoderOnlyPreprocess(Preprocess):
-    """A source text for the encoder alone."""
+    """Rows of source texts, for the encoder alone."""
 
     def __init__(self, pad: int) -> None:
         self.fields = {"tokens": ("tokens", pad)}
@@ -69,8 +69,8 @@ def class_probabilities(
     texts: Sequence[str],
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """For each source text, the probability of each class: the likelihood of its words after the text, divided by the sum over the
-    classes. A prediction is therefore always a class, which generated text need not be."""
+    """Return, per source text, the probability of each class: the likelihood of its text given the source, normalised over the classes.
+    A prediction is therefore always a class, which generated text need not be."""
     target_VL, label_VL = (
         torch.from_numpy(side).to(device_of(ready.model))
         for side in decoder_targets(writer, row.targets)
@@ -114,13 +114,14 @@ def class_probabilities(
 
 
 def truncate_keep_suffix(writer: TextGenerator, text: str, limit: int) -> list[int]:
-    """A long text is cut before the marks that end it."""
+    """Return the tokens of a text; a long one is truncated before the special tokens that end it."""
     ids, end = writer.encode_with_frame(text), len(writer.after)
     return ids if len(ids) <= limit else [*ids[: limit - end], *ids[len(ids) - end :]]
 
 
 def decoder_targets(writer: TextGenerator, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """What the decoder reads and says for each text, one row each; a causal decoder does not see the padding behind."""
+    """Return the inputs and labels of the decoder, one row per text. The padding follows the text, so that a causal decoder does not
+    see it."""
     labels = [np.asarray(writer.encode_with_frame(text), np.int64) for text in texts]
     wide = max(map(len, labels))
     label_rows = np.stack(
@@ -139,7 +140,7 @@ def decoder_targets(writer: TextGenerator, texts: Sequence[str]) -> tuple[np.nda
 
 
 class TextToTextPreprocess(Preprocess):
-    """The decoder reads the target one step late, behind its start token: transformers' shift_tokens_right."""
+    """The decoder input is the target shifted right, after the decoder start token: `shift_tokens_right` of transformers."""
 
     def __init__(self, task: R.TextToText, context: TaskContext) -> None:
         check_model(task, context, encoder=True, decoder=True)
@@ -181,12 +182,13 @@ class TextToTextPreprocess(Preprocess):
 
 
 class TextToTextTask(HiddenTokenTask):
-    """In validation, greedy decoding must write the target; `weft evaluate` judges the likeliest class or what beam search writes."""
+    """Validation checks whether greedy decoding gives the target; `weft evaluate` scores the most likely class, or the output of beam
+    search."""
 
     preprocess_class, loss_class = TextToTextPreprocess, TranslationLoss
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        """Rows of which every token is the likeliest after those before it: greedy decoding would write the target, token for token."""
+        """Yield the fraction of rows in which every token is the most likely one: greedy decoding would give exactly the target."""
         yield "exact_match", float(np.mean([all(hit for _, hit in row) for row in predictions]))
 
     def evaluate_model(
@@ -221,7 +223,7 @@ class TextToTextTask(HiddenTokenTask):
 
 
 def source_and_target(row: R.RowSchema, fields: Fields) -> tuple[str, str]:
-    """What is asked, as a person types it, and the target: the writer adds the template of a single column by itself."""
+    """Return the source text as a user types it, and the target. The generator adds the template of a single column by itself."""
     if isinstance(row, R.TemplatedPairs):
         names = row.template_columns
         source = fields[names[0]] if len(names) == 1 else row.source_text(fields)

@@ -1,4 +1,4 @@
-"""A tag for every word, read at its first piece (BERT, arXiv:1810.04805, section 5.3)."""
+"""Token classification: one tag per word, predicted at its first piece (BERT, arXiv:1810.04805, section 5.3)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TokenClassificationPreprocess(Preprocess):
-    """begin, tokens, end; nothing is asked at marks and at a word's further pieces."""
+    """A row is bos tokens eos; special tokens and the further pieces of a word have no label."""
 
     terms = ("tag",)
 
@@ -75,12 +75,12 @@ class TokenClassificationTask(TaskImplementation):
     preprocess_class, loss_class = TokenClassificationPreprocess, TokenClassificationLoss
 
     def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
-        """The number and the probability of each word's tag."""
+        """Return the index and the probability of the tag of each word."""
         probability_T, tag_T = outputs.double().softmax(-1).max(-1)
         return split_by_row(torch.stack((tag_T.double(), probability_T), -1), batch)
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """The tags of every word, also of those beyond the rows' length."""
+        """Return the tags of every word, also of those beyond the length of the row."""
         tags = column_values(data.store, "tags")
         return [row[row != IGNORE_INDEX].tolist() for row in tags]
 
@@ -94,5 +94,5 @@ class TokenClassificationTask(TaskImplementation):
 
 
 def pad_tags(tags: list[str], words: int, labels: Sequence[str]) -> list[str]:
-    """One tag per word: a word that a row has no room for is outside of everything."""
+    """Return one tag per word; words that do not fit into the row are tagged as outside."""
     return tags + [outside_tag(labels)] * (words - len(tags))

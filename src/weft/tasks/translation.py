@@ -1,4 +1,4 @@
-"""Decode the target of a source, labels smoothed (Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 5.4)."""
+"""Translation: decode the target of a source, with label smoothing (Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 5.4)."""
 
 import os
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ class TranslationPreprocess(Preprocess):
     def __init__(self, task: R.Translation, context: TaskContext) -> None:
         check_model(task, context, encoder=True, decoder=True)
         super().__init__(task, context)
-        begin, self.end = special_ids(task, context, "bos", "eos")
+        bos_id, self.eos_id = special_ids(task, context, "bos", "eos")
         self.decoder_start, self.fields, self.dropout = (
-            decoder_start(context, begin),
+            decoder_start(context, bos_id),
             self.encoder_decoder_fields(),
             task.bpe_dropout,
         )
-        self.frame = SpecialTokenFrame([], [self.end], [self.end])
+        self.frame = SpecialTokenFrame([], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
         samples = (BPEDropoutSamples if self.dropout and not include_partial else RowSamples)(
@@ -65,9 +65,9 @@ class TranslationPreprocess(Preprocess):
             for side in ("source", "target")
         )
         return {
-            "tokens": concatenate_ids(source, [self.end]),
+            "tokens": concatenate_ids(source, [self.eos_id]),
             "target": concatenate_ids([self.decoder_start], target),
-            "labels": concatenate_ids(target, [self.end]),
+            "labels": concatenate_ids(target, [self.eos_id]),
         }
 
 
@@ -81,7 +81,7 @@ class TranslationLoss(EncoderDecoderLoss):
 
 
 class TranslationTask(HiddenTokenTask):
-    """In validation the target's tokens are scored; `weft evaluate` judges what beam search writes."""
+    """Validation scores the tokens of the target; `weft evaluate` scores the output of beam search."""
 
     preprocess_class, loss_class = TranslationPreprocess, TranslationLoss
 
@@ -100,7 +100,7 @@ class TranslationTask(HiddenTokenTask):
 
 
 def translate_all(opened: Any, texts: Sequence[str], options: EvaluateOptions) -> list[str]:
-    """Beam search on every text, each on one rank; all translations, in order, on every rank."""
+    """Translate every text with beam search, each on one rank; return all translations in order, on every rank."""
     ranks = options.predict.ranks
     indices = slice_of_rank(range(len(texts)), ranks.rank, ranks.size)
     written = TextGenerator(opened).translate(
@@ -108,13 +108,14 @@ def translate_all(opened: Any, texts: Sequence[str], options: EvaluateOptions) -
         num_beams=options.num_beams,
         length_penalty=options.length_penalty,
         batch_size=options.predict.batch_size,
+        progress=options.predict.progress,
     )
     by_number = dict(gather_predictions(list(zip(indices, written, strict=True)), ranks))
     return [by_number[i] for i in range(len(texts))]
 
 
 def target_language(source: R.Source | None) -> str:
-    """By the ending of the second file's name."""
+    """Return the language code that the name of the second file ends with, else en."""
     path = strip_compression_suffix(source.paths[-1]) if source is not None else ""
     ending = os.path.splitext(path)[1].lstrip(".")
     return ending if len(ending) == 2 else "en"

@@ -1,6 +1,6 @@
-"""Conformance checks for parts of one's own, in the manner of scikit-learn's `check_estimator`; our own parts run them too.
+"""Conformance checks for user-defined parts, like scikit-learn's `check_estimator`; the parts of Weft run them too.
 
-Each raises an AssertionError that says in one line what is wrong.
+Each raises an AssertionError that names the problem in one line.
 """
 
 from .family import check_family

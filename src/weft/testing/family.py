@@ -1,4 +1,4 @@
-"""Does a family keep its contract? `check_family` says, with an AssertionError that names what does not."""
+"""Conformance of a family: `check_family` raises an AssertionError that names the problem."""
 
 import json
 from pathlib import Path

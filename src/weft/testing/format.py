@@ -1,4 +1,4 @@
-"""Does a data format keep its contract? `check_format` says, with an AssertionError that names what does not."""
+"""Conformance of a data format: `check_format` raises an AssertionError that names the problem."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def read_all(format: Format, source: Source, piece_bytes: int = ENDLESS) -> list
 
 
 def check_whole(format: Format, source: Source) -> list[SourceItem]:
-    """The example has rows, none of them bad, and reading leaves nothing behind."""
+    """Check that the example has rows, none of them bad, and that reading it leaves no file open."""
     rows = read_all(format, source)
     assert rows, f"{format.name} reads no row of {source.paths[0]}"
     for item in rows:

@@ -1,4 +1,4 @@
-"""Do the layers of a block keep their contracts: norms, feed-forward layers, attention and its patterns, positions?"""
+"""Conformance of the layers of a block: norms, feed-forward layers, attention and its patterns, positions."""
 
 from typing import Any
 
@@ -104,7 +104,7 @@ def forward(
 
 
 def check_roles(name: str, layer: nn.Module) -> None:
-    """Every parameter has a role that was declared, or that torch's own class says."""
+    """Check that every parameter has a declared role, or that of its torch class."""
     for path, module in layer.named_modules():
         names = [n for n, _ in module.named_parameters(recurse=False)]
         assert not names or is_declared(module), (

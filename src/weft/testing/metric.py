@@ -1,4 +1,4 @@
-"""Does a metric keep its contract? `check_metric` says, with an AssertionError that names what does not."""
+"""Conformance of a metric: `check_metric` raises an AssertionError that names the problem."""
 
 import random
 from collections.abc import Sequence

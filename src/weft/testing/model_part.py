@@ -1,4 +1,4 @@
-"""Do the parts of a whole model keep their contracts: heads, stems and initialisations?"""
+"""Conformance of the parts of a whole model: heads, stems and initialisations."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does a part keep its contract? `check_part` says, with an AssertionError that names what does not."""
+"""Conformance of a part: `check_part` raises an AssertionError that names the problem."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Do the parts of a recipe keep their contracts: optimiser, schedule, batching, weight average, trainable?"""
+"""Conformance of the parts of a recipe: optimiser, schedule, batching, weight average, trainable."""
 
 import json
 from math import isfinite
@@ -40,33 +40,36 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
     name = type(optimiser).__name__
     spec = tiny_decoder()
     first = build(spec)
-    built = Optimiser(optimiser, first)
+    first_optimiser = Optimiser(optimiser, first)
     grouped = [
-        p for part in built.optimisers for group in part.param_groups for p in group["params"]
+        p
+        for optimizer in first_optimiser.optimisers
+        for group in optimizer.param_groups
+        for p in group["params"]
     ]
     assert len({id(p) for p in grouped}) == len(grouped), f"{name} takes a parameter twice"
-    missing = [n for n, p in built.parameters.items() if not any(p is h for h in grouped)]
+    missing = [n for n, p in first_optimiser.parameters.items() if not any(p is h for h in grouped)]
     assert not missing, f"{name} leaves {missing[0]} out"
     before = {n: p.detach().clone() for n, p in first.named_parameters()}
     for step in range(steps):
-        take_step(first, built, step)
+        take_step(first, first_optimiser, step)
     for n, p in first.named_parameters():
         assert bool(p.isfinite().all()), f"{name}: {n} is not finite after {steps} steps"
         assert not torch.equal(p, before[n]), f"{name} does not change {n}"
     second = build(spec)
     second.load_state_dict(first.state_dict())
-    again = Optimiser(optimiser, second)
-    again.restore({key: value.clone() for key, value in built.state().items()})
-    for model, one in ((first, built), (second, again)):
+    resumed = Optimiser(optimiser, second)
+    resumed.restore({key: value.clone() for key, value in first_optimiser.state().items()})
+    for model, one in ((first, first_optimiser), (second, resumed)):
         take_step(model, one, steps)
     for (n, p), q in zip(first.named_parameters(), second.parameters(), strict=True):
         assert torch.equal(p, q), f"{name} resumes differently: {n}; keep all its state in `state`"
 
 
 def take_step(model: nn.Module, optimiser: Optimiser, step: int) -> None:
-    draw = torch.Generator().manual_seed(step)
+    generator = torch.Generator().manual_seed(step)
     for p in model.parameters():
-        p.grad = torch.randn(p.shape, generator=draw)
+        p.grad = torch.randn(p.shape, generator=generator)
     optimiser.step(0.5)
     optimiser.zero_grad()
 
@@ -100,8 +103,10 @@ def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> 
     steps = walk(name, planner, epochs * samples)
     for step in reversed(steps):
         check_rows(name, batching, step, data)
-        again = build_planner(batching, data, seed=0).at(step.position)
-        assert again == step, f"{name}: the step at {step.position} depends on the steps before it"
+        resumed = build_planner(batching, data, seed=0).at(step.position)
+        assert resumed == step, (
+            f"{name}: the step at {step.position} depends on the steps before it"
+        )
     read = [pick for step in steps for row in step.rows for pick in row if pick.epoch < epochs]
     assert sorted(read) == [(e, i) for e in range(epochs) for i in range(samples)], (
         f"{name} does not read each sample once per epoch"
@@ -150,23 +155,23 @@ def check_average(average: R.WeightAverage, steps: int = 4) -> None:
     trained = {n for n, p in first.named_parameters() if p.requires_grad}
     assert set(copy.copies) == trained, f"{name} does not hold the weights that are trained"
     second.load_state_dict(first.state_dict())
-    again: WeightCopy = implementation(average)(average, second)
+    resumed: WeightCopy = implementation(average)(average, second)
     copies = {n: t.clone() for n, t in copy.copies.items()}
-    again.restore(copies, json.loads(json.dumps(copy.facts())))
-    for model, one in ((first, copy), (second, again)):
+    resumed.restore(copies, json.loads(json.dumps(copy.facts())))
+    for model, one in ((first, copy), (second, resumed)):
         update_average(model, one, steps)
     for n, tensor in copy.copies.items():
         assert bool(tensor.isfinite().all()), f"{name}: {n} is not finite"
-        assert torch.equal(tensor, again.copies[n]), f"{name} resumes differently: {n}"
-    assert copy.facts() == again.facts(), f"{name} resumes with other facts"
+        assert torch.equal(tensor, resumed.copies[n]), f"{name} resumes differently: {n}"
+    assert copy.facts() == resumed.facts(), f"{name} resumes with other facts"
 
 
 @torch.no_grad()
 def update_average(model: Model, copy: WeightCopy, step: int) -> None:
-    draw = torch.Generator().manual_seed(step)
+    generator = torch.Generator().manual_seed(step)
     for p in model.parameters():
         if p.requires_grad:
-            p.add_(torch.randn(p.shape, generator=draw))
+            p.add_(torch.randn(p.shape, generator=generator))
     copy.update()
     if isinstance(copy, BestWeights):
         copy.update_best(step, {copy.metric: float(step % 3)})
@@ -180,21 +185,21 @@ def check_trainable(trainable: R.Trainable) -> None:
     first, second = build(tiny_encoder()), build(tiny_encoder())
     for model in (first, second):
         freeze_untrained(model, trainable, seed=3)
-    facts, live = parameter_facts(first), dict(first.named_parameters())
+    parts, parameters = parameter_facts(first), dict(first.named_parameters())
     assert list(first.state_dict()) == list(second.state_dict()), f"{name} has no fixed names"
-    for (n, p), q in zip(live.items(), second.parameters(), strict=True):
+    for (n, p), q in zip(parameters.items(), second.parameters(), strict=True):
         assert torch.equal(p, q), f"{name}: {n} does not follow from the seed"
         assert n not in before or torch.equal(p, before[n]), f"{name} changes {n}"
-        in_head = facts[n].part is not Part.BODY
+        in_head = parts[n].part is not Part.BODY
         assert p.requires_grad or not in_head, f"{name} freezes {n} of the head"
         assert trainable.trains_body or in_head or not p.requires_grad, (
             f"{name}.trains_body is False, but {n} is trained"
         )
-    trained = {n for n, p in live.items() if p.requires_grad}
-    assert trained < set(live), f"{name} freezes nothing; leave `trainable` out"
+    trained = {n for n, p in parameters.items() if p.requires_grad}
+    assert trained < set(parameters), f"{name} freezes nothing; leave `trainable` out"
     first.train()(torch.arange(8)[None]).sum().backward()
     for n in trained:
-        assert live[n].grad is not None, f"{name}: no gradient reaches {n}"
+        assert parameters[n].grad is not None, f"{name}: no gradient reaches {n}"
 
 
 def tiny_decoder() -> S.Spec:

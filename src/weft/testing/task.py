@@ -1,4 +1,4 @@
-"""Does a task keep the contract? In the manner of scikit-learn's `check_estimator`."""
+"""Conformance of a task: `check_task`, like scikit-learn's `check_estimator`."""
 
 import json
 import math
@@ -62,17 +62,19 @@ def check_task(
         AssertionError: with a sentence that says what does not hold.
     """
     check_value(task, spec, store)
-    built = build_task(task, spec, store.meta, seed=1, dtype=torch.float64, teacher=teacher)
-    built.loss.eval()
-    samples = built.preprocess.open_samples(store, length, include_partial=True)
+    implementation = build_task(
+        task, spec, store.meta, seed=1, dtype=torch.float64, teacher=teacher
+    )
+    implementation.loss.eval()
+    samples = implementation.preprocess.open_samples(store, length, include_partial=True)
     assert len(samples) >= 4, "give at least four samples: fewer cannot be split over three ranks"
-    rows = check_preprocess(built, samples)
-    check_loss(built, rows)
-    if type(built).predict is TaskImplementation.predict:
+    rows = check_preprocess(implementation, samples)
+    check_loss(implementation, rows)
+    if type(implementation).predict is TaskImplementation.predict:
         assert not task.metrics, f"{type(task).__name__} names metrics, but predicts nothing"
         return
-    predictions = check_predictions(built, samples, rows)
-    check_metrics(built, predictions, EvaluationData(store, source))
+    predictions = check_predictions(implementation, samples, rows)
+    check_metrics(implementation, predictions, EvaluationData(store, source))
 
 
 def check_value(task: R.Task, spec: Spec, store: Store) -> None:
@@ -100,10 +102,12 @@ def check_value(task: R.Task, spec: Spec, store: Store) -> None:
 # Preprocessing
 
 
-def check_preprocess(built: TaskImplementation, samples: LengthLimitedSamples) -> list[ArrayRow]:
-    """A row is decided by the sample's number and its own random generator: not by what was asked before."""
-    rows = preprocess(built, samples)
-    away = deepcopy(built.preprocess)  # as in a worker
+def check_preprocess(
+    implementation: TaskImplementation, samples: LengthLimitedSamples
+) -> list[ArrayRow]:
+    """Check that a row depends on the index of the sample and its random generator alone, not on earlier calls."""
+    rows = preprocess(implementation, samples)
+    away = deepcopy(implementation.preprocess)  # as in a worker
     for i in reversed(range(len(samples))):
         again = away(samples, i, sample_generator(0, 0, i))
         same = again.keys() == rows[i].keys() and all(
@@ -111,30 +115,33 @@ def check_preprocess(built: TaskImplementation, samples: LengthLimitedSamples) -
         )
         assert same, f"sample {i} gives another row in another order: preprocessing is not pure"
     for row in rows:
-        missing = built.preprocess.fields.keys() - row.keys()
+        missing = implementation.preprocess.fields.keys() - row.keys()
         assert not missing, f"a row has no {', '.join(sorted(missing))}, which `fields` names"
-        for field in built.preprocess.fields:
+        for field in implementation.preprocess.fields:
             size = len(row[field])
             assert size <= samples.length, f"{field} has {size} tokens; rows have {samples.length}"
     return rows
 
 
-def preprocess(built: TaskImplementation, samples: LengthLimitedSamples) -> list[ArrayRow]:
-    return [built.preprocess(samples, i, sample_generator(0, 0, i)) for i in range(len(samples))]
+def preprocess(implementation: TaskImplementation, samples: LengthLimitedSamples) -> list[ArrayRow]:
+    return [
+        implementation.preprocess(samples, i, sample_generator(0, 0, i))
+        for i in range(len(samples))
+    ]
 
 
-def batch_of(built: TaskImplementation, rows: list[ArrayRow]) -> Batch:
-    return to_torch(collate(rows, built.preprocess.fields))
+def batch_of(implementation: TaskImplementation, rows: list[ArrayRow]) -> Batch:
+    return to_torch(collate(rows, implementation.preprocess.fields))
 
 
 # Loss
 
 
-def check_loss(built: TaskImplementation, rows: list[ArrayRow]) -> None:
+def check_loss(implementation: TaskImplementation, rows: list[ArrayRow]) -> None:
     """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and gradient of the whole."""
-    whole = batch_of(built, rows)
-    sums, counts = built.loss(whole), built.preprocess.loss_counts(whole)
-    names = sorted(built.loss.weights)
+    whole = batch_of(implementation, rows)
+    sums, counts = implementation.loss(whole), implementation.preprocess.loss_counts(whole)
+    names = sorted(implementation.loss.weights)
     assert sorted(sums) == sorted(counts) == names, (
         f"sums {sorted(sums)}, counts {sorted(counts)} and weights {names} have other terms"
     )
@@ -142,11 +149,11 @@ def check_loss(built: TaskImplementation, rows: list[ArrayRow]) -> None:
         assert total.dim() == 0, f"{term} is not one number"
         assert total.isfinite(), f"{term} is not finite"
         assert counts[term] > 0, f"{term} counts nothing in {len(rows)} samples"
-    expected, gradient = loss_and_gradient(built, [rows])
+    expected, gradient = loss_and_gradient(implementation, [rows])
     assert gradient > 0, "no parameter has a gradient"
     for parts in (2, 3):
         pieces = [rows[i::parts] for i in range(parts)]
-        loss, norm = loss_and_gradient(built, pieces)
+        loss, norm = loss_and_gradient(implementation, pieces)
         why = "give sums over samples, never means, and let no sample see another of its batch"
         assert abs(loss - expected) <= TOLERANCE * (1 + abs(expected)), (
             f"{parts} micro-batches have loss {loss}, the whole {expected}: {why}"
@@ -157,19 +164,19 @@ def check_loss(built: TaskImplementation, rows: list[ArrayRow]) -> None:
 
 
 def loss_and_gradient(
-    built: TaskImplementation, pieces: list[list[ArrayRow]]
+    implementation: TaskImplementation, pieces: list[list[ArrayRow]]
 ) -> tuple[float, float]:
-    batches = [batch_of(built, piece) for piece in pieces]
-    counts = [built.preprocess.loss_counts(batch) for batch in batches]
+    batches = [batch_of(implementation, piece) for piece in pieces]
+    counts = [implementation.preprocess.loss_counts(batch) for batch in batches]
     total = {term: sum(count[term] for count in counts) for term in counts[0]}
-    built.loss.zero_grad()
+    implementation.loss.zero_grad()
     loss = 0.0
     for batch in batches:
-        sums, weights = built.loss(batch), built.loss.weights
+        sums, weights = implementation.loss(batch), implementation.loss.weights
         part = torch.stack([weights[term] * sums[term] / total[term] for term in total]).sum()
         part.backward()
         loss += part.item()
-    gradients = [p.grad for p in built.loss.parameters() if p.grad is not None]
+    gradients = [p.grad for p in implementation.loss.parameters() if p.grad is not None]
     return loss, math.sqrt(sum(float(g.square().sum()) for g in gradients))
 
 
@@ -177,15 +184,15 @@ def loss_and_gradient(
 
 
 def check_predictions(
-    built: TaskImplementation, samples: LengthLimitedSamples, rows: list[ArrayRow]
+    implementation: TaskImplementation, samples: LengthLimitedSamples, rows: list[ArrayRow]
 ) -> list[Any]:
     """One plain value per sample, in order, the same alone, in a batch, and on any number of ranks."""
-    outputs, whole = batch_outputs(built, rows)
-    predictions = built.predict(outputs, whole)
+    outputs, whole = batch_outputs(implementation, rows)
+    predictions = implementation.predict(outputs, whole)
     assert len(predictions) == len(rows), f"{len(predictions)} predictions for {len(rows)} samples"
     json.dumps(predictions)  # plain Python values
     for i, row in enumerate(rows):
-        (alone,) = built.predict(*batch_outputs(built, [row]))
+        (alone,) = implementation.predict(*batch_outputs(implementation, [row]))
         assert_close(alone, predictions[i], f"sample {i} is predicted otherwise in a batch")
     for size in (1, 2, 3):
         by_number: dict[int, Any] = {}
@@ -193,12 +200,16 @@ def check_predictions(
             ranks = SimulatedRank()
             ranks.rank, ranks.size = rank, size
             options = PredictOptions(batch_size=2, ranks=ranks)
-            device = next(built.loss.parameters()).device
+            device = next(implementation.loss.parameters()).device
             for numbers, batch, batch_predictions in predict_batches(
-                built.preprocess, samples, built.loss.forward_outputs, device, options
+                implementation.preprocess,
+                samples,
+                implementation.loss.forward_outputs,
+                device,
+                options,
             ):
                 for number, value in zip(
-                    numbers, built.predict(batch_predictions, batch), strict=True
+                    numbers, implementation.predict(batch_predictions, batch), strict=True
                 ):
                     assert number not in by_number, f"sample {number} counts twice on {size} ranks"
                     by_number[number] = value
@@ -215,10 +226,10 @@ class SimulatedRank(Ranks):
         return numbers
 
 
-def batch_outputs(built: TaskImplementation, rows: list[ArrayRow]) -> tuple[Any, Batch]:
-    batch = batch_of(built, rows)
+def batch_outputs(implementation: TaskImplementation, rows: list[ArrayRow]) -> tuple[Any, Batch]:
+    batch = batch_of(implementation, rows)
     with torch.inference_mode():
-        return built.loss.forward_outputs(batch), batch
+        return implementation.loss.forward_outputs(batch), batch
 
 
 def assert_close(a: Any, b: Any, message: str) -> None:
@@ -236,17 +247,19 @@ def assert_close(a: Any, b: Any, message: str) -> None:
 # Metrics
 
 
-def check_metrics(built: TaskImplementation, predictions: list[Any], data: EvaluationData) -> None:
+def check_metrics(
+    implementation: TaskImplementation, predictions: list[Any], data: EvaluationData
+) -> None:
     """`evaluate` yields names and finite numbers, among them every metric that the value names."""
-    references = built.references(data)
+    references = implementation.references(data)
     assert not len(references) or len(references) == len(predictions), (
         f"{len(references)} references for {len(predictions)} predictions; give one per sample"
     )
-    metrics = dict(built.evaluate(predictions, references))
+    metrics = dict(implementation.evaluate(predictions, references))
     assert metrics, "evaluate yields nothing"
     for name, value in metrics.items():
         assert isinstance(value, str) or math.isfinite(value), f"{name} = {value} is not finite"
-    missing = set(built.value.metrics) - metrics.keys()
+    missing = set(implementation.task.metrics) - metrics.keys()
     assert not missing, f"evaluate does not yield {', '.join(sorted(missing))}"
-    again = dict(built.evaluate(predictions, references))
+    again = dict(implementation.evaluate(predictions, references))
     assert again == metrics, "evaluate gives other values a second time"

@@ -1,4 +1,4 @@
-"""Is a value frozen, comparable, and the same after JSON?"""
+"""Conformance of a value: frozen, comparable, and the same after JSON."""
 
 from typing import Any
 

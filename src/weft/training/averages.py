@@ -1,5 +1,5 @@
-"""Weights that are kept beside the last: averaged along the way (Polyak), over the last checkpoints (Vaswani et al. 2017, section 6.1),
-or the best so far."""
+"""Averaged or selected weights: moving averages (Polyak), the mean of the last checkpoints (Vaswani et al. 2017, section 6.1), or the
+best so far."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,14 +12,14 @@ from ..recipe.metrics import greater_is_better
 
 
 class WeightCopy:
-    """A second set of the weights that are trained."""
+    """A copy of the trained weights, updated during training."""
 
     def __init__(self, module: nn.Module) -> None:
         self.live = {n: p for n, p in module.named_parameters() if p.requires_grad}
         self.copies = {n: p.detach().clone() for n, p in self.live.items()}
 
     def update(self) -> None:
-        """After every step; nothing by default."""
+        """Update the copy after a step; does nothing by default."""
 
     def facts(self) -> dict[str, Any]:
         return {}
@@ -42,7 +42,7 @@ class ExponentialMovingAverage(WeightCopy):
 
 
 class BestWeights(WeightCopy):
-    """The weights at the best look at the validation data so far."""
+    """The weights with the best validation metric so far."""
 
     def __init__(self, average: R.BestCheckpoint, module: nn.Module) -> None:
         super().__init__(module)
@@ -68,11 +68,11 @@ class BestWeights(WeightCopy):
 
 
 def no_copy(average: R.AverageLast, module: nn.Module) -> None:
-    """The last checkpoints hold all that is averaged, at the end of the run."""
+    """Return no copy: the checkpoints are averaged at the end of the run."""
 
 
 def average_states(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several sets of weights; whole numbers are taken from the last."""
+    """Return the mean of several sets of weights; integer tensors are taken from the last."""
     total: dict[str, Tensor] = {}
     count = 0
     for state in states:
@@ -94,7 +94,7 @@ def checkpoints_kept(recipe: R.Recipe) -> int:
 
 
 def averaged_steps(recipe: R.Recipe) -> list[int]:
-    """The steps whose checkpoints are averaged: the last that are due, so that a stop between two of them changes nothing."""
+    """Return the steps whose checkpoints are averaged: the last scheduled ones, so that a stop between two of them changes nothing."""
     if not isinstance(recipe.average, R.AverageLast):
         return []
     return sorted(

@@ -1,7 +1,7 @@
-"""Checkpoints that cannot be lost: safetensors and JSON in a folder that gets its name once every byte is on the disk.
+"""Checkpoints: safetensors and JSON in a folder that is renamed into place once every byte is on disk.
 
-`step-000001000/` holds a file a group of tensors, `state.json` and `manifest.json` with the size and SHA-256 of the others and of itself.
-Whatever starts with a dot is a writer's scaffolding: never read, removed by the next writer. One writer a folder: see `lock.py`.
+`step-000001000/` holds one file per group of tensors, `state.json` and `manifest.json` with the size and SHA-256 of the others and of itself.
+A name that starts with a dot is temporary: never read, removed by the next writer. One writer per folder: see `lock.py`.
 """
 
 import json
@@ -34,12 +34,12 @@ SCAFFOLD = re.compile(r"\.(new|trash)-.*")
 
 
 def write(root: str | Path, step: int, groups: Groups, facts: Mapping[str, Any]) -> Path:
-    """A checkpoint, on the disk when this returns."""
+    """Write a checkpoint; it is on disk when this returns."""
     return _put(Path(root), step, serialize_checkpoint(groups, facts))
 
 
 def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, bytes]:
-    """A checkpoint's files in memory, the one copy that is kept: what happens to the tensors later cannot reach it."""
+    """Return the files of a checkpoint as bytes: a copy that later changes of the tensors do not reach."""
     try:
         state = json.dumps(facts, indent=1).encode()
     except TypeError as error:
@@ -106,7 +106,7 @@ def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
 
 
 def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
-    """A manifest that holds its own SHA-256."""
+    """Return a manifest that contains its own SHA-256."""
     content = {
         "step": step,
         "files": {
@@ -120,7 +120,7 @@ def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
 
 
 def _discard(path: Path) -> None:
-    """Half a removed folder never bears a checkpoint's name."""
+    """Remove a folder, renaming it first, so that a partly removed one never has the name of a checkpoint."""
     if os.path.lexists(path):
         trash = path.with_name(f".trash-{path.name}")
         storage.rename(path, trash)
@@ -151,7 +151,7 @@ class Checkpoint:
     files: dict[str, tuple[int, str]]  # size and SHA-256
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """One group's tensors, made from the very bytes that are compared once more."""
+        """Return the tensors of one group, from bytes that are compared with the manifest once more."""
         file = f"{name}{TENSORS}"
         if file not in self.files:
             raise ValueError(f"{self.path} has no group {name!r}; it has {', '.join(self.names())}")
@@ -166,7 +166,7 @@ class Checkpoint:
 
 
 def read(path: str | Path) -> Checkpoint:
-    """The checkpoint in a folder; ValueError names the first file that is not as it was written."""
+    """Return the checkpoint in a folder; ValueError names the first damaged file."""
     path = Path(path)
     step, files = _unseal(path / MANIFEST)
     if (named := FOLDER.fullmatch(path.name)) and int(named[1]) != step:
@@ -178,7 +178,7 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def latest_checkpoint(root: str | Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; what is wrong with newer ones is said. None where there is none yet."""
+    """Return the newest undamaged checkpoint, None if there is none; damaged newer ones are reported."""
     folders = _folders(Path(root))
     for path in folders:
         try:
@@ -200,7 +200,7 @@ def latest_checkpoint(root: str | Path, report: Callable[[str], None]) -> Checkp
 def all_checkpoints(
     root: str | Path, report: Callable[[str], None] = lambda line: None
 ) -> list[Checkpoint]:
-    """All that are whole, the oldest first, one a step; what is wrong with others is said."""
+    """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported."""
     good = {}
     for path in reversed(_folders(Path(root))):
         try:
@@ -212,7 +212,7 @@ def all_checkpoints(
 
 
 def _folders(root: Path) -> list[Path]:
-    """The newest first; one that was set aside for another of the same step comes after it."""
+    """Return the folders of checkpoints, the newest first; one that was replaced by another of the same step comes after it."""
     named = [
         (FOLDER.fullmatch(path.name), path) for path in (root.iterdir() if root.exists() else ())
     ]
@@ -278,7 +278,7 @@ def _is_good(path: Path) -> bool:
 
 
 class CheckpointWriter:
-    """Saves in a thread, one at a time, and keeps the newest `keep` whole ones and the steps in `pinned`."""
+    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`."""
 
     def __init__(self, root: str | Path, keep: int, pinned: Collection[int] = ()) -> None:
         assert keep >= 1, keep
@@ -290,12 +290,12 @@ class CheckpointWriter:
         )  # what this process has written or compared; nobody else writes here
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
-        """Copies, then returns. Waits for the save before this one and raises what went wrong in it."""
+        """Copy the state and save it in the background. Waits for the previous save and raises its error."""
         self.wait()
         self.saving = self.thread.submit(self._save, step, serialize_checkpoint(groups, facts))
 
     def wait(self) -> None:
-        """Nothing is being saved afterwards."""
+        """Wait until the last save is on disk."""
         saving, self.saving = self.saving, None
         if saving:
             saving.result()
@@ -337,12 +337,13 @@ class CheckpointWriter:
 
 
 def tensor_bytes(groups: Groups) -> int:
-    """Bytes of a checkpoint's tensors."""
+    """Return the size of a checkpoint's tensors in bytes."""
     return sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
 
 
 def check_free_space(root: str | Path, need: int) -> None:
-    """ValueError if checkpoints of `need` bytes, with those that are there already, have no room. A run needs (keep + 1) × size."""
+    """Raise ValueError if `need` bytes of checkpoints, those already there included, do not fit on the disk. A run needs (keep + 1) ×
+    size."""
     root = Path(root)
     there = sum(file.stat().st_size for folder in _folders(root) for file in folder.glob("*"))
     if there + (free := _free(root)) < need:
@@ -359,5 +360,5 @@ def _free(root: Path) -> int:
 
 
 def _above(root: Path) -> Path:
-    """The nearest that exists."""
+    """Return the nearest parent folder that exists."""
     return root if root.exists() else _above(root.parent)

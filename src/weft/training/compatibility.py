@@ -1,4 +1,4 @@
-"""Is a recipe that of the run that a folder holds? What may differ, what may not, and how far a run can be extended."""
+"""Whether a recipe matches the run in a folder: what may differ, what may not, and how far a run can be extended."""
 
 import json
 import os
@@ -40,7 +40,7 @@ PATH_FIELDS = re.compile(
 
 
 def refuse_other(checkpoint: "Checkpoint", recipe: R.Recipe) -> None:
-    """ValueError for a recipe that is not that of a checkpoint: another run's, or edited since."""
+    """Raise ValueError for a recipe that differs from that of a checkpoint."""
     before = saved_recipe(checkpoint)
     for name, was in recipe_differences(before, recipe):
         reason = "" if name != "steps" else cannot_extend(before, recipe, checkpoint.step)
@@ -66,10 +66,13 @@ def saved_recipe(checkpoint: "Checkpoint") -> R.Recipe:
 
 
 def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
-    """The recipe of a run. Where its file is missing or damaged, that of the newest checkpoint; where it was edited, an error."""
+    """Return the recipe of a run. If its file is missing or damaged, that of the newest checkpoint; if it was edited, raise
+    ValueError."""
     try:
         return R.recipe_of_run(folder)
     except ValueError as error:
+        if not (folder / "checkpoints").is_dir():
+            raise
         from .checkpoint import latest_checkpoint  # torch, which is needed here alone
 
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
@@ -82,7 +85,7 @@ def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
 
 
 def refuse_edited(path: Path, saved: R.Recipe, step: str) -> None:
-    """ValueError for a file that holds a recipe, but not the one that was saved."""
+    """Raise ValueError if the file holds a recipe that differs from the saved one."""
     try:
         edited = R.recipe_from_json(path, sealed=False)
     except (ValueError, OSError):
@@ -105,7 +108,7 @@ def store_recipe(folder: Path, recipe: R.Recipe, report: Callable[[str], None]) 
 
 
 def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]:
-    """What was and is no more, by path, but for what may change."""
+    """Return (path, old value) of every difference that a run does not allow."""
     old, new = (flatten_plain(json.loads(recipe.to_json())) for recipe in (before, now))
     free = CHANGEABLE_FIELDS - {
         "checkpoints.every_steps"
@@ -122,7 +125,9 @@ def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]
 
 
 def is_same_value(name: str, before: Any, now: Any) -> bool:
-    """Two spellings of one file or folder are the same."""
+    """Return whether two values are equal for a run: two paths of one file are, and the precision auto equals any."""
+    if name == "precision" and now == "auto":
+        return True
     if before == now or not (
         PATH_FIELDS.fullmatch(name) and isinstance(before, str) and isinstance(now, str)
     ):
@@ -138,7 +143,7 @@ def resolved_paths(path: str) -> list[str]:
 
 
 def cannot_extend(before: R.Recipe, now: R.Recipe, done: int) -> str | None:
-    """Why the steps that are done would have been others with this many steps in all; None where they would have been the same."""
+    """Return why a run cannot have this many steps in total, since its past steps would have been different; None if it can."""
     if now.steps < done:
         return f"{done:,} steps are done already; "
     for step in range(done):

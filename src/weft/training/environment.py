@@ -1,4 +1,4 @@
-"""What the bits of a run depend on beside its recipe: threads, PyTorch, processor and accelerator."""
+"""What the exact results of a run depend on beside its recipe: threads, PyTorch, processor and accelerator."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS may choose an
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """What a checkpoint records."""
+    """Return what a checkpoint records of the environment."""
     gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
     return {
         "threads": torch.get_num_threads(),
@@ -30,7 +30,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 @cache
 def cpu_name() -> str:
-    """The processor's name, and the instructions that PyTorch uses on it."""
+    """Return the name of the processor, and the instructions that PyTorch uses on it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next(
@@ -53,7 +53,7 @@ def environment_changes(before: dict[str, Any], now: dict[str, Any]) -> str | No
 
 @contextmanager
 def configured_environment(recipe: R.Recipe) -> Iterator[None]:
-    """The recipe's number of threads and its choice of algorithms, for this process and no longer than needed."""
+    """Set the recipe's number of threads and choice of algorithms within the block."""
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     workspace, warns = (
         os.environ.get(CUBLAS_WORKSPACE),
@@ -77,7 +77,7 @@ def configured_environment(recipe: R.Recipe) -> Iterator[None]:
 
 @contextmanager
 def restored_random_state(device: torch.device) -> Iterator[None]:
-    """At the end, the global random generators of Python, NumPy and PyTorch (the CPU's and the device's) are as before."""
+    """Restore the global random generators of Python, NumPy and PyTorch (of the CPU and the device) at the end of the block."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = [] if device.type == "cpu" else [device]
     try:

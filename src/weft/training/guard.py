@@ -1,4 +1,4 @@
-"""Steps that must not be taken: a pure decision from the loss, the gradient's norm and the losses before."""
+"""The loss guard: skips bad steps, as a pure function of the loss, the gradient norm and the losses before."""
 
 from math import isfinite, sqrt
 from typing import Any
@@ -7,7 +7,7 @@ from .. import recipe as R
 
 
 class LossGuardState:
-    """Its memory goes into the checkpoint, so that a resumed run decides the same."""
+    """The state of the guard; it is part of the checkpoint, so that a resumed run decides the same."""
 
     def __init__(self, guard: R.LossGuard) -> None:
         self.s = guard
@@ -43,7 +43,7 @@ class LossGuardState:
             )
 
     def check_weights(self, step: int, largest: float) -> None:
-        """Ends a run whose weights an update made non-finite: they can be neither used nor undone, and must not be saved."""
+        """Stop a run whose weights became non-finite: they can be neither used nor restored, and must not be saved."""
         if not isfinite(largest):
             raise RuntimeError(
                 f"the update of step {step} made the weights non-finite ({largest}) although loss and gradient are finite; "

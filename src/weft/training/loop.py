@@ -49,7 +49,7 @@ class TrainStep(NamedTuple):
 
 
 class Trainer:
-    """Objective, optimiser, average and counters: everything that changes, and how."""
+    """The state of training (model and loss, optimiser, average, counters) and the step that changes it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Trainer:
         loader: Callable[[int], Loader],
         ranks: DistributedRanks | None = None,
     ) -> None:
-        self.recipe, self.objective, self.loader, self.ranks = (
+        self.recipe, self.loss, self.loader, self.ranks = (
             recipe,
             loss,
             loader,
@@ -97,7 +97,7 @@ class Trainer:
             self.guard.check_budget()  # once the step is logged
 
     def train_step(self, work: RankBatch, begin: float) -> TrainStep | None:
-        recipe, terms = self.recipe, list(self.objective.weights)
+        recipe, terms = self.recipe, list(self.loss.weights)
         *counted, tokens, stop = self.ranks.sum(
             [
                 *(float(work.counts[t]) for t in terms),
@@ -107,12 +107,12 @@ class Trainer:
         )
         if stop:
             return None
-        set_train_mode(self.objective, recipe.trainable)
+        set_train_mode(self.loss, recipe.trainable)
         counts = dict(zip(terms, counted, strict=True))
         summed = self.backward(work, counts)
         sums = self.ranks.sum(summed.tolist())
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
-        loss = sum(self.objective.weights[t] * mean for t, mean in means.items())
+        loss = sum(self.loss.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         length = float(norm)
@@ -155,17 +155,17 @@ class Trainer:
             self.position,
             problem,
             samples,
-            expert_load(sums[len(terms) :], [len(load_E) for load_E in self.objective.expert_load]),
+            expert_load(sums[len(terms) :], [len(load_E) for load_E in self.loss.expert_load]),
         )
 
     def drop_ddp(self) -> None:
-        """Of other ranks, before their connection ends: else PyTorch's engine ends it with Python's lock held, at times for ever."""
-        self.module = self.objective
+        """Drop DDP before destroying the process group: its destructor can deadlock while holding the GIL."""
+        self.module = self.loss
 
     def time_one_step(self) -> tuple[float, int]:
-        """Seconds and tokens of the step to come, tried out without an update; nothing is changed by it."""
+        """Return the seconds and tokens of the next step, measured without an update; the state does not change."""
         work = next(self.loader(self.recipe.row_length(self.step)).from_position(self.position))
-        counts = dict.fromkeys(self.objective.weights, 1.0)
+        counts = dict.fromkeys(self.loss.weights, 1.0)
         seconds = float("inf")
         with torch.random.fork_rng(
             devices=[]
@@ -180,10 +180,10 @@ class Trainer:
         return seconds, int(self.ranks.sum([float(work.tokens)])[0])
 
     def backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """Gradients of the whole step's loss; returns this rank's sums by term, then the load of every expert of every layer. One
-        division, by the count over all ranks."""
-        weights = self.objective.weights
-        self.objective.expert_load = []
+        """Compute the gradients of the whole step; return this rank's sum of each loss term, then the load of every expert of every
+        layer. The sums are divided once, by the counts over all ranks."""
+        weights = self.loss.weights
+        self.loss.expert_load = []
         # Metal has no float64.
         dtype = torch.float32 if self.ranks.device.type == "mps" else torch.float64
         total = torch.zeros(len(weights), dtype=dtype, device=self.ranks.device)
@@ -204,12 +204,12 @@ class Trainer:
                 loss.backward()
             total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * work.weight
         return torch.cat(
-            [total, *(load_E.to(dtype) * work.weight for load_E in self.objective.expert_load)]
+            [total, *(load_E.to(dtype) * work.weight for load_E in self.loss.expert_load)]
         )
 
     def seed(self, micro_batch: int) -> None:
-        """Every micro-batch of a step draws the same numbers: its samples tell them apart (`kernels.keyed_random`). An accelerator's fused
-        kernels cannot do so, and draw for themselves."""
+        """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on the sample
+        (`kernels.keyed_random`). Fused kernels of an accelerator cannot do so and get a seed per rank and micro-batch."""
         torch.manual_seed(hash_to_int(self.recipe.seed, self.step))
         if self.ranks.device.type != "cpu":
             torch.get_device_module(self.ranks.device).manual_seed(
@@ -218,13 +218,14 @@ class Trainer:
 
     @property
     def fused_dropout(self) -> bool:
-        """Whether attention weights are dropped by an accelerator's own kernel, which knows rows and not samples."""
+        """Whether attention dropout is that of an accelerator's fused kernel, whose random numbers depend on rows instead of
+        samples."""
         return self.ranks.device.type != "cpu" and any(
-            isinstance(m, AttentionLayer) and m.spec.dropout for m in self.objective.modules()
+            isinstance(m, AttentionLayer) and m.spec.dropout for m in self.loss.modules()
         )
 
     def notes(self) -> list[str]:
-        """What is not as it is elsewhere."""
+        """Return notes on what depends on the device."""
         return (
             [
                 "attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
@@ -237,7 +238,7 @@ class Trainer:
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         groups = {
-            "model": dict(self.objective.state_dict()),
+            "model": dict(self.loss.state_dict()),
             "optimiser": self.optimiser.state(),
             "average": self.average.copies if self.average else {},
             "rng": {"torch": torch.get_rng_state()},
@@ -251,7 +252,7 @@ class Trainer:
         return groups, facts | (self.average.facts() if self.average else {})
 
     def restore(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
-        self.objective.load_state_dict(groups["model"])
+        self.loss.load_state_dict(groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))
         if self.average is not None:
             self.average.restore(groups["average"], facts)
@@ -260,7 +261,7 @@ class Trainer:
         self.guard.restore(facts["guard"])
 
     def digest(self) -> str:
-        """SHA-256 of all of the state, bit by bit."""
+        """Return the SHA-256 of the whole state."""
         return state_digest(*self.state())
 
 
@@ -276,6 +277,7 @@ def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | N
 
 
 def autocast(name: str, device: torch.device) -> Any:
+    assert name != "auto", "the precision is resolved when the run is built"
     return torch.autocast(device.type, torch.bfloat16) if name == "bf16" else nullcontext()
 
 
@@ -284,7 +286,7 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def apply_checkpointing_and_compile(loss: nn.Module, recipe: R.Recipe) -> None:
-    """Recompute, then compile: each block from outside, in this order."""
+    """Apply activation checkpointing, then compilation, to each block."""
     for block in [m for m in loss.modules() if isinstance(m, BlockLayer)]:
         if recipe.activation_checkpointing:
             block.forward = partial(  # type: ignore[method-assign]

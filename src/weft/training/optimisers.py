@@ -30,48 +30,48 @@ class Optimiser:
         self.names: dict[Tensor, str] = {p: name for name, p in self.parameters.items()}
         parameters = TrainedParameters(self.parameters, parameter_facts(module))
         self.optimisers: list[Optimizer] = list(implementation(spec)(spec, parameters))
-        for part in self.optimisers:
-            for group in part.param_groups:
-                group["peak"] = group["lr"]
+        for optimizer in self.optimisers:
+            for group in optimizer.param_groups:
+                group["peak_lr"] = group["lr"]
 
     def step(self, scale: float) -> None:
-        for part in self.optimisers:
-            for group in part.param_groups:
-                group["lr"] = group["peak"] * scale
-            part.step()
+        for optimizer in self.optimisers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak_lr"] * scale
+            optimizer.step()
 
     def zero_grad(self) -> None:
-        for part in self.optimisers:
-            part.zero_grad(set_to_none=True)
+        for optimizer in self.optimisers:
+            optimizer.zero_grad(set_to_none=True)
 
     @property
     def peak_lr(self) -> float:
-        peak: float = max(group["peak"] for group in self.optimisers[0].param_groups)
-        return peak
+        peak_lr: float = max(group["peak_lr"] for group in self.optimisers[0].param_groups)
+        return peak_lr
 
     def state(self) -> dict[str, Tensor]:
         return {
             f"{self.names[p]}/{key}": value
-            for part in self.optimisers
-            for p, state in part.state.items()
+            for optimizer in self.optimisers
+            for p, state in optimizer.state.items()
             for key, value in state.items()
             if value is not None
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
         owner = {
-            self.names[p]: part
-            for part in self.optimisers
-            for group in part.param_groups
+            self.names[p]: optimizer
+            for optimizer in self.optimisers
+            for group in optimizer.param_groups
             for p in group["params"]
         }
         for key, value in state.items():
             name, _, field = key.rpartition("/")
-            part, parameter = owner[name], self.parameters[name]
-            stays = field == "step" and not part.defaults.get(
+            optimizer, parameter = owner[name], self.parameters[name]
+            stays = field == "step" and not optimizer.defaults.get(
                 "fused"
             )  # torch counts on the CPU where it is not fused
-            part.state[parameter][field] = (
+            optimizer.state[parameter][field] = (
                 value.clone() if stays else value.to(parameter.device, copy=True)
             )
 

@@ -1,4 +1,4 @@
-"""Asked to stop: nothing is broken off."""
+"""Signals: a run stops after the current step."""
 
 import signal
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from .loop import Trainer
 
 @contextmanager
 def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after the step at hand, as often as they come."""
+    """Stop the trainer after the current step on Ctrl-C and SIGTERM, also if they come several times."""
 
     def ask(*_: Any) -> None:
         trainer.stop_requested = True

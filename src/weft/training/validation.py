@@ -1,4 +1,4 @@
-"""The loss and the task's metrics on data that is not trained on: every sample once, the same preprocessing each time."""
+"""Validation: the loss and the task's metrics on held-out data, every sample once, with the same preprocessing each time."""
 
 from math import isnan
 from typing import Any
@@ -16,10 +16,10 @@ from .loop import Trainer, autocast, to_device
 
 
 class PredictionCollector:
-    """Gathers the prediction of every sample, whichever rank it is on; `metrics` when all are there."""
+    """Collects the prediction of every sample on all ranks, and computes the metrics."""
 
     def __init__(self, task: TaskImplementation, data: EvaluationData) -> None:
-        self.task, self.data = task, data
+        self.implementation, self.data = task, data
         self.predictions: list[tuple[int, Any]] = []
 
     def order_samples(self, samples: LengthLimitedSamples) -> LengthLimitedSamples:
@@ -28,22 +28,22 @@ class PredictionCollector:
 
     def add(self, step: StepPlan, outputs: Any, batch: Batch) -> None:
         numbers = (int(self.samples.order[pick.index]) for (pick,) in step.rows)
-        self.predictions += zip(numbers, self.task.predict(outputs, batch), strict=True)
+        self.predictions += zip(numbers, self.implementation.predict(outputs, batch), strict=True)
 
     def metrics(self, ranks: Any) -> dict[str, float]:
-        """The metrics that the task names; where there is no correlation at all, it is 0."""
+        """Return the metrics that the task names; an undefined correlation counts as 0."""
         every = sorted(gather_predictions(self.predictions, ranks), key=lambda pair: pair[0])
         assert [i for i, _ in every] == list(range(len(self.samples))), (
             "a sample was lost, or twice"
         )
         predictions, references = (
             [prediction for _, prediction in every],
-            self.task.references(self.data),
+            self.implementation.references(self.data),
         )
         named = {
             name: float(value)
-            for name, value in self.task.evaluate(predictions, references)
-            if name in self.task.value.metrics
+            for name, value in self.implementation.evaluate(predictions, references)
+            if name in self.implementation.task.metrics
         }
         return {name: 0.0 if isnan(value) else value for name, value in named.items()}
 
@@ -54,8 +54,8 @@ def validate(
     store: Store,
     collector: PredictionCollector | None = None,
 ) -> dict[str, float] | None:
-    """Each term's mean and the weighted loss, over all ranks; None where the run was asked to stop meanwhile."""
-    recipe, objective, ranks = trainer.recipe, trainer.objective, trainer.ranks
+    """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is stopped meanwhile."""
+    recipe, loss, ranks = trainer.recipe, trainer.loss, trainer.ranks
     samples = preprocess.open_samples(store, recipe.batch.length, include_partial=True)
     if collector is not None:
         samples = collector.order_samples(samples)
@@ -67,9 +67,9 @@ def validate(
         ranks.rank,
         ranks.size,
     )
-    terms = list(objective.weights)
+    terms = list(loss.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
-    objective.eval()
+    loss.eval()
     with torch.no_grad(), autocast(recipe.precision, ranks.device):
         for work in loader.one_epoch(
             recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size)
@@ -79,13 +79,13 @@ def validate(
             for batch in work.batches if work.weight else ():
                 batch = to_device(batch, ranks.device)
                 if collector is None:
-                    sums = objective(batch)
+                    sums = loss(batch)
                 else:
-                    answer = objective.forward_outputs(batch)
+                    answer = loss.forward_outputs(batch)
                     collector.add(work.step, answer, batch)
-                    sums = objective.all_sums(answer, batch)
+                    sums = loss.all_sums(answer, batch)
                 total[0] += torch.stack([sums[t].cpu().double() for t in terms])
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
     both = ranks.sum(total.flatten().tolist())
     means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
-    return {"loss": sum(objective.weights[t] * mean for t, mean in means.items()), **means}
+    return {"loss": sum(loss.weights[t] * mean for t, mean in means.items()), **means}

@@ -50,9 +50,10 @@ class DetectedData(NamedTuple):
 
     @property
     def kind(self) -> type[R.Task]:
-        """The task's class; of a pair in both orders, the labels decide."""
+        """Return the class of the task; for a pair in both orders, the labels decide."""
+        task = R.task_named(self.task)
         number = getattr(self.row, "numeric_label", False)
-        return R.Regression if number else R.task_named(self.task)
+        return R.task_named(task.numeric_task) if number and task.numeric_task else task
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -138,7 +139,7 @@ def build_source(
 def align_columns(
     train: R.Source, rows: list[SourceRow], paths: list[str], columns: Sequence[str]
 ) -> R.Source:
-    """Columns of another name at the same place are the same: headers of published splits differ."""
+    """Rename columns by position, since headers of published splits differ."""
     if train.format == "conll":
         return replace(train, paths=tuple(paths))
     dev = build_source(
@@ -179,19 +180,20 @@ def detect_task(
 ) -> tuple[str, R.RowSchema]:
     rows = typical_first(rows)
     lists = sum(isinstance(cell, list) for cell in rows[0].values())
-    guess = R.best_match(R.TableFacts(kind, lists, len(ending_columns(rows[0])))).name
-    if task is None and guess != R.Classification.name:  # whose labels may be numbers
-        task = guess
-    reader = R.task_named(task) if task else R.Classification
+    reader = R.best_match(R.TableFacts(kind, lists, len(ending_columns(rows[0]))))
+    if task is not None:
+        reader = R.task_named(task)
+    elif reader.numeric_task is None:  # else the labels decide
+        task = reader.name
     row = reader.infer_rows(rows, texts, label, name=task or "")
     if isinstance(row, R.TaggedWords):
         tags = {tag for fields in (*rows, *other) for tag in class_names(fields.get(row.tags))}
         seen = sorted(tags, key=lambda tag: (tag != "O", tag[2:], tag))
         if not seen:
             raise ValueError(f"{row.tags} is empty in every row; say --columns WORDS TAGS")
-        return "tag", replace(row, labels=tuple(seen))
+        return reader.name, replace(row, labels=tuple(seen))
     if not isinstance(row, R.LabelledTexts):
-        return task or "choose", row
+        return task or reader.name, row
     cells = [
         cell
         for cell in (fields.get(row.label) for fields in (*rows, *other))
@@ -206,12 +208,12 @@ def detect_task(
             raise ValueError(
                 f"{row.label} is {cells[0]!r} in a row, not a number; regress needs numbers, classify does not"
             )
-        return "regress", replace(row, numeric_label=True)
+        return reader.numeric_task or reader.name, replace(row, numeric_label=True)
     row = replace(
         row,
         labels=detect_classes(cells, row.label, task, allowed_bad_rows(len(rows), max_bad_rows)),
     )
-    return task or ("pair" if row.second_text else "classify"), row
+    return task or ("pair" if row.second_text else reader.name), row
 
 
 def looks_like_regression(cells: list[Any], label: str) -> bool:
@@ -230,7 +232,8 @@ def looks_like_regression(cells: list[Any], label: str) -> bool:
 
 
 def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -> tuple[str, ...]:
-    """Numbers by size, as `weft prepare` has them; among whole numbers a few other words are broken, unless classes are asked for."""
+    """Return the classes; numbers are sorted by value, as in `weft prepare`. Among integers, a few other values count as bad rows,
+    unless the task is classification."""
     seen = Counter(map(str, cells))
     broken = [name for name in seen if not is_number(name)]
     if (

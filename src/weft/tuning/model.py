@@ -1,4 +1,4 @@
-"""The checkpoint's model with the head of the task: that of the family's own fine-tuning class, where it has one."""
+"""The model of a checkpoint with the head of a task: that of the family's fine-tuning class, where it has one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ def with_task_head(
 ) -> S.Spec:
     """Return the spec with the task's head. Text-to-text keeps the encoder-decoder; other tasks use its encoder."""
     dropout = options.dropout
-    if issubclass(detected.kind, R.TextToText):
+    if detected.kind.keeps_decoder:
         there, tokenizer = local_folder(options.checkpoint), Tokenizer.load(start)
         before = R.recipe_of_run(there).task if (there / "recipe.json").is_file() else None
         spec = text_to_text.with_decoder_start(
@@ -51,7 +51,8 @@ def with_task_head(
 
 
 def with_layer_mix(spec: S.Spec, options: "TuneOptions") -> S.Spec:
-    """The head on features of several layers; a pooler that was trained on the last layer's first token is left out."""
+    """Return the spec with a head on features of several layers; a pooler that was trained on the last layer's first token is
+    removed."""
     if options.layer_mix is None:
         return spec
     if isinstance(spec.head, S.LMHead):
@@ -63,7 +64,7 @@ def with_layer_mix(spec: S.Spec, options: "TuneOptions") -> S.Spec:
 
 
 def with_finetune_dropout(spec: S.Spec, probability: float) -> S.Spec:
-    """BERT's places: embeddings, the attentions' weights, what joins the residual; not the hidden layers."""
+    """Return the spec with dropout where BERT has it: embeddings, attention weights and residual branches, not the hidden layers."""
 
     def change(plain: Any) -> Any:
         if isinstance(plain, dict):

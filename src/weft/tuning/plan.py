@@ -1,15 +1,14 @@
-"""From a checkpoint and what the data hold to recipes: the head of the family's own fine-tuning class, lengths from the data, the
-settings of BERT's authors (arXiv:1810.04805, appendix A.3)."""
+"""From a checkpoint and data to a plan of trials: the head of the family's fine-tuning class, lengths from the data, the settings of
+BERT's authors (arXiv:1810.04805, appendix A.3)."""
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from .. import recipe as R
 from .. import spec as S
@@ -26,7 +25,7 @@ from ..inference.open_model import open_model
 from ..interop.describe import read_folder
 from ..interop.folder import save
 from ..interop.hub import local_folder
-from ..kernels.devices import resolve_device
+from ..kernels.devices import resolve_device, resolve_precision
 from ..recipe.metrics import greater_is_better
 from ..storage import write_if_changed
 from ..tasks.base import max_row_length
@@ -78,7 +77,7 @@ class TuneOptions:
     lm_weight: float = 0.0  # of GPT's auxiliary next-token loss
     trainable: R.HeadOnly | R.LoRA | None = None
     device: str = "auto"
-    precision: str | None = None
+    precision: str = "auto"
     seed: int = 0
     max_bad_row_fraction: float = MAX_BAD_ROWS
 
@@ -130,7 +129,7 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
     for line in (detected.summary, *detected.notes) if report else ():
         report(line)
     spec = with_layer_mix(with_task_head(read_folder(start)[1], start, detected, options), options)
-    objective = build_task_value(options, detected, spec, start)
+    task = build_task_value(options, detected, spec, start)
     claim(folder)
     detected = (
         detected if detected.valid is not None else split_validation(detected, folder, options.seed)
@@ -160,11 +159,11 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
         if isinstance(row, R.ContextQuestions)
         else options.max_length or row_length_quantile(store, row, most)
     )
-    metric = options.metric or objective.select_by(row)
+    metric = options.metric or task.select_by(row)
     batch = R.FixedBatch(
         size=options.batch_size, length=length, sort_pool=POOLS * options.batch_size
     )
-    recipe = build_recipe(options, objective, spec, data, batch, len(store), str(start), metric)
+    recipe = build_recipe(options, task, spec, data, batch, len(store), str(start), metric)
     usual = (
         ADAFACTOR_LEARNING_RATES
         if isinstance(recipe.optimiser, R.Adafactor)
@@ -191,7 +190,7 @@ def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:
 
 
 def detect_for_model(options: TuneOptions, spec: S.Spec) -> DetectedData:
-    """What the data ask of this model. Two texts and a score are read in both orders by a decoder: GPT's similarity."""
+    """Detect the task for this model. A decoder reads two texts and a score in both orders: GPT's similarity."""
     if (texts := text_to_text.detect_text_to_text(options, spec)) is not None:
         return texts
     similar = options.task == "similarity"
@@ -224,13 +223,14 @@ def build_task_value(
     tune_options: TuneOptions, detected: DetectedData, spec: S.Spec, start: Path
 ) -> R.Task:
     task, options = detected.kind, dict[str, Any]()
-    if issubclass(task, R.TextToText):
+    names = {field.name for field in fields(task)}  # type: ignore[arg-type]
+    if task.keeps_decoder and "input_format" in names:
         options["input_format"] = text_to_text_format(start, spec)
     if detected.task == "similarity":
         options["both_orders"] = True
     if tune_options.lm_weight:
         options["lm_weight"] = tune_options.lm_weight
-        auxiliary = issubclass(task, R.PairTask) and spec.decoder is not None
+        auxiliary = "lm_weight" in names and spec.decoder is not None
         if not auxiliary or read_folder(start)[1].head != S.LMHead(tied=True):
             raise ValueError(
                 f"--lm-weight {tune_options.lm_weight:g} is for texts, pairs and endings of a decoder whose language modelling head is "
@@ -280,15 +280,9 @@ def build_recipe(
         eval_every=eval_every,
         checkpoints=R.Checkpoints(keep=1),
         device=options.device,
-        precision=options.precision or best_precision(options.device),  # type: ignore[arg-type]
+        precision=resolve_precision(options.precision, resolve_device(options.device)),  # type: ignore[arg-type]
         seed=options.seed,
     )
-
-
-def best_precision(device: str) -> str:
-    """bf16 where the device multiplies matrices of it fast."""
-    kind = resolve_device(device).type
-    return "bf16" if kind == "cuda" or torch.cpu._is_amx_tile_supported() else "fp32"
 
 
 def default_run_name(options: TuneOptions) -> str:
@@ -304,7 +298,8 @@ def default_run_name(options: TuneOptions) -> str:
 
 
 def resolve_checkpoint(checkpoint: str, folder: Path) -> tuple[Path, str]:
-    """The model folder to start from, and its tokenizer. Of a run that is not finished, the newest checkpoint is put beside the trials."""
+    """Return the model folder to start from, and its tokenizer. For an unfinished run, the newest checkpoint is exported next to the
+    trials."""
     there = local_folder(checkpoint)
     if (there / "recipe.json").is_file():
         there = (

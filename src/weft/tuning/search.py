@@ -1,4 +1,4 @@
-"""Trials, one after another, each an ordinary run; the best one becomes the model of the whole."""
+"""Trials of a search, each an ordinary run; the best one becomes the model of the search."""
 
 import json
 import shutil
@@ -31,7 +31,11 @@ class TrialStep(NamedTuple):
 
 def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialStep]:
     """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1).
-    Ends early where a run is asked to stop; only the end writes the folder's own model."""
+    The last trial's end writes the model of the whole.
+
+    Raises:
+        RunStopped: as `runs.run.train` does.
+    """
     check_existing_trials(plan, report)
     trials_to_run, done = (
         [(rate, plan.recipe.seed) for rate in plan.learning_rates],
@@ -55,8 +59,6 @@ def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialS
                     best,
                     pace.left(len(done) * recipe.steps + event.step),
                 )
-            if not is_trial_complete(folder, recipe):
-                return
         done.append(trial_result(folder, plan.metric, rate, seed))
         record_trials(plan, done)
         if len(done) == len(plan.learning_rates):

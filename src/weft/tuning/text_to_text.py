@@ -45,12 +45,12 @@ SOURCE_TARGET_COLUMNS = (
 
 
 def is_text_to_text_model(spec: S.Spec) -> bool:
-    """An encoder-decoder with a language modelling head."""
+    """Return whether a model is an encoder-decoder with a language modelling head."""
     return spec.encoder is not None and spec.decoder is not None and isinstance(spec.head, S.LMHead)
 
 
 def detect_text_to_text(options: "TuneOptions", spec: S.Spec) -> DetectedData | None:
-    """The data as text-to-text, if --task asks for it, or if an encoder-decoder gets texts or classes and no --task; else None."""
+    """Return the data as text-to-text if --task says so, or if an encoder-decoder gets texts or classes without --task; else None."""
     if options.task not in (None, TASK) or not is_text_to_text_model(spec):
         if options.task == TASK:
             raise ValueError(
@@ -85,7 +85,7 @@ def detect_text_to_text(options: "TuneOptions", spec: S.Spec) -> DetectedData | 
 
 
 def detect_pairs(options: "TuneOptions") -> DetectedData | None:
-    """Two aligned files, or a table with a column of source text and one of target text."""
+    """Detect two aligned files, or a table with a column of source text and one of target text."""
     paths, dev = expand(options.data), expand(options.valid) if options.valid else []
     if len(paths) == 2 and not any(map(formats_by_suffix, paths)):
         train, valid_source = (
@@ -114,7 +114,7 @@ def detect_pairs(options: "TuneOptions") -> DetectedData | None:
 def load_pairs(
     options: "TuneOptions", train: R.Source, dev: R.Source | None, chosen: list[str]
 ) -> DetectedData:
-    """All rows of a source whose columns are known; targets that repeat are labels."""
+    """Load all rows of a source whose columns are known; targets that repeat are labels."""
     *texts, target = chosen
     (rows, bad), (other, worse) = load_source(train), load_source(dev) if dev else ([], [])
     cells = [
@@ -174,7 +174,7 @@ def build_template(
     labels: tuple[str, ...] | None,
     first: Fields,
 ) -> R.TemplatedPairs:
-    """The prefix, then the text; with several texts, each after its column's name, as T5 writes them."""
+    """Return the template: the prefix, then the text; several texts each follow the name of their column, as in T5."""
     body = (
         f"{{{texts[0]}}}" if len(texts) == 1 else " ".join(f"{name}: {{{name}}}" for name in texts)
     )
@@ -209,7 +209,7 @@ def with_summary(detected: DetectedData, row: R.TemplatedPairs) -> DetectedData:
 def with_decoder_start(
     spec: S.Spec, style: Any, tokenizer: Tokenizer, before: R.Task | None
 ) -> S.Spec:
-    """The whole encoder-decoder, with its decoder's start token named, so that generation starts from it too."""
+    """Return the spec with the start token of its decoder, so that generation starts from it too."""
     if spec.special_tokens.decoder_start is not None:
         return spec
     mark = "eos" if style == "bart" else before.decoder_start() if before else "pad"

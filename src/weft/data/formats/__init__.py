@@ -1,1 +1,1 @@
-"""One file per format: how it is recognised, cut into pieces and read."""
+"""One file per format: how it is recognised, divided into pieces and read."""

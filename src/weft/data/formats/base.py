@@ -1,4 +1,4 @@
-"""What formats of files share: pieces of about one size, each read on its own."""
+"""What formats of files share: pieces of similar size, each read independently."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ ENDLESS = 1 << 62  # bytes of a piece that is never divided
 
 
 def stretch(count: int, fraction: tuple[float, float]) -> tuple[int, int]:
-    """The part of so many rows: the first, and the one after the last."""
+    """Return the range of rows of a fraction: the first, and the one after the last."""
     return int(count * fraction[0]), int(count * fraction[1])
 
 
@@ -35,7 +35,7 @@ class FileFormat(Format):
     """A format whose files are read one by one. Small files are read together in one piece, a large one in several."""
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
-        """Divide a file: spans, in its order and without gaps, and the bytes to read for each. Here: the whole file."""
+        """Divide a file into spans, in order and without gaps, with the bytes to read for each. Here: the whole file."""
         return [((0, None), estimated_bytes(path))]
 
     def rows(
@@ -55,7 +55,7 @@ class FileFormat(Format):
         return merge_small_files(pieces, piece_bytes)
 
     def first_rows(self, source: Source, count: int) -> list[SourceRow]:
-        """The rows among the first `count` items of a source."""
+        """Return the rows among the first `count` items of a source."""
         piece = self.pieces(source, ENDLESS)[0]
         items = islice(self.read(piece, source), count)
         return [item for item in items if isinstance(item, SourceRow)]
@@ -71,7 +71,7 @@ class FileFormat(Format):
 def if_undamaged(
     paths: tuple[str, ...], rows: Callable[[], Iterator[SourceItem]]
 ) -> Iterator[SourceItem]:
-    """The rows of files. No row of a damaged archive can be trusted, for its checksum is of all of it: each that is found is bad."""
+    """Yield the rows of files. No row of a damaged archive can be trusted, since its checksum covers all of it: each one is bad."""
     reason = next(filter(None, map(damage, paths)), None)
     if reason is None:
         yield from rows()
@@ -85,7 +85,7 @@ def if_undamaged(
 
 
 def damage(path: str) -> str | None:
-    """What is wrong with a packed local file, if something is; found out once."""
+    """Return what is wrong with a compressed local file, if anything; cached."""
     if is_remote(path) or not is_compressed(path):
         return None
     reason: str | None = cached_if_large(
@@ -95,7 +95,7 @@ def damage(path: str) -> str | None:
 
 
 def merge_small_files(files: list[list[Piece]], piece_bytes: int) -> list[Piece]:
-    """Small files, each one piece, make pieces of about the usual size; the pieces of a large one stay as they are."""
+    """Merge small files into pieces of about the usual size; the pieces of a large file stay."""
     pieces: list[Piece] = []
     for small, run in groupby(
         files,
@@ -114,7 +114,7 @@ def merge_small_files(files: list[list[Piece]], piece_bytes: int) -> list[Piece]
 
 
 def join_pieces(group: list[Piece]) -> Piece:
-    """Pieces of one file each as one piece."""
+    """Join pieces of one file each into one piece."""
     if len(group) == 1:
         return group[0]
     return Piece(
@@ -126,7 +126,7 @@ def join_pieces(group: list[Piece]) -> Piece:
 
 
 def cached_if_large(paths: Sequence[str], words: list[Any], find_out: Callable[[], Any]) -> Any:
-    """What takes reading the files through is remembered, unless they are small."""
+    """Cache what requires reading whole files, unless they are small."""
     return (
         cached_value(["1", [is_compressed(path) for path in paths], *words], find_out)
         if sum(map(estimated_bytes, paths)) > BLOCK
@@ -135,14 +135,14 @@ def cached_if_large(paths: Sequence[str], words: list[Any], find_out: Callable[[
 
 
 def estimated_bytes(path: str) -> int:
-    """Bytes to read: text packs to about a third."""
+    """Estimate the bytes to read: text compresses to about a third."""
     return file_size(path) * (3 if is_compressed(path) else 1)
 
 
 def group_by_size(
     files: list[Any], sizes: list[int], piece_bytes: int
 ) -> Iterator[tuple[list[Any], int]]:
-    """Consecutive files of about a piece together."""
+    """Group consecutive files into pieces."""
     ends = list(accumulate(sizes))
     first, before = 0, 0
     for i, end in enumerate(ends):

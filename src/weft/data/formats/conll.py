@@ -49,7 +49,8 @@ class CoNLLFormat(LineFormat):
         reference: Source | None = None,
         assume_header: bool = False,
     ) -> Source:
-        """The first column holds the words; the last that looks like tags holds theirs, unless a model was trained on others."""
+        """Take the first column as the words, and the last one that looks like tags as the tags, unless a model was trained on
+        others."""
         if source.column_names:
             return source
         if reference is not None and reference.format == self.name:
@@ -71,7 +72,7 @@ class CoNLLFormat(LineFormat):
 
 
 def looks_like_conll(first: Sequence[str]) -> bool:
-    """A word per line with its columns, blank lines between sentences."""
+    """Return whether lines have a word and its columns, with empty lines between sentences."""
     full = [line.split() for line in first if line.strip()]
     return (
         any(not line.strip() for line in first[:-1])

@@ -20,7 +20,7 @@ QUOTES = "a text that holds the delimiter needs quotes"
 
 
 class TableFormat(FileFormat):
-    """What both kinds of table share: the first line may name the columns."""
+    """Base of CSV and TSV: the first line may name the columns."""
 
     def sniff(self, head: bytes, path: str) -> float:
         delimiter = most_consistent_delimiter(full_lines(head), bool(formats_by_suffix(path)))
@@ -35,8 +35,8 @@ class TableFormat(FileFormat):
         reference: Source | None = None,
         assume_header: bool = False,
     ) -> Source:
-        """What the columns are called: `Source.column_names`, the header's names, those of `like`, a table without a header that a model
-        learned from, or numbers."""
+        """Fill in the names of the columns: `Source.column_names`, the header, those of `like`, a table without a header that a model was
+        trained on, or numbers."""
         source = self.complete(source)
         raw = replace(source, column_names=(), has_header=False, fraction=WHOLE)
         rows = [list(row.fields.values()) for row in self.first_rows(raw, SNIFF_LINES)]
@@ -55,12 +55,12 @@ class TableFormat(FileFormat):
         return replace(source, column_names=names, has_header=False)
 
     def width(self, widths: Counter[int]) -> int:
-        """How many columns a table without a header has, from how many its rows have."""
+        """Return the number of columns of a table without a header, from those of its rows."""
         return widths.most_common(1)[0][0]
 
 
 class TSVFormat(TableFormat, LineFormat):
-    """Tabs between columns, no quotes. Without a header, rows may have more columns than names, as those of STS-B do."""
+    """Tab-separated columns without quotes. Without a header, rows may have more columns than names, as those of STS-B do."""
 
     name = "tsv"
     suffixes = (".tsv",)
@@ -82,8 +82,8 @@ class TSVFormat(TableFormat, LineFormat):
 
 
 class CSVFormat(TableFormat):
-    """A quoted field may hold line ends, so a file is one piece and its parts are counted in rows. Every row is as wide as the header
-    or `names`: in a wider one, a delimiter without quotes has cut a field in two."""
+    """Comma-separated columns. A quoted field may contain line ends, so that a file is one piece and its parts are counted in rows. Every row
+    is as wide as the header or `column_names`: in a wider one, a delimiter without quotes has split a field."""
 
     name = "csv"
     suffixes = (".csv",)
@@ -121,7 +121,7 @@ def read_first_row(path: str, delimiter: str) -> list[str]:
 
 
 def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
-    """A header's names, each once."""
+    """Raise ValueError if a header names a column twice."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise ValueError(
@@ -134,7 +134,7 @@ def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
 def column_layout(
     path: str, delimiter: str, names: tuple[str, ...], named: bool
 ) -> tuple[tuple[str, ...], int | None]:
-    """What the columns are called, and how many a row has, where that is known. `names` overrules a header."""
+    """Return the names of the columns, and how many a row has, where that is known. `column_names` override a header."""
     if not named:
         return names, len(names) or None
     first = read_first_row(path, delimiter)
@@ -142,7 +142,7 @@ def column_layout(
 
 
 def csv_records(path: str, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:
-    """Rows of a table with the place of their first line; bad lines come in their turn. Where quotes are wrong, one line is bad and
+    """Yield the rows of a table with the offset of their first line, bad lines in their place. If quotes are wrong, one line is bad and
     those after it are read again: a quote that never closes would swallow them all."""
     csv.field_size_limit(MAX_LINE_BYTES)
     source = decoded_lines(path, (0, None))
@@ -182,7 +182,7 @@ def csv_records(path: str, delimiter: str) -> Iterator[tuple[int, list[str] | Ba
 def make_row(
     offset: int, cells: list[str], columns: tuple[str, ...], width: int | None
 ) -> SourceItem:
-    """Columns without a name are called 0, 1, …"""
+    """Return a row as a dictionary; columns without a name are called 0, 1, …"""
     columns = columns or tuple(map(str, range(len(cells))))
     if len(cells) < len(columns) or len(cells) != (width or len(cells)):
         return BadRow(
@@ -197,7 +197,7 @@ def make_row(
 
 
 def detect_delimiter(path: str) -> str:
-    """Of a csv; a comma where nothing tells."""
+    """Return the delimiter of a CSV file; a comma if the content does not decide."""
     try:
         return most_consistent_delimiter(full_lines(read_head(find(path)[0])), True) or ","
     except MissingFile:
@@ -205,7 +205,8 @@ def detect_delimiter(path: str) -> str:
 
 
 def most_consistent_delimiter(lines: Sequence[str], named: bool) -> str | None:
-    """The one by which most rows have the same number of columns, two at least; in doubt a tab, a comma, a semicolon, in this order."""
+    """Return the delimiter by which most rows have the same number of columns, at least two; on a tie a tab, a comma or a semicolon, in
+    this order."""
     if sum("\t" in line for line in lines) > MOST_OF_THEM * len(lines):
         return "\t"
     best, best_delimiter = 0.0, None
@@ -233,8 +234,8 @@ def looks_like_header(
     expected: Sequence[str] = (),
     assume_header: bool = False,
 ) -> bool:
-    """Does the first line name the columns? By the names: all usual ones, or one that does not stand below it as well. By the kinds: not
-    a number above numbers, short above long texts, a new word above few that repeat. `assume_header` where nothing tells."""
+    """Return whether the first line names the columns. By the names: all are common ones, or one does not occur below. By the types: no
+    number above numbers, short above long texts, a new word above few that repeat. `assume_header` decides otherwise."""
     if set(expected) & set(first) or all(map(is_common_column_name, first)):
         return True
     if any(not cell.strip() or len(cell) > 40 or is_number(cell) for cell in first):

@@ -30,7 +30,7 @@ class HubFormat(Format):
 
 @lru_cache(maxsize=4)
 def load_hub_dataset(path: str) -> Any:
-    """`name`, `name:split` or `name:config:split`."""
+    """Load `name`, `name:split` or `name:config:split`."""
     try:
         import datasets
     except ImportError:

@@ -39,7 +39,7 @@ def part_rows(path: str, fraction: tuple[float, float]) -> Span:
 
 
 def values(path: str) -> Iterator[tuple[int, Any]]:
-    """The elements of the array that a file is."""
+    """Yield the elements of the array."""
     cursor = JSONCursor(path)
     if cursor.peek() != "[":
         cursor.value()

@@ -23,7 +23,7 @@ class JSONLinesFormat(LineFormat):
 
 
 def parse_json_lines(lines: Iterable[tuple[int, str | BadRow]]) -> Iterator[SourceItem]:
-    """The objects of lines, each with its offset."""
+    """Yield the object of each line with its offset."""
     for offset, line in lines:
         if isinstance(line, BadRow):
             yield line

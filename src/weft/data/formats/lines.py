@@ -43,7 +43,7 @@ class LineFormat(FileFormat):
         return True
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
-        """Divide a file at rows; one that is compressed is read from its start, so it stays whole."""
+        """Divide a file at rows; a compressed one is read from its start, so that it stays whole."""
         if is_compressed(path) and source.fraction == WHOLE:
             return [((0, None), estimated_bytes(path))]
         starts = partial(self.starts_row, source=source)
@@ -62,7 +62,7 @@ class LineFormat(FileFormat):
         return [((a, b), b - a) for a, b in pairwise(sorted(cuts))]
 
     def cut_key(self, path: str, source: Source) -> list[object]:
-        """What a cached cut depends on: the bytes, the part, and the code that says where a row starts."""
+        """Return what a cached division depends on: the bytes, the fraction, and the code that finds the start of a row."""
         try:
             code = file_identity(inspect.getfile(type(self)))
         except (TypeError, OSError):  # a class that was typed at a prompt: never the same
@@ -71,14 +71,14 @@ class LineFormat(FileFormat):
 
 
 def part_span(path: str, fraction: tuple[float, float], starts: StartsRow) -> tuple[int, int]:
-    """The bytes of a `Source.fraction`, from the start of a row to the start of another."""
+    """Return the range of bytes of a `Source.fraction`, both ends at the start of a row."""
     total = unpacked_size(path)
     begin, end = (row_start_after(path, int(total * share), total, starts) for share in fraction)
     return begin, end
 
 
 def row_start_after(path: str, position: int, total: int, starts: StartsRow) -> int:
-    """The first place from `position` on where a row starts, a pure function of the file."""
+    """Return the first position from `position` on at which a row starts, a pure function of the file."""
     if position <= 0 or position >= total:
         return min(max(position, 0), total)
     after_blank = False
@@ -91,7 +91,8 @@ def row_start_after(path: str, position: int, total: int, starts: StartsRow) -> 
 
 
 def read_records(path: str, span: Span, starts: StartsRow) -> Iterator[SourceItem]:
-    """Rows of several lines, each a `text`. One longer than a line may be is cut there, so that memory stays bounded."""
+    """Yield rows of several lines, each a `text`. One above the maximum length of a line is split there, so that memory stays
+    bounded."""
     record_lines: list[bytes | None] = []
     first, size, after_blank = span[0], 0, True
     for offset, line in read_lines(path, span):
@@ -117,7 +118,7 @@ def join_record(offset: int, record_lines: list[bytes | None]) -> Iterator[Sourc
 
 
 def read_lines(path: str, span: Span = (0, None)) -> Iterator[tuple[int, bytes | None]]:
-    """The lines that start in a span of bytes, None for one that is too long to be one."""
+    """Yield the lines that start in a range of bytes, None for one that is too long."""
     offset, end = span
     rest, lost = b"", 0  # the start of an open line, and how much of a long one is gone already
     for block in read_blocks(path, offset):
@@ -163,7 +164,7 @@ def characters(path: str) -> Iterator[str]:
 
 
 def read_head(path: str) -> bytes:
-    """The first bytes of an unpacked file; none of one that cannot be unpacked."""
+    """Return the first decompressed bytes of a file; empty if it cannot be decompressed."""
     refuse_special(path)
     try:
         return next(read_blocks(path), b"")
@@ -172,7 +173,7 @@ def read_head(path: str) -> bytes:
 
 
 def head_lines(head: bytes) -> list[str]:
-    """The first lines of a file that starts with these bytes; of one long line, its start."""
+    """Return the first lines of a file that starts with these bytes; of one long line, its start."""
     text = head.decode("utf-8-sig", errors="replace")
     lines = text.split("\n")
     whole = lines if len(text) <= SHORT else lines[: max(1, len(lines) - 1)]
@@ -180,5 +181,5 @@ def head_lines(head: bytes) -> list[str]:
 
 
 def full_lines(head: bytes) -> list[str]:
-    """The first lines that are not blank."""
+    """Return the first lines that are not empty."""
     return [line for line in head_lines(head) if line.strip()]

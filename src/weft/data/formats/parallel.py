@@ -30,7 +30,7 @@ class ParallelFormat(Format):
 def read_parallel(
     paths: tuple[str, ...], spans: tuple[Span, ...], names: tuple[str, ...]
 ) -> Iterator[SourceItem]:
-    """Line n of each file is one row."""
+    """Yield line n of each file as one row."""
     for row in zip_longest(
         *(decoded_lines(path, span) for path, span in zip(paths, spans, strict=True))
     ):
@@ -49,7 +49,7 @@ def read_parallel(
 
 
 def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
-    """Aligned files are cut at the same lines; each glob must match as many files."""
+    """Divide aligned files at the same lines; each glob must match as many files."""
     if len(source.paths) < 2:
         raise ValueError(f"parallel files come in pairs; there is only {source.paths[0]}")
     columns = [find(path) for path in source.paths]
@@ -84,7 +84,7 @@ def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
 def aligned_offsets(
     paths: Sequence[str], fraction: tuple[float, float], count: int
 ) -> list[list[int]]:
-    """The bytes of each file at which its `count` pieces start, and the last one's end."""
+    """Return the offsets in each file at which its `count` pieces start, and the end of the last."""
     totals = {path: count_lines(path) for path in paths}
     if len(set(totals.values())) != 1:
         raise ValueError(
@@ -104,7 +104,7 @@ def count_lines(path: str) -> int:
 
 
 def line_offsets(path: str, numbers: list[int]) -> list[int]:
-    """The byte at which each of these lines starts, numbers in order."""
+    """Return the offset at which each of these lines starts; the line numbers are sorted."""
     offsets: list[int] = []
     seen, offset = 0, 0  # lines ended, bytes passed
     for block in read_blocks(path):

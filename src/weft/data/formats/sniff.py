@@ -1,4 +1,4 @@
-"""Which format a file or a folder has: each is asked with the file's first bytes and its name."""
+"""Detection of the format of a file or a folder, from its first bytes and its name."""
 
 import os
 
@@ -13,7 +13,7 @@ def all_formats() -> list[Format]:
 
 
 def formats_by_suffix(path: str) -> list[Format]:
-    """The formats that a file's name allows; none where its suffix says nothing."""
+    """Return the formats that the suffix of a file allows; none if it is unknown."""
     return [format for format in all_formats() if format.has_suffix(path)]
 
 

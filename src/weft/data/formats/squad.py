@@ -42,7 +42,7 @@ class Question(NamedTuple):
 def iterate_questions(
     path: str, fraction: tuple[float, float] = WHOLE
 ) -> Iterator[Question | BadRow]:
-    """Parts are counted in articles, so that no text is on both sides."""
+    """Yield the questions of a fraction of the articles, so that no text is in two parts."""
     begin, end = (0, None) if fraction == WHOLE else stretch(count_articles(path), fraction)
     number = 0
     for article, paragraph in iterate_paragraphs(path):
@@ -53,7 +53,7 @@ def iterate_questions(
 
 
 def iterate_paragraphs(path: str) -> Iterator[tuple[int, Any]]:
-    """Each paragraph with the number of its article, a Bad for an article that has none."""
+    """Yield each paragraph with the index of its article, a BadRow for an article without any."""
     for article, cursor in iterate_positions(path):
         yield from ((article, paragraph) for paragraph in iterate_values(cursor))
 
@@ -63,12 +63,12 @@ def count_articles(path: str) -> int:
 
 
 def iterate_articles(path: str) -> Iterator[Any]:
-    """Each article as it stands in the file."""
+    """Yield each article of the file."""
     return (cursor.value() for _, cursor in iterate_positions(path))
 
 
 def iterate_positions(path: str) -> Iterator[tuple[int, JSONCursor]]:
-    """A cursor at each article, which the caller reads, with its number."""
+    """Yield a cursor at each article, which the caller reads, with its index."""
     cursor, listed = JSONCursor(path), False
     for name in cursor.members() if cursor.peek() == "{" else ():
         if name != "data" or cursor.peek() != "[":
@@ -83,7 +83,7 @@ def iterate_positions(path: str) -> Iterator[tuple[int, JSONCursor]]:
 
 
 def iterate_values(cursor: JSONCursor) -> Iterator[Any]:
-    """The paragraphs of the article at which the cursor stands."""
+    """Yield the paragraphs of the article at the cursor."""
     if cursor.peek() != "{":
         cursor.value()
         yield BadRow(0, "the article is not an object")
@@ -101,7 +101,7 @@ def iterate_values(cursor: JSONCursor) -> Iterator[Any]:
 
 
 def paragraph_questions(number: int, article: int, paragraph: Any) -> Iterator[Question | BadRow]:
-    """The questions of a paragraph."""
+    """Yield the questions of a paragraph."""
     where = f" in article {article}, at question "
     reason = (
         paragraph.reason
@@ -141,7 +141,7 @@ def paragraph_questions(number: int, article: int, paragraph: Any) -> Iterator[Q
 
 
 def read_squad(path: str, fraction: tuple[float, float]) -> Iterator[SourceItem]:
-    """A row per question, with its first answer."""
+    """Yield one row per question, with its first answer."""
     for question in iterate_questions(path, fraction):
         yield question if isinstance(question, BadRow) else squad_row(question)
 
@@ -168,7 +168,7 @@ def squad_row(question: Question) -> SourceItem:
 def read_questions(
     path: str, fraction: tuple[float, float] = (0.0, 1.0), max_bad_rows: float = MAX_BAD_ROWS
 ) -> list[Question]:
-    """All questions with all their answers; bad ones are set aside by the rule of `weft prepare`."""
+    """Return all questions with all their answers; bad ones are skipped by the rule of `weft prepare`."""
     questions, bad = list[Question](), list[dict[str, object]]()
     for question in iterate_questions(find(path)[0], fraction):
         if isinstance(question, BadRow):

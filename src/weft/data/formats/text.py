@@ -35,7 +35,7 @@ class TextFormat(LineFormat):
 
 
 def is_wiki_heading(line: bytes) -> bool:
-    """Level one of wikitext: ` = Title = `."""
+    """Return whether a line is a heading of level one in wikitext: ` = Title = `."""
     line = line.strip()
     return (
         line.startswith(b"= ")
