@@ -19,10 +19,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import weft
 from weft import recipe as R
 from weft.inference.compare import LIMIT, compare_with_transformers
 from weft.inference.open_model import open_model
 from weft.interop import verify
+from weft.interop.equivalent_specs import find_family
 from weft.interop.folder import load, save
 from weft.interop.sentence_transformers import read_modules
 from weft.runs import run
@@ -53,6 +55,15 @@ def recipes() -> dict[str, R.Recipe]:
         for name, recipe in found.items()
         if not name.endswith(":paper") and recipe.model.parameter_count() < LARGE
     }
+
+
+def has_family(spec: weft.Spec) -> bool:
+    """Whether transformers has a class for it: of a convolutional stem it has none."""
+    try:
+        find_family(spec)
+    except ValueError:
+        return False
+    return True
 
 
 def leave(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> Path:
@@ -115,7 +126,7 @@ def main() -> None:
         os.environ |= {"WEFT_DATA": f"{folder}/data", "XDG_CACHE_HOME": f"{folder}/cache"}
         make_clone(Path(folder))
         for name, recipe in every.items():
-            if given.only in name:
+            if given.only in name and has_family(recipe.model):
                 own = found[name] = row(recipe, Path(folder), every)
                 said = ", ".join(
                     f"{check} {c['compared']} {c['differ']}" for check, c in own["checks"].items()

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 import weft
@@ -130,6 +131,9 @@ def make_data(home: Path, data: R.Data) -> None:
         if path in MAKERS:
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_bytes(gzip.compress(MAKERS[path](Random(path)).encode()))
+        elif path.endswith((".npz", ".gz")):
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            write_arrays(home / path)
         elif isinstance(data.rows, R.LabelledImages):
             for label in range(10):
                 (home / path / str(label)).mkdir(parents=True, exist_ok=True)
@@ -138,7 +142,22 @@ def make_data(home: Path, data: R.Data) -> None:
                 )
 
 
+def write_arrays(path: Path) -> None:
+    """Ten images and their classes, as CIFAR-10's npz or one of Fashion-MNIST's idx files holds them."""
+    labels = np.arange(10, dtype=np.uint8)
+    if path.suffix == ".npz":
+        pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), np.uint8)
+        np.savez(path, images=pixels, labels=labels)
+        return
+    grey = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
+    array = grey if "images" in path.name else labels
+    sides = np.array(array.shape, ">u4").tobytes()
+    path.write_bytes(gzip.compress(bytes((0, 0, 8, array.ndim)) + sides + array.tobytes()))
+
+
 def shallow(stack: Any) -> Any:
+    if isinstance(stack, weft.Pyramid):
+        return replace(stack, stages=tuple(stage[:1] for stage in stack.stages))
     return None if stack is None else replace(stack, blocks=stack.blocks[:1])
 
 

@@ -2,19 +2,23 @@
 
     weft train recipes/vit.py
     weft train recipes/vit.py:tiny_48              # fine-tune the result at 48 pixels: the position table is interpolated
+    weft train recipes/vit.py:fashion_mnist        # 0.21M parameters, 28 pixels, grey
+    weft train recipes/vit.py:cifar10              # 0.81M parameters
 
 Paper:  `paper` is ViT-B/16 on ImageNet alone, table 3: 300 epochs of batches of 4,096. (The authors' best begin with larger sets.)
         `paper_384` fine-tunes it at 384 pixels, appendix B.1.1: 20,000 steps of 512 images, the rate chosen from four on held-out images.
 Cost:   `tiny` 600 steps of 64 images, about three minutes on two cores; `tiny_48` 200 steps, two minutes; `paper` about 4e19 FLOP,
-        `paper_384` 3.4e18.
+        `paper_384` 3.4e18; `fashion_mnist` 20 epochs, 9,380 steps, 9e13 FLOP; `cifar10` 40 epochs, 15,640 steps, 7e14 FLOP.
 Expect: `tiny` falls from ln 10 = 2.3 to about 1.7 on random crops; `paper_384` 77.9 % top-1, after `paper`.
-Data:   folders of image files, a class a sub-folder: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val.
+Data:   folders of image files, a class a sub-folder: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val;
+        Fashion-MNIST's four idx files in fashion-mnist; CIFAR-10 as cifar10/train.npz and cifar10/test.npz.
 """
 
 from dataclasses import replace
 
 import weft
 from weft.recipe import (
+    EMA,
     SGD,
     AdamW,
     Checkpoints,
@@ -23,6 +27,10 @@ from weft.recipe import (
     Data,
     FixedBatch,
     LabelledImages,
+    Normalize,
+    RandAugment,
+    RandomCrop,
+    RandomHorizontalFlip,
     Recipe,
     Source,
 )
@@ -106,4 +114,94 @@ paper_384 = replace(
     schedule=CosineSchedule(warmup_steps=500),
     micro_batch_size=16,
     paper="arXiv:2010.11929, appendix B.1.1: 87M parameters",
+)
+
+# From scratch on small images
+
+fashion_mnist = Recipe(
+    name="vit-fashion-mnist",
+    model=weft.with_drop_path(
+        weft.vit(
+            depth=6,
+            width=64,
+            heads=4,
+            hidden=128,
+            image_size=28,
+            patch_size=4,
+            channels=1,
+            classes=10,
+            init=weft.NormalInit(std=0.05, truncate_at=2.0),
+        ),
+        0.05,
+    ),
+    task=Classification(
+        label_smoothing=0.1,
+        transforms=(
+            RandomCrop(size=28, padding=2),
+            RandomHorizontalFlip(),
+            Normalize(mean=(0.286,), std=(0.353,)),
+        ),
+    ),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(
+            paths=(
+                "fashion-mnist/train-images-idx3-ubyte.gz",
+                "fashion-mnist/train-labels-idx1-ubyte.gz",
+            )
+        ),
+        valid=Source(
+            paths=(
+                "fashion-mnist/t10k-images-idx3-ubyte.gz",
+                "fashion-mnist/t10k-labels-idx1-ubyte.gz",
+            )
+        ),
+    ),
+    batch=FixedBatch(size=128, length=50),
+    steps=9380,
+    optimiser=AdamW(lr=2e-3, weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=500),
+    average=EMA(decay=0.999),
+    precision="auto",
+    workers=1,
+    eval_every=938,
+)
+
+cifar10 = Recipe(
+    name="vit-cifar10",
+    model=weft.with_drop_path(
+        weft.vit(
+            depth=6,
+            width=128,
+            heads=4,
+            hidden=256,
+            image_size=32,
+            patch_size=4,
+            classes=10,
+            init=weft.NormalInit(std=0.05, truncate_at=2.0),
+        ),
+        0.05,
+    ),
+    task=Classification(
+        label_smoothing=0.1,
+        transforms=(
+            RandomCrop(size=32, padding=4),
+            RandomHorizontalFlip(),
+            RandAugment(),
+            Normalize(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616)),
+        ),
+    ),
+    data=Data(
+        rows=LabelledImages(),
+        train=Source(paths=("cifar10/train.npz",)),
+        valid=Source(paths=("cifar10/test.npz",)),
+    ),
+    batch=FixedBatch(size=128, length=65),
+    steps=15_640,
+    optimiser=AdamW(lr=1e-3, weight_decay=0.05),
+    schedule=CosineSchedule(warmup_steps=1000),
+    average=EMA(decay=0.999),
+    precision="auto",
+    workers=1,
+    eval_every=1564,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
+import numpy as np
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
@@ -105,6 +106,14 @@ CLONE = (
     "README.md",
 )  # what the first run reads, relative to the working directory
 IMAGES = ("cifar10/train", "cifar10/test")
+ARRAYS = (
+    "cifar10/train.npz",
+    "cifar10/test.npz",
+    "fashion-mnist/train-images-idx3-ubyte.gz",
+    "fashion-mnist/train-labels-idx1-ubyte.gz",
+    "fashion-mnist/t10k-images-idx3-ubyte.gz",
+    "fashion-mnist/t10k-labels-idx1-ubyte.gz",
+)
 
 
 def character_tokenizer(letters: Iterable[str]) -> str:
@@ -119,6 +128,19 @@ def character_tokenizer(letters: Iterable[str]) -> str:
     return str(tokenizer.to_str())
 
 
+def write_arrays(path: Path, random: Random) -> None:
+    """Thirty images, or their classes."""
+    labels = np.arange(30, dtype=np.uint8) % 10
+    if path.suffix == ".npz":
+        pixels = np.frombuffer(random.randbytes(30 * 32 * 32 * 3), np.uint8)
+        np.savez(path, images=pixels.reshape(30, 32, 32, 3), labels=labels)
+    else:
+        grey = np.frombuffer(random.randbytes(30 * 28 * 28), np.uint8).reshape(30, 28, 28)
+        array = grey if "images" in path.name else labels
+        header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+        path.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
+
+
 def write_data(root: Path) -> None:
     """Everything that the recipes read, under `root`."""
     for name, make in TEXTS.items():
@@ -131,6 +153,9 @@ def write_data(root: Path) -> None:
     (root / "arithmetic" / "tokenizer.json").write_text(
         character_tokenizer("\n :?AQWahilnpstu0123456789")
     )
+    for name in ARRAYS:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        write_arrays(root / name, Random(name))
     for name in IMAGES:
         for label in range(10):
             folder = root / name / str(label)

@@ -132,7 +132,15 @@ def without_head(pooler: S.HeadTransform | None) -> Callable[[S.Spec], S.Spec | 
     return change
 
 
+# What only training does
+
+
+def without_drop_path(spec: S.Spec) -> S.Spec:
+    return S.with_drop_path(spec, 0.0)
+
+
 REWRITINGS = (
+    Rewrite(without_drop_path),
     Rewrite(logit_bias),
     Rewrite(sines_first, permute_channels),
     Rewrite(with_position_offset, move_position_rows),

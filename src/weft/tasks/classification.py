@@ -157,9 +157,7 @@ class ClassificationLoss(Loss):
         inputs = stack_both_orders(batch) if self.task.both_orders else batch
         sequence = encode_batch(self.model, inputs)
         logits_BV = (
-            self.both_order_logits(sequence)
-            if self.task.both_orders
-            else self.model.read(sequence)
+            self.both_order_logits(sequence) if self.task.both_orders else self.model.read(sequence)
         )
         assert isinstance(logits_BV, Tensor)
         return auxiliary_lm.with_lm_loss(
