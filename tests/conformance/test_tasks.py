@@ -11,6 +11,7 @@ import torch
 import weft
 from tests.evaluate.small import TEXTS
 from tests.objectives.cases import SMALL, electra
+from tests.objectives.scenes import detector, scenes
 from tests.objectives.tuning import PATCHES, photograph
 from weft import recipe as R
 from weft import spec as S
@@ -173,6 +174,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
         images(),
     ),
     "Distillation": lambda _: distilled(),
+    "Detection": lambda _: Case(R.Detection(), detector(), scenes()),
     "Classification of images": lambda _: Case(
         R.Classification(), weft.vit(**PATCHES, classes=3), images()
     ),

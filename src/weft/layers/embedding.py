@@ -154,13 +154,16 @@ class ResNetEmbedding(ResNetLayer):
         )
 
     def forward(self, image_BCRS: Tensor, pixel_mask_BRS: Tensor | None = None) -> HiddenStates:
-        map_BDRS = self.project(self.features(image_BCRS))
+        mask_B1RS = None if pixel_mask_BRS is None else pixel_mask_BRS[:, None]
+        if self.s.padding == "masked":
+            map_BCRS, mask_B1RS = self.features(image_BCRS, mask_B1RS)
+        else:
+            map_BCRS, _ = self.features(image_BCRS)
+        map_BDRS = self.project(map_BCRS)
         grid = (map_BDRS.shape[2], map_BDRS.shape[3])
-        seen_BRS = (
-            None
-            if pixel_mask_BRS is None
-            else F.interpolate(pixel_mask_BRS[:, None].float(), size=grid)[:, 0] != 0
-        )
+        if mask_B1RS is not None and self.s.padding == "zeros":
+            mask_B1RS = F.interpolate(mask_B1RS.float(), size=grid) != 0
+        seen_BRS = None if mask_B1RS is None else mask_B1RS[:, 0]
         x_BPD, place_BPD = map_BDRS.flatten(2).transpose(1, 2), None
         if isinstance(self.s.positions, S.SinusoidalPositions2D):
             shown = torch.ones(1, *grid, device=x_BPD.device) if seen_BRS is None else seen_BRS

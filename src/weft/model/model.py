@@ -158,10 +158,12 @@ class Model(nn.Module):
         memory: HiddenStates | None = None,
         *,
         cache: KVCache | None = None,
+        every_layer: bool = False,
     ) -> HiddenStates:
+        """Decode; with `every_layer`, `layer_outputs` are those of all blocks, each after the decoder's norm."""
         if self.decoder is None:
             raise ValueError("this model has no decoder; use encode")
-        hidden_states: HiddenStates = self.decoder(sequence, memory, cache)
+        hidden_states: HiddenStates = self.decoder(sequence, memory, cache, every_layer)
         return hidden_states if self.layer_mix is None else self.layer_mix(hidden_states)
 
     def read(self, sequence: HiddenStates) -> Output:

@@ -77,7 +77,9 @@ class StackLayer(nn.Module):
         sequence: HiddenStates,
         memory: HiddenStates | None = None,
         cache: KVCache | None = None,
+        every_layer: bool = False,
     ) -> HiddenStates:
+        """`every_layer`: hand on the output of each block, after the stack's norm, for losses at every layer."""
         self.attention_mask_BL = sequence.attention_mask_BL
         self.document_ids_BL = sequence.document_ids_BL
         split = all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
@@ -88,7 +90,8 @@ class StackLayer(nn.Module):
             else cross_context(sequence, memory, split=split, training=self.training)
         )
         x_BLD = sequence.x_BLD
-        layer_outputs = {0: x_BLD} if 0 in self.layers else {}
+        layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
+        layer_outputs = {0: x_BLD} if 0 in layers else {}
         for i, block in enumerate(self.blocks):
             x_BLD = block(
                 x_BLD,
@@ -97,14 +100,12 @@ class StackLayer(nn.Module):
                 across,
                 None if cache is None else cache.blocks[i],
             )
-            if i + 1 in self.layers:
-                layer_outputs[i + 1] = x_BLD
+            if i + 1 in layers:
+                layer_outputs[i + 1] = self.norm(x_BLD) if every_layer else x_BLD
         x_BLD = self.norm(x_BLD)
         if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
             layer_outputs[len(self.blocks)] = x_BLD
-        return sequence._replace(
-            x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in self.layers)
-        )
+        return sequence._replace(x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in layers))
 
     def build_contexts(
         self, sequence: HiddenStates, cache: KVCache | None, *, split: bool = False

@@ -59,7 +59,7 @@ from .heads import (
     TokenClassifierHead,
 )
 from .initialisation import Init, NormalInit, T5Init, XavierInit
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import FrozenBatchNorm, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import LayerNorm, Norm, RMSNorm
 from .parts import Inner
 from .positions import (
@@ -88,8 +88,10 @@ __all__ = [
     "ClassifierHead",
     "DetectionHead",
     "FeedForwardSpec",
+    "FrozenBatchNorm",
     "FullAttention",
     "GatedMLP",
+    "GroupNorm",
     "Head",
     "HeadTransform",
     "Init",

@@ -7,7 +7,7 @@ from .attention import Attention, FullAttention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .feedforward import FeedForwardSpec, MixtureOfExperts
 from .heads import Head
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .parts import Problem
 from .positions import (
     LearnedPositions,
@@ -47,6 +47,12 @@ def check_not_empty(spec: Spec) -> Iterator[Problem]:
             yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
     if isinstance(spec.source, ResNet) and not spec.source.depths:
         yield "source.depths", "a backbone needs a stage"
+    if isinstance(spec.source, ResNet) and isinstance(spec.source.norm, GroupNorm):
+        groups = spec.source.norm.groups
+        narrow = 4 if spec.source.block == "bottleneck" else 1
+        widths = (spec.source.stem_width, *(width // narrow for width in spec.source.widths))
+        if any(width % groups for width in widths):
+            yield "source.norm.groups", f"{groups} does not divide all of {widths} channels"
 
 
 def check_parts(spec: Spec) -> Iterator[Problem]:

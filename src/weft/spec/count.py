@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from .block import Block, ParallelBlock, Stack, shared_bias_shapes
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
@@ -78,7 +78,11 @@ def source_shapes(spec: Spec) -> Shapes:
         yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
         yield from norm_shapes("source.norm", s.norm, d)
     else:
-        yield from ((f"source.{name}.weight", shape) for name, shape, _ in resnet_convolutions(s))
+        for name, shape, _ in resnet_convolutions(s):
+            yield f"source.{name}.weight", shape
+            if isinstance(s.norm, GroupNorm):
+                norm = f"source.{name.removesuffix('.convolution')}.norm"
+                yield from ((f"{norm}.{part}", shape[:1]) for part in ("weight", "bias"))
         yield "source.project.weight", (d, s.widths[-1], 1, 1)
         yield "source.project.bias", (d,)
         yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
@@ -114,6 +118,11 @@ def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, i
             name, middle, stride = f"stages.{s}.{i}", width // 4, 2 if s and not i else 1
             if before != width or stride > 1:
                 yield f"{name}.shortcut.convolution", (width, before, 1, 1), stride
+            if b.block == "basic":
+                yield f"{name}.layers.0.convolution", (width, before, 3, 3), stride
+                yield f"{name}.layers.1.convolution", (width, width, 3, 3), 1
+                before = width
+                continue
             yield f"{name}.layers.0.convolution", (middle, before, 1, 1), 1
             yield f"{name}.layers.1.convolution", (middle, middle, 3, 3), stride
             yield f"{name}.layers.2.convolution", (width, middle, 1, 1), 1

@@ -54,13 +54,32 @@ class Patches:
 
 
 @choice
+class FrozenBatchNorm:
+    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR, section 4)."""
+
+
+@choice
+class GroupNorm:
+    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike batch norm it is the
+    same for any batch, so that micro-batches and ranks do not matter."""
+
+    groups: PositiveInt = 8
+
+
+@choice
 class ResNet:
-    """A ResNet with frozen batch norm, projected to the model's width; positions at every attention (DETR, G6)."""
+    """A ResNet, projected to the model's width; positions at every attention (DETR, G6).
+
+    `padding`: of a smaller image in a batch. "zeros": only attention does not see it, as published models do; "masked": nor
+    do convolutions, so that features do not depend on the batch."""
 
     depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)
     stem_width: PositiveInt = 64
     channels: PositiveInt = 3
+    block: Literal["bottleneck", "basic"] = "bottleneck"  # basic: two 3×3 (ResNet-18)
+    norm: FrozenBatchNorm | GroupNorm = FrozenBatchNorm()
+    padding: Literal["zeros", "masked"] = "zeros"
     positions: SinusoidalPositions2D | LearnedPositions2D | None = SinusoidalPositions2D(
         scale="unit"
     )
