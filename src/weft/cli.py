@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import weft
 
-from .commands import EXIT_STOPPED, evaluate, generate, models, predict, train, tune
+from .commands import EXIT_STOPPED, detect, evaluate, generate, models, predict, train, tune
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +47,7 @@ def parser() -> Parser:
         parser.set_defaults(run=run)
         return parser
 
-    for kind in (models, train, tune, generate, predict, evaluate):
+    for kind in (models, train, tune, generate, predict, detect, evaluate):
         kind.add(verb)
     return top
 

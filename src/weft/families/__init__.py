@@ -55,6 +55,7 @@ for _name in (
     "dinov2",
     "swin",
     "detr",
+    "dab_detr",
 ):
     register_named(Family, _name, f"{__name__}.{_SHARED_FILES.get(_name, _name)}:{_name}")
 

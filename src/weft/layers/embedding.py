@@ -167,7 +167,9 @@ class ResNetEmbedding(ResNetLayer):
         x_BPD, place_BPD = map_BDRS.flatten(2).transpose(1, 2), None
         if isinstance(self.s.positions, S.SinusoidalPositions2D):
             shown = torch.ones(1, *grid, device=x_BPD.device) if seen_BRS is None else seen_BRS
-            place_BPD = sinusoidal_unit_grid(shown, x_BPD.shape[-1], x_BPD.dtype)
+            place_BPD = sinusoidal_unit_grid(
+                shown, x_BPD.shape[-1], x_BPD.dtype, self.s.positions.temperature
+            )
         elif self.positions is not None:
             place_BPD = self.positions(*grid)[None]
         if self.s.positions_at == "input" and place_BPD is not None:
@@ -185,10 +187,12 @@ class ObjectQueriesLayer(nn.Module):
 
     def __init__(self, spec: S.ObjectQueries, width: int) -> None:
         super().__init__()
-        self.queries = nn.Embedding(spec.count, width)
+        self.at, self.queries = spec.at, nn.Embedding(spec.count, width)
 
     def forward(self, batch: int, dtype: torch.dtype) -> HiddenStates:
         place_1ND = self.queries.weight[None]
+        if self.at == "input":
+            return HiddenStates(place_1ND.to(dtype).expand(batch, -1, -1))
         return HiddenStates(
             torch.zeros(batch, *place_1ND.shape[1:], dtype=dtype, device=place_1ND.device),
             query_key_position_BLD=place_1ND,

@@ -18,10 +18,13 @@ class HiddenStates(NamedTuple):
     query_key_position_BLD: Tensor | None = (
         None  # added to queries and keys at every attention (DETR)
     )
+    anchor_BL4: Tensor | None = None  # each query's box: centre, width and height (DAB-DETR)
+    group_ids_BL: Tensor | None = None  # queries attend only within their own group (DN-DETR)
     grid: tuple[int, int] | None = None  # rows and columns, where the tokens are an image
     layer_outputs: tuple[
         Tensor, ...
     ] = ()  # outputs of the layers that `Model.layer_mix` names, in its order
+    layer_anchors: tuple[Tensor, ...] = ()  # of each of these outputs, the boxes that it refines
 
     def select(self, index_BS: Tensor) -> "HiddenStates":
         """Only some tokens, as MAE does with patches; each keeps its position."""

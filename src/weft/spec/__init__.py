@@ -59,7 +59,16 @@ from .heads import (
     TokenClassifierHead,
 )
 from .initialisation import Init, NormalInit, T5Init, XavierInit
-from .inputs import FrozenBatchNorm, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import (
+    AnchorQueries,
+    FrozenBatchNorm,
+    GroupNorm,
+    ObjectQueries,
+    Patches,
+    ResNet,
+    SharedTokens,
+    Tokens,
+)
 from .norms import LayerNorm, Norm, RMSNorm
 from .parts import Inner
 from .positions import (
@@ -81,6 +90,7 @@ __all__ = [
     "MLP",
     "ALiBi",
     "Activation",
+    "AnchorQueries",
     "Attention",
     "Block",
     "Branch",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from .block import Block, ParallelBlock, Stack, shared_bias_shapes
-from .inputs import GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
@@ -45,10 +45,15 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
         yield from with_prefix("target", position_and_norm_shapes(spec.target, spec.embedding_dim))
     elif isinstance(spec.target, ObjectQueries):
         yield "target.queries.weight", (spec.target.count, spec.width)
+    elif isinstance(spec.target, AnchorQueries):
+        yield from with_prefix("target", spec.target.shapes(spec.width))
     for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
         if isinstance(stack, Stack):
             yield from with_prefix(name, shared_bias_shapes(stack))
             yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
+            if stack.scale_positions:
+                for i in range(2):
+                    yield from linear_shapes(f"{name}.position_scale.{i}", spec.width, spec.width)
         elif stack is not None:
             for s in range(len(stack.stages) - 1):
                 yield from norm_shapes(
