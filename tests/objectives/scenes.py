@@ -30,7 +30,7 @@ def scenes(sides: tuple[tuple[int, int], ...] = SIDES) -> InMemoryStore:
     return small_store(rows, R.ImagesWithBoxes(), LABELS, None)[0]
 
 
-def detector(source: dict[str, Any] | None = None, **more: Any) -> S.Spec:
+def detector(family: str = "detr", source: dict[str, Any] | None = None, **more: Any) -> S.Spec:
     shape: dict[str, Any] = {
         "depth": 2,
         "width": 16,
@@ -42,6 +42,6 @@ def detector(source: dict[str, Any] | None = None, **more: Any) -> S.Spec:
         "stem": 8,
         "classes": 3,
     }
-    spec = weft.detr(**{**shape, **more})
+    spec = getattr(weft, family)(**{**shape, **more})
     resnet = S.replace(spec.source, **{"padding": "masked", **(source or {})})
     return S.with_dropout(S.replace(spec, source=resnet), 0.0)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import DetrConfig
+from transformers import DabDetrConfig, DetrConfig
+from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
 
 from weft import recipe as R
@@ -23,13 +24,15 @@ from weft.model.model import build
 from weft.recipe.rows import check_boxes
 from weft.tasks import build_task
 from weft.tasks.base import Batch
-from weft.tasks.detection_matching import Objects, match
+from weft.tasks.detection_denoising import noise_objects
+from weft.tasks.detection_matching import Objects, Scores, match
 
 from .made import batch, gradients, loss, rows
 from .scenes import detector, scenes
 
 
 def built(task: R.Detection | None = None, spec: S.Spec | None = None) -> Any:
+    """A task in fp64, and a row per scene."""
     store = scenes()
     made = build_task(
         task or R.Detection(), spec or detector(), store.meta, seed=1, dtype=torch.float64
@@ -40,10 +43,15 @@ def built(task: R.Detection | None = None, spec: S.Spec | None = None) -> Any:
 
 
 def random_answer(
-    layers: int, images: int, queries: int, seed: int = 0, counts: tuple[int, ...] = ()
+    layers: int,
+    images: int,
+    queries: int,
+    seed: int = 0,
+    counts: tuple[int, ...] = (),
+    classes: int = 4,
 ) -> tuple[Detections, Batch]:
     g = torch.Generator().manual_seed(seed)
-    logits = torch.randn(layers, images, queries, 4, generator=g, dtype=torch.float64)
+    logits = torch.randn(layers, images, queries, classes, generator=g, dtype=torch.float64)
     boxes = torch.rand(layers, images, queries, 4, generator=g, dtype=torch.float64) * 0.5 + 0.2
     M = max(counts, default=0)
     labels = torch.randint(0, 3, (images, M), generator=g)
@@ -58,9 +66,16 @@ def random_answer(
 
 @pytest.mark.parametrize("counts", [(2, 0, 3), (0, 0, 0), (1, 1, 1), (7, 2, 0)])
 @pytest.mark.parametrize("auxiliary", [True, False])
-def test_the_loss_is_that_of_transformers(counts: tuple[int, ...], auxiliary: bool) -> None:
-    made, _ = built(R.Detection(auxiliary_losses=auxiliary))
-    answer, given = random_answer(2 if auxiliary else 1, 3, 5, counts=counts)
+@pytest.mark.parametrize("family", ["detr", "dab_detr"])
+def test_the_loss_is_that_of_transformers(
+    family: str, counts: tuple[int, ...], auxiliary: bool
+) -> None:
+    focal = family == "dab_detr"
+    task = R.Detection(auxiliary_losses=auxiliary, class_cost=2.0 if focal else None)
+    made, _ = built(task, detector(family))
+    answer, given = random_answer(
+        2 if auxiliary else 1, 3, 5, counts=counts, classes=3 if focal else 4
+    )
     counted = made.preprocess.loss_counts({name: t.numpy() for name, t in given.items()})
     ours = sum(
         made.loss.weights[term] * value / max(counted[term], 1)
@@ -70,13 +85,18 @@ def test_the_loss_is_that_of_transformers(counts: tuple[int, ...], auxiliary: bo
         {"class_labels": given["labels"][i, :n], "boxes": given["boxes"][i, :n]}
         for i, n in enumerate(counts)
     ]
-    config = DetrConfig(num_labels=3, auxiliary_loss=auxiliary, decoder_layers=2)
+    kind, score = (
+        (DabDetrConfig, DeformableDetrForObjectDetectionLoss)
+        if focal
+        else (DetrConfig, ForObjectDetectionLoss)
+    )
+    config = kind(num_labels=3, auxiliary_loss=auxiliary, decoder_layers=2)
     logits, boxes = answer.logits_BNV, answer.boxes_BN4
     torch.set_default_dtype(
         torch.float64
     )  # of the weights of the classes, which they make themselves
     try:
-        theirs, _, _ = ForObjectDetectionLoss(
+        theirs, _, _ = score(
             logits[-1], targets, torch.device("cpu"), boxes[-1], config, logits, boxes
         )
     finally:
@@ -103,7 +123,7 @@ def test_the_assignment_has_the_least_cost_of_all() -> None:
         return total
 
     best = min(permutations(range(5), 3), key=cost)
-    assert tuple(match(task, logits, boxes, objects)[0, 0].tolist()) == best
+    assert tuple(match(task, Scores(task), logits, boxes, objects)[0, 0].tolist()) == best
 
 
 def test_a_prediction_that_is_not_a_number_reaches_the_guard_and_not_scipy() -> None:
@@ -126,9 +146,12 @@ def test_generalized_iou_by_hand() -> None:
 
 
 @pytest.mark.parametrize("parts", [2, 3, 6])
-def test_micro_batches_give_the_loss_and_gradient_of_the_whole(parts: int) -> None:
+@pytest.mark.parametrize("family", ["detr", "dab_detr"])
+def test_micro_batches_give_the_loss_and_gradient_of_the_whole(family: str, parts: int) -> None:
     """Ranks divide by the same counts, so that this is their proof too; each part pads to other sizes."""
-    made, given = built(spec=detector({"norm": S.GroupNorm(groups=2)}))
+    task = R.Detection(denoising=R.DenoisingQueries(groups=3) if family == "dab_detr" else None)
+    made, given = built(task, detector(family, source={"norm": S.GroupNorm(groups=2)}))
+    randomise(made.loss, "box.2", "classes")
     whole = loss(made.loss, made.preprocess, [batch(made.preprocess, given)])
     expected = gradients(made.loss)
     pieces = [batch(made.preprocess, given[i::parts]) for i in range(parts)]
@@ -138,16 +161,22 @@ def test_micro_batches_give_the_loss_and_gradient_of_the_whole(parts: int) -> No
     torch.testing.assert_close(gradients(made.loss), expected, rtol=1e-12, atol=1e-12)
 
 
+def randomise(module: torch.nn.Module, *parts: str) -> None:
+    """Add noise to what starts as a constant, which would hide what is wrong."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if any(part in name for part in parts):
+                tensor.add_(torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype))
+
+
 @pytest.mark.parametrize("norm", [S.FrozenBatchNorm(), S.GroupNorm(groups=2)])
 @pytest.mark.parametrize("block", ["basic", "bottleneck"])
 def test_an_image_gives_the_same_alone_and_padded_in_a_batch(norm: Any, block: str) -> None:
-    spec = detector({"norm": norm, "block": block})
+    spec = detector(source={"norm": norm, "block": block})
     made, given = built(spec=spec)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():  # norms that are the identity would hide what leaks in from the padding
-        for name, tensor in (*made.loss.named_parameters(), *made.loss.named_buffers()):
-            if ".norm." in name:
-                tensor.add_(torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype))
+    randomise(made.loss, ".norm.")  # the identity would hide what leaks in from the padding
+    with torch.no_grad():
         together = made.loss.forward_outputs(batch(made.preprocess, given))
         for i, row in enumerate(given):
             alone = made.loss.forward_outputs(batch(made.preprocess, [row]))
@@ -161,7 +190,7 @@ def test_padding_that_convolutions_see_changes_what_published_models_say() -> No
     mask = torch.ones(2, 32, 32, dtype=torch.bool)
     mask[1, :, 20:] = False
     images = images * mask[:, None]
-    masked, zeros = detector(), detector({"padding": "zeros"})
+    masked, zeros = detector(), detector(source={"padding": "zeros"})
     a, b = (build(spec, seed=0).eval() for spec in (masked, zeros))
     with torch.no_grad():
         for model in (a, b):
@@ -204,6 +233,140 @@ def test_auxiliary_losses_are_those_of_the_earlier_layers_through_the_same_norm_
     for layer, outputs in enumerate((expected, last)):
         torch.testing.assert_close(answer.logits_BNV[layer], outputs.logits_BNV)
         torch.testing.assert_close(answer.boxes_BN4[layer], outputs.boxes_BN4)
+
+
+# Noised queries
+
+
+def denoised() -> Any:
+    task = R.Detection(denoising=R.DenoisingQueries(groups=3))
+    made, given = built(task, detector("dab_detr"))
+    randomise(made.loss, "box.2")
+    return made, batch(made.preprocess, given)
+
+
+def test_learned_queries_do_not_see_the_noised_ones() -> None:
+    made, whole = denoised()
+    with torch.no_grad():
+        noised = made.loss.forward_outputs(whole)
+        made.loss.noised_labels = None
+        plain = made.loss.forward_outputs(whole)
+    assert noised.logits_BNV.shape[2] == 5 + 3 * 3
+    for a, b in zip(noised, plain, strict=True):
+        torch.testing.assert_close(a[:, :, :5], b, rtol=1e-12, atol=1e-12)
+
+
+def test_a_group_of_noised_queries_sees_no_other_and_no_padding() -> None:
+    made, whole = denoised()
+    changed = dict(whole)
+    boxes = whole["noised_boxes"].clone().unflatten(-1, (3, 4))
+    boxes[:, :, 1] = 0.3  # another version of every box
+    padding = whole["labels"] == IGNORE_INDEX
+    boxes[padding] = 0.7
+    changed["noised_boxes"] = boxes.flatten(2)
+    with torch.no_grad():
+        before, after = (made.loss.forward_outputs(b).boxes_BN4[:, :, 5:] for b in (whole, changed))
+    before, after = (t.unflatten(2, (3, 3))[:, ~padding] for t in (before, after))
+    torch.testing.assert_close(before[:, :, [0, 2]], after[:, :, [0, 2]], rtol=1e-12, atol=1e-12)
+    assert (before[:, :, 1] - after[:, :, 1]).abs().min() > 0
+
+
+def test_noise_moves_boxes_within_its_bounds_and_changes_as_many_classes_as_it_says() -> None:
+    task = R.DenoisingQueries(groups=500, shift=0.4, scale=0.3, label_flip=0.2)
+    boxes = np.array([[0.5, 0.4, 0.2, 0.3], [0.9, 0.5, 0.2, 0.1]])
+    row = noise_objects(boxes, np.array([1, 7]), 10, task, np.random.default_rng(0))
+    noised = row["noised_boxes"].reshape(2, 500, 4)
+    off = np.abs(noised - boxes[:, None])
+    assert (off[..., :2] <= 0.2 * boxes[:, None, 2:] + 1e-6).all()
+    assert (off[..., 2:] <= 0.3 * boxes[:, None, 2:] + 1e-6).all()
+    assert (off.max(1) > 0.9 * np.tile(boxes[:, 2:], 2) * (0.2, 0.2, 0.3, 0.3)).all()
+    changed = (row["noised_labels"] != [[1], [7]]).mean()
+    assert abs(changed - 0.2 * 0.9) < 0.05
+    assert row["noised_labels"].max() < 10
+
+
+def test_denoising_is_refused_without_anchors_and_left_out_of_inference() -> None:
+    task = R.Detection(denoising=R.DenoisingQueries())
+    with pytest.raises(ValueError, match="denoising needs boxes as queries, not ObjectQueries"):
+        build_task(task, detector(), scenes().meta)
+    assert task.for_inference(R.ImagesWithBoxes()) == R.Detection(auxiliary_losses=False)
+
+
+def test_anchors_start_where_they_are_and_each_layer_refines_the_one_before() -> None:
+    spec = detector("dab_detr")
+    model = build(spec, seed=3, dtype=torch.float64).eval()
+    image = torch.randn(
+        1, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    with torch.no_grad():
+        outputs = model(image)
+        assert isinstance(outputs, Detections)
+        anchors = model.target.anchors.weight.sigmoid()  # type: ignore[union-attr]
+        torch.testing.assert_close(outputs.boxes_BN4[0], anchors)
+        bias = torch.tensor([0.3, -0.2, 0.1, 0.4], dtype=torch.float64)
+        model.head.box[-1].bias.copy_(bias)  # type: ignore[index, union-attr]
+        moved = model(image)
+    expected = (model.target.anchors.weight + 2 * bias).sigmoid()  # type: ignore[union-attr]
+    torch.testing.assert_close(moved.boxes_BN4[0], expected)  # type: ignore[union-attr]
+
+
+# DETR's ablations: where positions enter (table 3)
+
+
+def attention_inputs(spec: S.Spec) -> dict[str, bool]:
+    """Which attention is told positions, and whether the vectors at the input change with them."""
+    model = build(spec, seed=0).eval()
+    told: dict[str, bool] = {}
+    for stack in ("encoder", "decoder"):
+        block = getattr(model, stack).blocks[0]
+        block.attention.inner.register_forward_pre_hook(
+            lambda _, given, stack=stack: told.update(
+                {f"{stack} self": given[2].position_BLD is not None}
+            )
+        )
+    model.decoder.blocks[0].cross_attention.inner.register_forward_pre_hook(  # type: ignore[index, union-attr]
+        lambda _, given: told.update(
+            {
+                "cross queries": given[2].position_BLD is not None,
+                "cross keys": given[2].memory_position_BMD is not None,
+            }
+        )
+    )
+    image = torch.ones(1, 3, 32, 32)
+    with torch.no_grad():
+        model(image)
+        told["cells"] = bool((model.embed(image).x_BLD - bare(model, image)).abs().max() > 1e-3)
+        queries = model.embed_target(None, model.encode(model.embed(image)))
+        told["query vectors"] = bool(queries.x_BLD.any())
+    return told
+
+
+def bare(model: Any, image: torch.Tensor) -> torch.Tensor:
+    features: torch.Tensor = model.source.project(model.source.features(image)[0])
+    return features.flatten(2).transpose(1, 2)
+
+
+PLACES = ("encoder self", "cross keys", "cells", "decoder self", "cross queries", "query vectors")
+
+
+@pytest.mark.parametrize(
+    ("source", "at", "expected"),
+    [
+        ({}, "attention", (1, 1, 0, 1, 1, 0)),
+        ({"positions": None}, "attention", (0, 0, 0, 1, 1, 0)),
+        ({"positions_at": "input"}, "input", (0, 0, 1, 0, 0, 1)),
+        ({"positions_at": "encoder-attention"}, "attention", (1, 0, 0, 1, 1, 0)),
+        ({"positions_at": "decoder-attention"}, "input", (0, 1, 0, 0, 0, 1)),
+        ({"positions": S.LearnedPositions2D(count=8)}, "attention", (1, 1, 0, 1, 1, 0)),
+    ],
+)
+def test_positions_enter_exactly_where_the_values_say(
+    source: dict[str, Any], at: str, expected: tuple[int, ...]
+) -> None:
+    spec = detector(source=source)
+    spec = S.replace(spec, target=S.replace(spec.target, at=at))
+    told = attention_inputs(spec)
+    assert tuple(int(told[place]) for place in PLACES) == expected
 
 
 # What is refused before the first step
