@@ -97,6 +97,7 @@ PAPERS = {  # parameters as published, in millions
     "answer_squad": 110,
     "tag_conll2003": 108,
     "distil_gpt": 82,
+    "detr": 41.3,
     "mae": 111.9,
     "vit": 86.6,
     "gpt_arithmetic": 175_000,
@@ -143,6 +144,7 @@ COUNTS = {  # rows that the files above hold, in training and validation
     "answer_squad": (12, 1),
     "first_run": (3, 3),
     "vit": (10, 10),
+    "detr": (10, 10),
 }
 
 

@@ -29,6 +29,7 @@ NAMES = (
     "causal, lengths",
     "causal, bf16",
     "translation, packed",
+    "detection",
 )
 
 
@@ -74,7 +75,9 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
         whole.same(name, child(recipe, out), out)
 
 
-@pytest.mark.parametrize("name", ["causal", "spans", "translation", "masked", "causal, lengths"])
+@pytest.mark.parametrize(
+    "name", ["causal", "spans", "translation", "masked", "causal, lengths", "detection"]
+)
 def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
     name: str, whole: Whole, tmp_path: Path, long: bool
 ) -> None:

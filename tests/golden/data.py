@@ -105,6 +105,12 @@ CLONE = (
     "README.md",
 )  # what the first run reads, relative to the working directory
 IMAGES = ("cifar10/train", "cifar10/test")
+BOXES = {  # table, folder of images, classes
+    "digits_in_scenes/train.json": ("digits_in_scenes/train", 10),
+    "digits_in_scenes/valid.json": ("digits_in_scenes/valid", 10),
+    "bccd/train.json": ("bccd/images", 3),
+    "bccd/val.json": ("bccd/images", 3),
+}
 
 
 def character_tokenizer(letters: Iterable[str]) -> str:
@@ -119,6 +125,25 @@ def character_tokenizer(letters: Iterable[str]) -> str:
     return str(tokenizer.to_str())
 
 
+def write_boxes(root: Path, table: str, folder: str, classes: int) -> None:
+    """Images of noise with none to three boxes, in COCO's layout."""
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    images, annotations = [], []
+    for number in range(12):
+        random = Random(f"{folder}/{number}")
+        Image.frombytes("RGB", (48, 32), random.randbytes(48 * 32 * 3)).save(
+            root / folder / f"{number}.png"
+        )
+        images.append({"id": number, "file_name": f"{number}.png"})
+        for _ in range(random.randint(0, 3)):
+            box = [random.randint(0, 30), random.randint(0, 15), random.randint(5, 16), 12]
+            category = random.randint(1, classes)
+            annotations.append({"image_id": number, "category_id": category, "bbox": box})
+    categories = [{"id": i, "name": str(i)} for i in range(1, classes + 1)]
+    tables = {"images": images, "annotations": annotations, "categories": categories}
+    (root / table).write_text(json.dumps(tables))
+
+
 def write_data(root: Path) -> None:
     """Everything that the recipes read, under `root`."""
     for name, make in TEXTS.items():
@@ -131,6 +156,8 @@ def write_data(root: Path) -> None:
     (root / "arithmetic" / "tokenizer.json").write_text(
         character_tokenizer("\n :?AQWahilnpstu0123456789")
     )
+    for table, (name, classes) in BOXES.items():
+        write_boxes(root, table, name, classes)
     for name in IMAGES:
         for label in range(10):
             folder = root / name / str(label)
