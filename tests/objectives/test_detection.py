@@ -17,6 +17,7 @@ from weft import spec as S
 from weft.data.boxes import BoxSamples, relative_boxes, resized, transform_boxes
 from weft.data.images import decode
 from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.kernels.keyed_random import sample_numbers
 from weft.layers.boxes import generalized_iou, to_corners
 from weft.metrics.detection import coco_ground_truth, coco_results, detection_metrics
 from weft.model.heads import Detections
@@ -182,6 +183,31 @@ def test_an_image_gives_the_same_alone_and_padded_in_a_batch(norm: Any, block: s
             alone = made.loss.forward_outputs(batch(made.preprocess, [row]))
             for a, b in zip(alone, together, strict=True):
                 torch.testing.assert_close(a[:, 0], b[:, i], rtol=1e-12, atol=1e-12)
+
+
+def test_dropout_belongs_to_the_cells_of_an_image_and_not_to_its_padding() -> None:
+    spec = (
+        detector()
+    )  # attention weights are drawn per key, in the order of the padded grid: none of them
+    for path in ("attention.dropout", "feedforward.dropout", "feedforward.inner.dropout"):
+        for block in ("encoder.blocks.0", "encoder.blocks.1"):
+            spec = S.replace_path(spec, f"{block}.{path}", 0.3)
+    model = build(spec, seed=1, dtype=torch.float64).train()
+    made, given = built()
+    whole = batch(made.preprocess, given)
+
+    def encode(rows: Batch, numbers: list[int]) -> torch.Tensor:
+        torch.manual_seed(0)
+        with sample_numbers(torch.tensor(numbers)), torch.no_grad():
+            image, mask = rows["image"].double(), rows.get("image_attention_mask")
+            states = model.encode(model.embed(image, attention_mask=mask))
+        kept = states.attention_mask_BL
+        return states.x_BLD[-1] if kept is None else states.x_BLD[-1][kept[-1]]
+
+    for i in (0, 2, 4):
+        together = encode({name: t[: i + 1] for name, t in whole.items()}, list(range(i + 1)))
+        alone = encode(batch(made.preprocess, [given[i]]), [i])
+        torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
 
 
 def test_padding_that_convolutions_see_changes_what_published_models_say() -> None:

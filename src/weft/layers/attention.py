@@ -37,12 +37,12 @@ class AttentionContext(NamedTuple):
     rope_angles: tuple[Tensor, Tensor] | None = None
     position_BLD: Tensor | None = None
     memory_position_BMD: Tensor | None = None
-    anchor_position_BLD: Tensor | None = None  # what is concatenated with a query (DAB-DETR)
     grid: tuple[int, int] | None = None
     keys: Keys | None = None  # what the queries draw random numbers with
     split_backend: Callable[[AttentionBackend], AttentionBackend] | None = (
         None  # for long rows: the kernel on parts of them; pair and mask are one part's
     )
+    anchor_position_BLD: Tensor | None = None  # what is concatenated with a query (DAB-DETR)
 
 
 class AttentionLayer(nn.Module):
