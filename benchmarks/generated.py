@@ -123,7 +123,28 @@ MAKERS: dict[str, Callable[[Random], str]] = {
 }
 
 
+def make_boxes(table: Path, folder: Path) -> None:
+    """A table in COCO's layout, and its images: a rectangle of a shade per class."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images, annotations = [], []
+    for number in range(1, 11):
+        image = Image.new("RGB", (64, 48), (10, 20, 30))
+        image.paste((20 * number, 200, 90), (4, 6, 24, 30))
+        image.save(folder / f"{number}.png")
+        images.append({"id": number, "file_name": f"{number}.png"})
+        annotations.append({"image_id": number, "category_id": number, "bbox": [4, 6, 20, 24]})
+    categories = [{"id": number, "name": str(number - 1)} for number in range(1, 11)]
+    table.write_text(
+        json.dumps({"images": images, "annotations": annotations, "categories": categories})
+    )
+
+
 def make_data(home: Path, data: R.Data) -> None:
+    if isinstance(data.rows, R.ImagesWithBoxes):
+        for source in (data.train, data.valid):
+            assert source is not None
+            make_boxes(*(home / path for path in source.paths))
+        return
     if isinstance(data.tokenizer, R.TokenizerFile):
         Path(data.tokenizer.path).parent.mkdir(parents=True, exist_ok=True)
         Path(data.tokenizer.path).write_text(arithmetic.tokenizer())

@@ -97,6 +97,7 @@ PAPERS = {  # parameters as published, in millions
     "answer_squad": 110,
     "tag_conll2003": 108,
     "distil_gpt": 82,
+    "detr": 41.3,
     "mae": 111.9,
     "vit": 86.6,
     "cct": 3.76,
@@ -148,6 +149,7 @@ COUNTS = {  # rows that the files above hold, in training and validation
     "vit": (10, 10),
     "cct": (10, 10),
     "swin": (10, 10),
+    "detr": (10, 10),
 }
 
 

@@ -302,6 +302,12 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]]
         DETR,
         rows("depths", resnet_50=([3, 4, 6, 3],), resnet_101=([3, 4, 23, 3],)),
     ),
+    "dab_detr": (
+        "DabDetrForObjectDetection",
+        "DabDetrConfig",
+        DETR,
+        rows("depths", resnet_50=([3, 4, 6, 3],), resnet_101=([3, 4, 23, 3],)),
+    ),
 }
 FREE_HEADS = (
     "t5_v1_1",
@@ -315,7 +321,7 @@ def count_there(name: str, size: str) -> int:
     """transformers' parameters, shared ones once, on the meta device."""
     kind, config, common, sizes = PUBLISHED[name]
     given = common | sizes[size]
-    if name == "detr":
+    if name in ("detr", "dab_detr"):
         given["backbone_config"] = hf.ResNetConfig(
             depths=given.pop("depths"), out_features=["stage4"]
         )
@@ -380,6 +386,7 @@ PAPERS: dict[str, dict[str, float]] = {
     "vit": {"base": 86, "large": 307, "huge": 632},
     "swin": {"tiny": 28, "small": 50, "base": 88},
     "detr": {"resnet-50": 41},
+    "dab_detr": {"resnet-50": 44},
     "qwen3": {"0.6b": 596, "8b": 8200, "32b": 32_800},
     "olmo2": {"1b": 1480, "7b": 7300, "13b": 13_700, "32b": 32_200},
     "dinov2": {"small": 22, "base": 86.6, "large": 304},

@@ -43,6 +43,7 @@ from .runs.run import RunStopped as RunStopped
 from .spec import MLP as MLP
 from .spec import Activation as Activation
 from .spec import ALiBi as ALiBi
+from .spec import AnchorQueries as AnchorQueries
 from .spec import Attention as Attention
 from .spec import Block as Block
 from .spec import Branch as Branch
@@ -51,8 +52,10 @@ from .spec import ClassifierHead as ClassifierHead
 from .spec import ConvStem as ConvStem
 from .spec import DetectionHead as DetectionHead
 from .spec import FeedForwardSpec as FeedForwardSpec
+from .spec import FrozenBatchNorm as FrozenBatchNorm
 from .spec import FullAttention as FullAttention
 from .spec import GatedMLP as GatedMLP
+from .spec import GroupNorm as GroupNorm
 from .spec import Head as Head
 from .spec import HeadTransform as HeadTransform
 from .spec import Init as Init

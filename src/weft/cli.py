@@ -13,6 +13,7 @@ import weft
 
 from .commands import (
     EXIT_STOPPED,
+    detect,
     evaluate,
     generate,
     models,
@@ -58,7 +59,7 @@ def parser() -> Parser:
         parser.set_defaults(run=run)
         return parser
 
-    for kind in (models, train, tune, generate, predict, evaluate, probe, reconstruct):
+    for kind in (models, train, tune, generate, predict, detect, evaluate, probe, reconstruct):
         kind.add(verb)
     return top
 

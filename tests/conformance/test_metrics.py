@@ -20,7 +20,13 @@ SENTENCES = (
     ["the cat sat on a mat today .", "it rained all the day long ."],
     ["the cat sat on the mat today .", "it rained all day long ."],
 )
+BOXES = (
+    [[(0, 0.9, 1.0, 1.0, 8.0, 8.0), (1, 0.4, 3.0, 3.0, 9.0, 9.0)], [(1, 0.8, 0.0, 0.0, 5.0, 5.0)]],
+    [[(0, 1.0, 2.0, 8.0, 8.0)], [(1, 0.0, 0.0, 5.0, 5.0), (0, 9.0, 9.0, 4.0, 4.0)]],
+    [[(0, 0.5, 1.0, 2.0, 8.0, 8.0)], [(1, 0.9, 0.0, 0.0, 5.0, 5.0), (0, 0.4, 9.0, 9.0, 4.0, 4.0)]],
+)
 CASES: dict[str, tuple[Any, ...]] = {
+    "ap": BOXES,
     "accuracy": CLASSES,
     "f1": ([0, 1, 1, 0, 1], [0, 1, 0, 0, 1]),
     "macro_f1": CLASSES,
@@ -40,6 +46,8 @@ CASES: dict[str, tuple[Any, ...]] = {
 def test_a_metric_of_ours_keeps_the_contract(name: str) -> None:
     if name in ("bleu", "chrf"):
         pytest.importorskip("sacrebleu")
+    if name == "ap":
+        pytest.importorskip("faster_coco_eval")
     check_metric(name, *CASES[name])
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import weft
 from weft import recipe as R
@@ -165,6 +166,50 @@ def image_recipes(folder: Path, data: R.Data) -> dict[str, R.Recipe]:
     }
 
 
+def scenes(folder: Path, images: int = 17) -> R.Data:
+    """Images of two sizes with none to three boxes, in COCO's layout."""
+    draw, annotations = random.Random(0), []
+    (folder / "scenes").mkdir(parents=True, exist_ok=True)
+    for number in range(images):
+        size = (40, 32) if number % 2 else (32, 48)
+        image = Image.frombytes("RGB", size, draw.randbytes(3 * size[0] * size[1]))
+        image.save(folder / "scenes" / f"{number}.png")
+        annotations += [
+            {"image_id": number, "category_id": 1 + n % 2, "bbox": [3 * n, 2, 9, 7 + n]}
+            for n in range(number % 4)
+        ]
+    table = {
+        "images": [{"id": i, "file_name": f"{i}.png"} for i in range(images)],
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}],
+    }
+    (folder / "scenes.json").write_text(json.dumps(table))
+    source = R.Source(paths=(str(folder / "scenes.json"), str(folder / "scenes")))
+    return R.Data(
+        rows=R.ImagesWithBoxes(),
+        train=source,
+        valid=source,
+        prepared_folder=str(folder / "prepared-scenes"),
+    )
+
+
+def detector() -> S.Spec:
+    spec = weft.dab_detr(
+        depth=1,
+        decoder_depth=2,
+        width=16,
+        heads=2,
+        hidden=32,
+        queries=5,
+        depths=(1, 1),
+        widths=(8, 16),
+        stem=8,
+        classes=2,
+    )
+    source = replace(spec.source, norm=S.GroupNorm(groups=2), padding="masked")  # type: ignore[type-var]
+    return replace(spec, source=source)
+
+
 def gpt(**more: Any) -> S.Spec:
     return weft.gpt2(**{**SHAPE, "positions": 32, "attention_dropout": 0.1, **more})
 
@@ -197,7 +242,8 @@ SPIKE = R.LossGuard(spike_deviations=4.0, window=4, max_skipped_steps=99)
 
 def recipes(folder: Path) -> dict[str, R.Recipe]:
     """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
-    text, table, images = documents(folder), pairs(folder), pictures(folder)
+    text, table = documents(folder), pairs(folder)
+    images, boxes = pictures(folder), scenes(folder)
     t5 = weft.t5(**{**SHAPE, "head_dim": 8})
     transformer = weft.transformer(**SHAPE)
     made = {
@@ -271,7 +317,19 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
             data=table,
         ),
     }
-    for data in (text, table, images):
+    made["detection"] = partial_recipe(
+        detector(),
+        R.Detection(
+            denoising=R.DenoisingQueries(groups=2), horizontal_flip=0.5, min_sizes=(24, 32)
+        ),
+        micro_batch_size=3,
+        workers=1,
+        eval_every=8,
+        average=R.EMA(decay=0.9),
+        checkpoints=R.Checkpoints(every_steps=6),
+        data=boxes,
+    )
+    for data in (text, table, images, boxes):
         prepare(data)
     return made | image_recipes(folder, images)
 

@@ -71,7 +71,9 @@ def walk(recipe: R.Recipe, out: Path, leg: Leg, one: bool) -> list[Any]:
     return ranks(recipe, out, leg.world, work)
 
 
-@pytest.mark.parametrize("name", ["causal", "masked", "replaced", "translation, packed"])
+@pytest.mark.parametrize(
+    "name", ["causal", "masked", "replaced", "translation, packed", "detection"]
+)
 def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(
     name: str, whole: Whole, tmp_path: Path, long: bool
 ) -> None:

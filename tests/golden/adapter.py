@@ -106,7 +106,14 @@ def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
     folder = recipe.init_from or (
         recipe.task.teacher if isinstance(recipe.task, R.Distillation) else None
     )
-    return None if folder is None else (folder, f"{Path(folder).parent.name}:tiny")
+    if folder is None:
+        return None
+    run = Path(folder).parent.name
+    return folder, next(
+        name
+        for name in recipe_names()
+        if R.load_recipe(str(ROOT / "recipes" / name.replace(":", ".py:"))).name == run
+    )
 
 
 def amplifies_rounding(recipe: R.Recipe) -> bool:

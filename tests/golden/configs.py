@@ -145,6 +145,23 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "image_size": 36,
         },
     ),
+    "dab_detr": (
+        "DabDetrForObjectDetection",
+        {
+            **{key: value for key, value in BART.items() if key not in ("d_model", "vocab_size")},
+            "hidden_size": 32,
+            "num_queries": 7,
+            "num_labels": 5,
+            "use_timm_backbone": False,
+            "backbone_config": {
+                "embedding_size": 8,
+                "hidden_sizes": [16, 32],
+                "depths": [1, 2],
+                "layer_type": "bottleneck",
+                "hidden_act": "relu",
+            },
+        },
+    ),
     "detr": (
         "DetrForObjectDetection",
         {

@@ -114,6 +114,12 @@ ARRAYS = (
     "fashion-mnist/t10k-images-idx3-ubyte.gz",
     "fashion-mnist/t10k-labels-idx1-ubyte.gz",
 )
+BOXES = {  # table, folder of images, classes
+    "digits_in_scenes/train.json": ("digits_in_scenes/train", 10),
+    "digits_in_scenes/valid.json": ("digits_in_scenes/valid", 10),
+    "bccd/train.json": ("bccd/images", 3),
+    "bccd/val.json": ("bccd/images", 3),
+}
 
 
 def character_tokenizer(letters: Iterable[str]) -> str:
@@ -141,6 +147,25 @@ def write_arrays(path: Path, random: Random) -> None:
         path.write_bytes(gzip.compress(header + array.tobytes(), mtime=0))
 
 
+def write_boxes(root: Path, table: str, folder: str, classes: int) -> None:
+    """Images of noise with none to three boxes, in COCO's layout."""
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    images, annotations = [], []
+    for number in range(12):
+        random = Random(f"{folder}/{number}")
+        Image.frombytes("RGB", (48, 32), random.randbytes(48 * 32 * 3)).save(
+            root / folder / f"{number}.png"
+        )
+        images.append({"id": number, "file_name": f"{number}.png"})
+        for _ in range(random.randint(0, 3)):
+            box = [random.randint(0, 30), random.randint(0, 15), random.randint(5, 16), 12]
+            category = random.randint(1, classes)
+            annotations.append({"image_id": number, "category_id": category, "bbox": box})
+    categories = [{"id": i, "name": str(i)} for i in range(1, classes + 1)]
+    tables = {"images": images, "annotations": annotations, "categories": categories}
+    (root / table).write_text(json.dumps(tables))
+
+
 def write_data(root: Path) -> None:
     """Everything that the recipes read, under `root`."""
     for name, make in TEXTS.items():
@@ -156,6 +181,8 @@ def write_data(root: Path) -> None:
     for name in ARRAYS:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         write_arrays(root / name, Random(name))
+    for table, (name, classes) in BOXES.items():
+        write_boxes(root, table, name, classes)
     for name in IMAGES:
         for label in range(10):
             folder = root / name / str(label)

@@ -120,9 +120,9 @@ def questions(count: int, length: int = 32) -> LengthLimitedSamples:
     return LengthLimitedSamples(Given(samples), length)
 
 
-def photograph(generator: np.random.Generator) -> bytes:
+def photograph(generator: np.random.Generator, rows: int = 20, columns: int = 24) -> bytes:
     out = BytesIO()
-    Image.fromarray(generator.integers(0, 256, (20, 24, 3), np.uint8)).save(out, "PNG")
+    Image.fromarray(generator.integers(0, 256, (rows, columns, 3), np.uint8)).save(out, "PNG")
     return out.getvalue()
 
 

@@ -484,6 +484,33 @@ case(
     backbone_config=resnet(),
     position_embedding_type="learned",
 )
+DAB = DETR | {
+    "config": "DabDetrConfig",
+    "hidden_size": 32,
+    "scale": {
+        "backbone": 1.0,
+        "activation_fn": 0.0,
+        "refpoint": 1.0,
+        r"content_proj\.weight": 15.0,
+        r"pos_proj\.weight": 3.0,
+        r"(output|value)_proj\.bias": 0.05,
+        r"output_proj": 0.2,
+    }
+    | SMALL,
+}
+for key in ("d_model", "backbone"):
+    DAB.pop(key, None)
+case("dab_detr", "DabDetrForObjectDetection", main=True, **DAB, backbone_config=resnet())
+case(
+    "dab_detr",
+    "DabDetrForObjectDetection",
+    "relu",
+    **DAB,
+    backbone_config=resnet(),
+    activation_function="relu",
+    temperature_height=50,
+    temperature_width=50,
+)
 
 # The Transformer of 2017 has no published file: torch.nn.Transformer beside a table of tokens, under the names that `run_theirs` gives
 
@@ -603,6 +630,8 @@ class Lifted(TorchFunctionMode):
             k: wide.get(v, v) if isinstance(v, torch.dtype) else v
             for k, v in (kwargs or {}).items()
         }
+        if func is torch.zeros:  # DAB-DETR's queries start in the default precision
+            kwargs.setdefault("dtype", torch.float64)
         return (Tensor.double if func is Tensor.float else func)(*args, **kwargs)
 
 

@@ -149,6 +149,8 @@ def kind_like(kind: type, old: Any) -> Any:
         ),
         S.Branch: lambda: S.Branch(inner=S.Attention(heads=4)),
         S.ObjectQueries: S.ObjectQueries,
+        S.AnchorQueries: lambda: S.AnchorQueries(count=old.count),
+        S.GroupNorm: S.GroupNorm,
         S.Stack: lambda: S.Stack(
             blocks=(
                 S.Block(

@@ -24,7 +24,7 @@ INERT = {  # what transformers writes and Weft need not read to say the same, an
     r"architectures|model_type|dtype|transformers_version|id2label|label2id": "read apart from the table",
     r"\w*dropout|\w*layerdrop|router_jitter_noise": "acts in training only",
     r"init\w*": "acts on the initial weights only",
-    r"\w+_(cost|coefficient|coef)|auxiliary_loss|mask_ratio|norm_pix_loss|sparse_\w+|output_router_logits": "an objective's",
+    r"\w+_(cost|coefficient|coef)|auxiliary_loss|focal_alpha|mask_ratio|norm_pix_loss|sparse_\w+|output_router_logits": "an objective's",
     r"use_cache|is_encoder_decoder|deterministic_flash_attn|reorder_and_upcast_attn|slow_but_exact|pretraining_tp": "how, not what",
     r"(cls|sep|forced_eos)_token_id": "an id for data or decoding",
     r"summary_\w+": "of heads that Weft does not read",

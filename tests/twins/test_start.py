@@ -1,5 +1,6 @@
 """How every number starts: by its name and the seed alone, at the spread its paper asks."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,16 @@ SMALL: dict[str, dict[str, Any]] = {
         "patch_size": 2,
     },
     "cct": {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "image_size": 16},
+    "dab_detr": {
+        "depth": 1,
+        "width": 16,
+        "heads": 2,
+        "hidden": 24,
+        "depths": (1, 1),
+        "widths": (8, 16),
+        "stem": 4,
+        "queries": 3,
+    },
     "detr": {
         "depth": 1,
         "width": 16,
@@ -148,6 +159,12 @@ def test_no_module_keeps_a_tensor_that_a_start_would_not_reach(name: str) -> Non
     assert set(meta.state_dict()) == set(tensors(meta))
 
 
+ANCHORED = {  # boxes start as their anchors, classes as rare
+    "head.box.2.weight": 0.0,
+    "head.classes.bias": -math.log(99),
+}
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_norms_start_at_one_biases_at_zero_and_nothing_else_is_flat(name: str) -> None:
     model = weft.build(SPECS[name])
@@ -157,7 +174,11 @@ def test_norms_start_at_one_biases_at_zero_and_nothing_else_is_flat(name: str) -
         if isinstance(m, nn.LayerNorm | nn.RMSNorm) or "Norm" in type(m).__name__
     }
     for found, tensor in tensors(model).items():
-        if found in norms or found.endswith(".variance"):
+        if name == "dab_detr" and found in ANCHORED:
+            torch.testing.assert_close(tensor, torch.full_like(tensor, ANCHORED[found]))
+        elif found.endswith(".slope"):
+            assert (tensor == 0.25).all(), found
+        elif found in norms or found.endswith(".variance"):
             assert (tensor == 1).all(), found
         elif found.rsplit(".", 1)[-1] in ("bias", "mean"):
             assert (tensor == 0).all(), found

@@ -165,11 +165,30 @@ def lay_out_rows(
                 line[start:stop] = row[name]
     rows = [row for group in groups for row in group]
     for name in rows[0].keys() - fields.keys():
-        stacked = np.stack([np.asarray(row[name]) for row in rows])
-        batch[name] = stacked.astype(batch_dtype(stacked.dtype), copy=False)
+        batch |= stack_padded(name, [np.asarray(row[name]) for row in rows])
     for name in [n for n in batch if n.startswith("labels") and batch[n].dtype == np.int64]:
         batch[f"{name}_at"] = np.flatnonzero(batch[name] != IGNORE_INDEX)
     return batch, bounds
+
+
+def stack_padded(name: str, arrays: list[np.ndarray]) -> ArrayRow:
+    """Arrays of one batch, padded at their ends to the largest: labels with what nothing asks, all else with zeros.
+
+    Images (channels, rows, columns) of unequal size get a mask (rows, columns) too, False at padding."""
+    shapes = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
+    size, dtype = shapes.max(0), batch_dtype(arrays[0].dtype)
+    if (shapes == size).all():
+        return {name: np.stack(arrays).astype(dtype, copy=False)}
+    pad = IGNORE_INDEX if name.startswith("labels") else 0
+    padded = np.full((len(arrays), *size), pad, dtype)
+    for line, array in zip(padded, arrays, strict=True):
+        line[tuple(map(slice, array.shape))] = array
+    if len(size) != 3:
+        return {name: padded}
+    rows, columns = (
+        np.arange(n) < ends[:, None] for n, ends in zip(size[1:], shapes.T[1:], strict=True)
+    )
+    return {name: padded, f"{name}_attention_mask": rows[:, :, None] & columns[:, None, :]}
 
 
 def batch_dtype(kind: np.dtype[Any]) -> np.dtype[Any]:
@@ -183,7 +202,7 @@ def count_tokens(batch: ArrayRow, fields: RaggedFields) -> int:
     """Tokens of all streams without padding; rows, where there are none, as of images."""
     streams = {stream: name for name, (stream, _) in fields.items()}
     if not streams:
-        return max(map(len, batch.values()))
+        return len(batch["image"]) if "image" in batch else max(map(len, batch.values()))
     total = 0
     for stream, name in streams.items():
         mask = attention_mask(batch, stream)

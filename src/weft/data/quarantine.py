@@ -25,9 +25,13 @@ def check_row(row: R.RowSchema, source_row: SourceRow, labels: tuple[str, ...]) 
     from .images import open_image
 
     try:
-        for name in row.image_columns:
-            open_image(image_bytes(require_cell(source_row.fields, name, object)))
+        sizes = [
+            open_image(image_bytes(require_cell(source_row.fields, name, object))).size
+            for name in row.image_columns
+        ]
         row.check(source_row.fields, labels)
+        for size in sizes:
+            row.check_image(source_row.fields, size)
     except (ValueError, TypeError, OverflowError) as error:
         return BadRow(
             source_row.offset, str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -56,6 +56,7 @@ for _name in (
     "swin",
     "cct",
     "detr",
+    "dab_detr",
 ):
     register_named(Family, _name, f"{__name__}.{_SHARED_FILES.get(_name, _name)}:{_name}")
 

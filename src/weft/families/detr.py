@@ -149,7 +149,7 @@ def hugging_face(ours: str, theirs: str) -> WeightTable:
 
 
 STAGE = "encoder.stages.{}.layers.{}."
-TABLE: WeightTable = (
+BACKBONE: WeightTable = (
     *hugging_face("stem", "embedder.embedder"),
     *hugging_face("stages.{}.{}.shortcut", STAGE + "shortcut"),
     *hugging_face("stages.{}.{}.layers.{}", STAGE + "layer.{}"),
@@ -174,6 +174,9 @@ TABLE: WeightTable = (
         )
     ),
     *weight_and_bias("source.project", "model.input_projection"),
+)
+TABLE: WeightTable = (
+    *BACKBONE,
     WeightRow("target.queries.weight", "model.query_position_embeddings.weight"),
     *(
         WeightRow(

@@ -29,6 +29,8 @@ from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
 from ..training.trainable import freeze_untrained
 from . import methods
+from .detect import detect
+from .images import ImageInput
 
 
 class OpenModel(LoadedModel):
@@ -162,16 +164,36 @@ class OpenModel(LoadedModel):
         vectors = methods.embed(self, items, pooling, normalise, PredictOptions(batch_size))
         return torch.tensor(vectors if isinstance(inputs, list) else vectors[0])
 
+    def detect(
+        self,
+        images: ImageInput | list[ImageInput],
+        *,
+        threshold: float = 0.5,
+        batch_size: int = 32,
+    ) -> Any:
+        """Return the objects of an image, the surest first: dictionaries with `label`, `score`, and `box` as x, y, width and
+        height in pixels.
+
+        Args:
+            images: a path, the bytes of a file or a PIL image, or a list of them.
+            threshold: the lowest score of an object that is returned.
+            batch_size: the number of images per forward pass.
+        """
+        check_method(self, "detect")
+        listed = images if isinstance(images, list) else [images]
+        return like_input(images, detect(self, listed, threshold, PredictOptions(batch_size)))
+
 
 IMAGES = (str, os.PathLike, bytes, Image.Image)
-METHODS = {"generate", "translate", "classify", "tag", "answer", "fill", "embed"}
+METHODS = {"detect", "generate", "translate", "classify", "tag", "answer", "fill", "embed"}
 
 
 def allowed_methods(spec: S.Spec) -> set[str]:
     """The methods of an opened model that its inputs, stacks and head allow."""
     if not isinstance(spec.source, S.Tokens):
         images = {"embed"} if isinstance(spec.source, S.Patches) else set()
-        return images | ({"classify"} if isinstance(spec.head, S.ClassifierHead) else set())
+        by_head = {S.ClassifierHead: "classify", S.DetectionHead: "detect"}
+        return images | {name for head, name in by_head.items() if isinstance(spec.head, head)}
     by_head = {S.ClassifierHead: "classify", S.TokenClassifierHead: "tag", S.SpanHead: "answer"}
     allowed = {"embed"} | {name for head, name in by_head.items() if isinstance(spec.head, head)}
     if isinstance(spec.head, S.LMHead):

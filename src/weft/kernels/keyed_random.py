@@ -132,6 +132,16 @@ def row_keys(
     )
 
 
+def cell_keys(mask_BL: Tensor, grid: tuple[int, int]) -> Keys:
+    """Of the cells of padded images: an image's cells are counted row by row as if it were alone."""
+    rows, columns = grid
+    width_B1 = mask_BL.unflatten(1, grid)[:, 0].sum(1, keepdim=True)
+    row_L = torch.arange(rows, device=mask_BL.device).repeat_interleave(columns)
+    column_L = torch.arange(columns, device=mask_BL.device).repeat(rows)
+    word_B = sample_words(len(mask_BL), mask_BL.device)
+    return Keys(word_at(word_B[:, None], row_L * width_B1 + column_L))
+
+
 def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
     """For vectors of this shape, (B, …, n): those of the tokens being read or, where the shapes differ, those of the rows."""
     rows, length = (shape[0] if len(shape) > 1 else 1), shape[1:-1].numel()

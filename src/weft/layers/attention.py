@@ -42,6 +42,7 @@ class AttentionContext(NamedTuple):
     split_backend: Callable[[AttentionBackend], AttentionBackend] | None = (
         None  # for long rows: the kernel on parts of them; pair and mask are one part's
     )
+    anchor_position_BLD: Tensor | None = None  # what is concatenated with a query (DAB-DETR)
 
 
 class AttentionLayer(nn.Module):
@@ -58,6 +59,16 @@ class AttentionLayer(nn.Module):
         )
         self.out = block_linear(
             spec.heads * self.value_dim, width, spec.out_bias, OUTPUT, scaled_by_gain=True
+        )
+        self.query_position, self.key_position, self.query_added = (
+            block_linear(width, heads * self.head_dim, spec.bias, INPUT)
+            if spec.query_key_positions in layouts
+            else None
+            for heads, layouts in (
+                (spec.heads, ("projected", "concatenated", "projected-concatenated")),
+                (self.kv_heads, ("projected", "concatenated", "projected-concatenated")),
+                (spec.heads, ("projected-concatenated",)),
+            )
         )
         self.position_bias = build_position_bias(spec.position_bias, spec.heads)
         norm = spec.qk_norm.norm if spec.qk_norm else None
@@ -78,12 +89,12 @@ class AttentionLayer(nn.Module):
         x_BLD = cast_for_autocast(x_BLD)
         placed_BLD = (
             x_BLD
-            if context.position_BLD is None
+            if context.position_BLD is None or self.query_position is not None
             else cast_for_autocast(x_BLD + context.position_BLD)
         )
-        q_BHLK = self.split_heads(self.query(placed_BLD), self.head_dim, self.query_norm)
+        q_BHLK = self.place_queries(self.query(placed_BLD), context)
         if memory_BMD is None:
-            k_BGMK = self.split_heads(self.key(placed_BLD), self.head_dim, self.key_norm)
+            k_BGMK = self.place_keys(self.key(placed_BLD), context.position_BLD)
             v_BGMK = self.split_heads(self.value(x_BLD), self.value_dim)
             if context.rope_angles is not None:
                 q_BHLK, k_BGMK = (
@@ -103,6 +114,34 @@ class AttentionLayer(nn.Module):
         y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, context)
         return self.join_heads(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
 
+    def place_queries(self, q_BLD: Tensor, context: AttentionContext) -> Tensor:
+        """Heads apart, with the positions that have maps of their own."""
+        layout, own = self.spec.query_key_positions, self.query_position
+        if own is not None and layout == "projected":
+            q_BLD = q_BLD + own(context.position_BLD)
+        if self.query_added is not None:
+            q_BLD = q_BLD + self.query_added(context.position_BLD)
+        q_BHLK = self.split_heads(q_BLD, self.head_dim, self.query_norm)
+        if own is None or layout == "projected":
+            return q_BHLK
+        return torch.cat(
+            (q_BHLK, self.split_heads(own(context.anchor_position_BLD), self.head_dim)), -1
+        )
+
+    def place_keys(self, k_BMD: Tensor, position_BMD: Tensor | None) -> Tensor:
+        """The same for keys; one map serves the sum and the concatenation."""
+        layout = self.spec.query_key_positions
+        if self.key_position is None:
+            return self.split_heads(k_BMD, self.head_dim, self.key_norm)
+        place_BMD = self.key_position(position_BMD)
+        if layout != "concatenated":
+            k_BMD = k_BMD + place_BMD
+        k_BGMK = self.split_heads(k_BMD, self.head_dim, self.key_norm)
+        if layout == "projected":
+            return k_BGMK
+        place_BGMK = self.split_heads(place_BMD, self.head_dim)
+        return torch.cat((k_BGMK, place_BGMK.expand(len(k_BGMK), -1, -1, -1)), -1)
+
     def cross_keys_values(
         self, memory_BMD: Tensor, context: AttentionContext, store: Store | None
     ) -> tuple[Tensor, Tensor]:
@@ -112,10 +151,10 @@ class AttentionLayer(nn.Module):
         memory_BMD = cast_for_autocast(memory_BMD)
         placed_BMD = (
             memory_BMD
-            if context.memory_position_BMD is None
+            if context.memory_position_BMD is None or self.key_position is not None
             else memory_BMD + context.memory_position_BMD
         )
-        k_BGMK = self.split_heads(self.key(placed_BMD), self.head_dim, self.key_norm)
+        k_BGMK = self.place_keys(self.key(placed_BMD), context.memory_position_BMD)
         v_BGMK = self.split_heads(self.value(memory_BMD), self.value_dim)
         if store is not None:
             store.remember(k_BGMK, v_BGMK)

@@ -158,17 +158,22 @@ class ResNetEmbedding(ResNetLayer):
         )
 
     def forward(self, image_BCRS: Tensor, pixel_mask_BRS: Tensor | None = None) -> HiddenStates:
-        map_BDRS = self.project(self.features(image_BCRS))
+        mask_B1RS = None if pixel_mask_BRS is None else pixel_mask_BRS[:, None]
+        if self.s.padding == "masked":
+            map_BCRS, mask_B1RS = self.features(image_BCRS, mask_B1RS)
+        else:
+            map_BCRS, _ = self.features(image_BCRS)
+        map_BDRS = self.project(map_BCRS)
         grid = (map_BDRS.shape[2], map_BDRS.shape[3])
-        seen_BRS = (
-            None
-            if pixel_mask_BRS is None
-            else F.interpolate(pixel_mask_BRS[:, None].float(), size=grid)[:, 0] != 0
-        )
+        if mask_B1RS is not None and self.s.padding == "zeros":
+            mask_B1RS = F.interpolate(mask_B1RS.float(), size=grid) != 0
+        seen_BRS = None if mask_B1RS is None else mask_B1RS[:, 0]
         x_BPD, place_BPD = map_BDRS.flatten(2).transpose(1, 2), None
         if isinstance(self.s.positions, S.SinusoidalPositions2D):
             shown = torch.ones(1, *grid, device=x_BPD.device) if seen_BRS is None else seen_BRS
-            place_BPD = sinusoidal_unit_grid(shown, x_BPD.shape[-1], x_BPD.dtype)
+            place_BPD = sinusoidal_unit_grid(
+                shown, x_BPD.shape[-1], x_BPD.dtype, self.s.positions.temperature
+            )
         elif self.positions is not None:
             place_BPD = self.positions(*grid)[None]
         if self.s.positions_at == "input" and place_BPD is not None:
@@ -186,10 +191,12 @@ class ObjectQueriesLayer(nn.Module):
 
     def __init__(self, spec: S.ObjectQueries, width: int) -> None:
         super().__init__()
-        self.queries = nn.Embedding(spec.count, width)
+        self.at, self.queries = spec.at, nn.Embedding(spec.count, width)
 
     def forward(self, batch: int, dtype: torch.dtype) -> HiddenStates:
         place_1ND = self.queries.weight[None]
+        if self.at == "input":
+            return HiddenStates(place_1ND.to(dtype).expand(batch, -1, -1))
         return HiddenStates(
             torch.zeros(batch, *place_1ND.shape[1:], dtype=dtype, device=place_1ND.device),
             query_key_position_BLD=place_1ND,

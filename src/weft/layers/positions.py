@@ -14,10 +14,10 @@ from .roles import Role, with_role
 
 
 def sinusoidal_positions(
-    position_BL: Tensor, width: int, layout: str, dtype: torch.dtype
+    position_BL: Tensor, width: int, layout: str, dtype: torch.dtype, temperature: float = 10_000.0
 ) -> Tensor:
     """sin and cos of pos / 10000^(2i/d) (Vaswani et al. 2017, section 3.5), worked out in fp64."""
-    rate_K = 10_000.0 ** -(
+    rate_K = temperature ** -(
         torch.arange(0, width, 2, device=position_BL.device, dtype=torch.float64) / width
     )
     angle_BLK = position_BL[..., None] * rate_K
@@ -52,7 +52,9 @@ class SinusoidalTable:
         table_PD.zero_()[self.extra :] = sinusoidal_grid(self.side, self.side, table_PD.shape[1])
 
 
-def sinusoidal_unit_grid(visible_BRC: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+def sinusoidal_unit_grid(
+    visible_BRC: Tensor, width: int, dtype: torch.dtype, temperature: float = 10_000.0
+) -> Tensor:
     """DETR's: row and column as shares of the visible image, times 2π (arXiv:2005.12872, appendix A.4)."""
     visible = visible_BRC.to(torch.float64)
     shares = []
@@ -61,7 +63,11 @@ def sinusoidal_unit_grid(visible_BRC: Tensor, width: int, dtype: torch.dtype) ->
         last = at[:, -1:, :] if axis == 1 else at[:, :, -1:]
         shares.append(at / (last + 1e-6) * 2 * math.pi)
     return torch.cat(
-        [sinusoidal_positions(s.flatten(1), width // 2, "interleaved", dtype) for s in shares], -1
+        [
+            sinusoidal_positions(s.flatten(1), width // 2, "interleaved", dtype, temperature)
+            for s in shares
+        ],
+        -1,
     )
 
 

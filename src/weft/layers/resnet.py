@@ -1,4 +1,7 @@
-"""A ResNet v1.5 with frozen batch norm, read at its last stage (He et al. 2015, arXiv:1512.03385; DETR, section 3.2)."""
+"""A ResNet v1.5, read at its last stage (He et al. 2015, arXiv:1512.03385; DETR, section 3.2).
+
+A mask (B, 1, rows, columns) is False at padding. Layers that are given one return zeros there: what a convolution reads beyond
+the edge of an image that is alone."""
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +21,7 @@ class FrozenBatchNorm(nn.Module):
         with_role(self, Role.STATISTIC, initial=1.0)
         with_role(self, Role.STATISTIC, "bias", "mean", initial=0.0)
 
-    def forward(self, x_BCRS: Tensor) -> Tensor:
+    def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
         scale = self.weight * (self.variance + 1e-5).rsqrt()
         shift = self.bias - self.mean * scale
         return x_BCRS * scale[:, None, None] + shift[:, None, None]
@@ -27,6 +30,27 @@ class FrozenBatchNorm(nn.Module):
     bias: Tensor
     mean: Tensor
     variance: Tensor
+
+
+class GroupNormLayer(nn.GroupNorm):
+    """Group norm; of a padded image, with the mean and variance of what is visible."""
+
+    def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        if mask_B1RS is None:
+            return super().forward(x_BCRS)
+        x_BGFRS = x_BCRS.unflatten(1, (self.num_groups, -1))
+        mask = mask_B1RS[:, :, None]
+        count = mask.sum((2, 3, 4), keepdim=True) * x_BGFRS.shape[2]
+        mean = (x_BGFRS * mask).sum((2, 3, 4), keepdim=True) / count
+        variance = ((x_BGFRS - mean) * mask).square().sum((2, 3, 4), keepdim=True) / count
+        y_BCRS = ((x_BGFRS - mean) * (variance + self.eps).rsqrt()).flatten(1, 2)
+        return y_BCRS * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+def build_resnet_norm(norm: S.FrozenBatchNorm | S.GroupNorm, width: int) -> nn.Module:
+    if isinstance(norm, S.FrozenBatchNorm):
+        return FrozenBatchNorm(width)
+    return with_role(GroupNormLayer(norm.groups, width), Role.NORM)
 
 
 def kaiming_fan_out(weight: Tensor, generator: torch.Generator) -> None:
@@ -38,60 +62,73 @@ def kaiming_fan_in(weight: Tensor, generator: torch.Generator) -> None:
 
 
 class ConvNorm(nn.Module):
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> None:
+    def __init__(
+        self, spec: S.ResNet, inputs: int, outputs: int, kernel: int, stride: int = 1
+    ) -> None:
         super().__init__()
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
         self.convolution = with_role(convolution, Role.CONVOLUTION, formula=kaiming_fan_out)
-        self.norm = FrozenBatchNorm(outputs)
+        self.norm = build_resnet_norm(spec.norm, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.norm(self.convolution(x))
-        return y
+    def forward(self, x: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
+        """`mask_B1RS`: of the output."""
+        y: Tensor = self.norm(self.convolution(x), mask_B1RS)
+        return y if mask_B1RS is None else y * mask_B1RS
 
 
-class Bottleneck(nn.Module):
-    """1×1 down, 3×3, 1×1 up, beside a shortcut."""
+class ResNetBlock(nn.Module):
+    """1×1 down, 3×3, 1×1 up, or two 3×3, beside a shortcut."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, spec: S.ResNet, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        middle = outputs // 4
+        self.stride, middle = stride, outputs // 4
         self.shortcut = (
-            ConvNorm(inputs, outputs, 1, stride)
-            if inputs != outputs or stride > 1
-            else nn.Identity()
+            ConvNorm(spec, inputs, outputs, 1, stride) if inputs != outputs or stride > 1 else None
         )
-        self.layers = nn.ModuleList(
-            (
-                ConvNorm(inputs, middle, 1),
-                ConvNorm(middle, middle, 3, stride),
-                ConvNorm(middle, outputs, 1),
-            )
+        shapes = (
+            ((inputs, middle, 1, 1), (middle, middle, 3, stride), (middle, outputs, 1, 1))
+            if spec.block == "bottleneck"
+            else ((inputs, outputs, 3, stride), (outputs, outputs, 3, 1))
         )
+        self.layers = nn.ModuleList(ConvNorm(spec, *shape) for shape in shapes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.layers[2](self.layers[1](self.layers[0](x).relu()).relu())
-        return F.relu(y + self.shortcut(x))
+    def forward(self, x: Tensor, mask_B1RS: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        inside, y = mask_B1RS, x
+        for i, layer in enumerate(self.layers):
+            inside = strided(inside, layer.convolution.stride[0])  # type: ignore[union-attr, index]
+            y = layer(y if i == 0 else y.relu(), inside)
+        return F.relu(y + (x if self.shortcut is None else self.shortcut(x, inside))), inside
+
+
+def strided(mask_B1RS: Tensor | None, stride: int) -> Tensor | None:
+    """The mask of what a convolution of this stride gives: a cell is visible where its first pixel is."""
+    return mask_B1RS if mask_B1RS is None or stride == 1 else mask_B1RS[..., ::stride, ::stride]
 
 
 class ResNetLayer(nn.Module):
     def __init__(self, spec: S.ResNet) -> None:
         super().__init__()
-        self.stem = ConvNorm(spec.channels, spec.stem_width, 7, 2)
+        self.stem = ConvNorm(spec, spec.channels, spec.stem_width, 7, 2)
         self.stages = nn.ModuleList()
         before = spec.stem_width
         for i, (depth, width) in enumerate(zip(spec.depths, spec.widths, strict=True)):
-            self.stages.append(
-                nn.Sequential(
-                    *(
-                        Bottleneck(before if j == 0 else width, width, 2 if i and j == 0 else 1)
-                        for j in range(depth)
-                    )
-                )
+            blocks = (
+                ResNetBlock(spec, before if j == 0 else width, width, 2 if i and j == 0 else 1)
+                for j in range(depth)
             )
+            self.stages.append(nn.ModuleList(blocks))
             before = width
 
-    def features(self, image_BCRS: Tensor) -> Tensor:
-        x = F.max_pool2d(self.stem(image_BCRS).relu(), 3, stride=2, padding=1)
+    def features(
+        self, image_BCRS: Tensor, mask_B1RS: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The map of the last stage and, where pixels have a mask, the mask of its cells."""
+        mask_B1RS = strided(mask_B1RS, 2)
+        x = F.max_pool2d(self.stem(image_BCRS, mask_B1RS).relu(), 3, stride=2, padding=1)
+        mask_B1RS = strided(mask_B1RS, 2)
+        if mask_B1RS is not None:
+            x = x * mask_B1RS
         for stage in self.stages:
-            x = stage(x)
-        return x
+            for block in stage:  # type: ignore[attr-defined]
+                x, mask_B1RS = block(x, mask_B1RS)
+        return x, mask_B1RS

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels.keyed_random import DocumentStarts, Keys, row_keys
+from ..kernels.keyed_random import DocumentStarts, Keys, cell_keys, row_keys
 
 
 class HiddenStates(NamedTuple):
@@ -22,6 +22,9 @@ class HiddenStates(NamedTuple):
     layer_outputs: tuple[
         Tensor, ...
     ] = ()  # outputs of the layers that `Model.layer_mix` names, in its order
+    anchor_BL4: Tensor | None = None  # each query's box: centre, width and height (DAB-DETR)
+    group_ids_BL: Tensor | None = None  # queries attend only within their own group (DN-DETR)
+    layer_anchors: tuple[Tensor, ...] = ()  # of each of these outputs, the boxes that it refines
 
     def select(self, index_BS: Tensor) -> "HiddenStates":
         """Only some tokens, as MAE does with patches; each keeps its position."""
@@ -49,6 +52,8 @@ class HiddenStates(NamedTuple):
 def sequence_keys(sequence: HiddenStates, memory: HiddenStates | None = None) -> Keys:
     """Of the tokens of a sequence; `memory`: what they look at, where that is another sequence."""
     (B, L, _), ids_BL = sequence.x_BLD.shape, sequence.document_ids_BL
+    if sequence.grid is not None and sequence.attention_mask_BL is not None:
+        return cell_keys(sequence.attention_mask_BL, sequence.grid)
     keys = row_keys(B, L, sequence.x_BLD.device, ids_BL)
     if memory is None:
         return keys

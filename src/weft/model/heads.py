@@ -1,5 +1,6 @@
 """Heads: from vectors to what is asked."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..kernels.attention import apply_softcap
 from ..layers.activations import ACTIVATIONS
+from ..layers.anchors import inverse_sigmoid
 from ..layers.dropout import Dropout
 from ..layers.norms import build_norm
 from ..layers.positions import SinusoidalTable
@@ -16,9 +18,11 @@ from ..layers.roles import INPUT, Part, Role, head_linear, with_role, with_scope
 from ..layers.sequence import HiddenStates
 from .stack import StackLayer
 
+RARE = 0.01  # the probability of a class before training, where each has its own
+
 
 class Detections(NamedTuple):
-    logits_BNV: Tensor  # classes, the last: no object
+    logits_BNV: Tensor  # classes; with softmax scores the last means no object
     boxes_BN4: Tensor  # centre x, y, width, height, as shares of the image
 
 
@@ -158,17 +162,28 @@ class DetectionHeadLayer(nn.Module):
     def __init__(self, head: S.DetectionHead, spec: S.Spec) -> None:
         super().__init__()
         width = spec.head_input_width
-        self.classes = head_linear(width, head.num_labels + 1)
+        self.classes = head_linear(width, head.num_labels + (head.scores == "softmax"))
         self.box = nn.ModuleList(
             head_linear(width, width if i < head.box_layers - 1 else 4)
             for i in range(head.box_layers)
         )
+        if head.scores == "sigmoid":  # all classes start rare (arXiv:1708.02002, section 3.3)
+            with_role(self.classes, Role.BIAS, "bias", initial=-math.log((1 - RARE) / RARE))
+        if isinstance(spec.target, S.AnchorQueries):  # boxes start as their anchors
+            with_role(self.box[-1], Role.HEAD, "weight", initial=0.0)
+
+    def box_offset(self, x_BND: Tensor) -> Tensor:
+        """Logits of boxes, to be added to those of anchors where there are any."""
+        for layer in self.box[:-1]:
+            x_BND = layer(x_BND).relu()
+        logits_BN4: Tensor = self.box[-1](x_BND)
+        return logits_BN4
 
     def forward(self, sequence: HiddenStates) -> Detections:
-        h = sequence.x_BLD
-        for layer in self.box[:-1]:
-            h = layer(h).relu()
-        return Detections(self.classes(sequence.x_BLD), self.box[-1](h).sigmoid())
+        boxes_BN4 = self.box_offset(sequence.x_BLD)
+        if sequence.anchor_BL4 is not None:
+            boxes_BN4 = boxes_BN4 + inverse_sigmoid(sequence.anchor_BL4)
+        return Detections(self.classes(sequence.x_BLD), boxes_BN4.sigmoid())
 
 
 class PixelDecoderLayer(nn.Module):

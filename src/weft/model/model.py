@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..kernels.masks import resolve_masks
 from ..layers import embedding
+from ..layers.anchors import AnchorQueriesLayer, AnchorRefinement
 from ..layers.measure import SkipTorchInit
 from ..layers.roles import Part, with_scope
 from ..layers.sequence import HiddenStates
@@ -36,6 +37,8 @@ class Model(nn.Module):
         self.target: nn.Module | None = None
         if isinstance(spec.target, S.ObjectQueries):
             self.target = embedding.ObjectQueriesLayer(spec.target, spec.width)
+        elif isinstance(spec.target, S.AnchorQueries):
+            self.target = AnchorQueriesLayer(spec.target, spec.width)
         elif spec.target is not None:
             self.target = embedding.TokenEmbedding(spec.target, spec.embedding_dim, spec.width)
         read = (
@@ -129,7 +132,7 @@ class Model(nn.Module):
     ) -> HiddenStates:
         """Embed what the decoder beside an encoder reads: target ids, or the object queries."""
         masks = resolve_masks(attention_mask, document_ids)
-        if isinstance(self.target, embedding.ObjectQueriesLayer):
+        if isinstance(self.target, embedding.ObjectQueriesLayer | AnchorQueriesLayer):
             hidden_states: HiddenStates = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
             return hidden_states
         if self.target is None or targets is None:
@@ -145,7 +148,14 @@ class Model(nn.Module):
     def encode(self, sequence: HiddenStates) -> HiddenStates:
         if self.encoder is None:
             raise ValueError("this model has no encoder; use decode")
+        at = getattr(self.spec.source, "positions_at", "attention")
+        place_BPD = sequence.query_key_position_BLD
+        if at == "decoder-attention":
+            sequence = sequence._replace(query_key_position_BLD=None)
         hidden_states: HiddenStates = self.encoder(sequence)
+        if at in ("encoder-attention", "decoder-attention"):
+            place_BPD = place_BPD if at == "decoder-attention" else None
+            hidden_states = hidden_states._replace(query_key_position_BLD=place_BPD)
         return (
             hidden_states
             if self.layer_mix is None or self.decoder is not None
@@ -158,10 +168,16 @@ class Model(nn.Module):
         memory: HiddenStates | None = None,
         *,
         cache: KVCache | None = None,
+        every_layer: bool = False,
     ) -> HiddenStates:
+        """Decode; with `every_layer`, `layer_outputs` are those of all blocks, each after the decoder's norm."""
         if self.decoder is None:
             raise ValueError("this model has no decoder; use encode")
-        hidden_states: HiddenStates = self.decoder(sequence, memory, cache)
+        anchors = None
+        if isinstance(self.target, AnchorQueriesLayer) and sequence.anchor_BL4 is not None:
+            move = getattr(self.head, "box_offset", None)
+            anchors = AnchorRefinement(self.target, sequence.anchor_BL4, move)
+        hidden_states: HiddenStates = self.decoder(sequence, memory, cache, every_layer, anchors)
         return hidden_states if self.layer_mix is None else self.layer_mix(hidden_states)
 
     def read(self, sequence: HiddenStates) -> Output:

@@ -7,6 +7,7 @@ from .. import spec as S
 from ..kernels.attention import PatternBackend, add_position_bias, sdpa_attention
 from ..kernels.document_attention import per_document_attention
 from ..kernels.masks import FULL, CausalMask, Positions, build_mask, pattern_mask
+from ..layers.anchors import AnchorRefinement, apply_mlp, two_layers
 from ..layers.attention import AttentionContext
 from ..layers.norms import build_norm
 from ..layers.positions import build_position_bias, rope_angles
@@ -27,12 +28,14 @@ def token_positions(sequence: HiddenStates) -> Tensor:
 def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
     position_BL = token_positions(sequence)
     if cache is None:
+        groups_BL = sequence.document_ids_BL
+        groups_BL = sequence.group_ids_BL if groups_BL is None else groups_BL
         return Positions(
             position_BL,
             position_BL,
             sequence.attention_mask_BL,
-            sequence.document_ids_BL,
-            sequence.document_ids_BL,
+            groups_BL,
+            groups_BL,
             first_query_slot=0 if sequence.position_BL is None else None,
         )
     end, L = cache.length, position_BL.shape[1]
@@ -63,6 +66,7 @@ class StackLayer(nn.Module):
         ]
         self.width = width
         self.position_bias = build_position_bias(spec.position_bias, self.attentions[0].heads)
+        self.position_scale = two_layers(width, width, width) if spec.scale_positions else None
         self.norm = build_norm(spec.norm, width)
         with_scope(self, residual_branches=count_branches(self))
         self.attention_mask_BL: Tensor | None = None  # of the newest forward, for routers' losses
@@ -77,7 +81,11 @@ class StackLayer(nn.Module):
         sequence: HiddenStates,
         memory: HiddenStates | None = None,
         cache: KVCache | None = None,
+        every_layer: bool = False,
+        anchors: AnchorRefinement | None = None,
     ) -> HiddenStates:
+        """`every_layer`: hand on the output of each block, after the stack's norm, for losses at every layer. `anchors` place the
+        queries before each block."""
         self.attention_mask_BL = sequence.attention_mask_BL
         self.document_ids_BL = sequence.document_ids_BL
         split = all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
@@ -88,23 +96,41 @@ class StackLayer(nn.Module):
             else cross_context(sequence, memory, split=split, training=self.training)
         )
         x_BLD = sequence.x_BLD
-        layer_outputs = {0: x_BLD} if 0 in self.layers else {}
+        layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
+        layer_outputs = {0: x_BLD} if 0 in layers else {}
         for i, block in enumerate(self.blocks):
+            view = views[self.context_of_block[i]]
+            if anchors is not None and across is not None:
+                view, across = anchors.place(x_BLD, view, across)
             x_BLD = block(
                 x_BLD,
-                views[self.context_of_block[i]],
+                self.scale_position(x_BLD, view),
                 None if memory is None else memory.x_BLD,
                 across,
                 None if cache is None else cache.blocks[i],
             )
-            if i + 1 in self.layers:
-                layer_outputs[i + 1] = x_BLD
+            if anchors is not None and i + 1 < len(self.blocks):
+                anchors.move(x_BLD)
+            if i + 1 in layers:
+                layer_outputs[i + 1] = self.norm(x_BLD) if every_layer else x_BLD
         x_BLD = self.norm(x_BLD)
         if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
             layer_outputs[len(self.blocks)] = x_BLD
-        return sequence._replace(
-            x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in self.layers)
+        sequence = sequence._replace(
+            x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in layers)
         )
+        if anchors is None:
+            return sequence
+        return sequence._replace(
+            anchor_BL4=anchors.references[-1], layer_anchors=tuple(anchors.references)
+        )
+
+    def scale_position(self, x_BLD: Tensor, context: AttentionContext) -> AttentionContext:
+        """Positions at queries and keys, scaled by what is there."""
+        if self.position_scale is None or context.position_BLD is None:
+            return context
+        scale_BLD = apply_mlp(self.position_scale, x_BLD)
+        return context._replace(position_BLD=context.position_BLD * scale_BLD)
 
     def build_contexts(
         self, sequence: HiddenStates, cache: KVCache | None, *, split: bool = False

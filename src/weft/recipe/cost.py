@@ -110,7 +110,7 @@ def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
     task = recipe.task
     target = (
         spec.target.count
-        if isinstance(spec.target, S.ObjectQueries)
+        if isinstance(spec.target, S.ObjectQueries | S.AnchorQueries)
         else length * task.decoder_ratio()
     )
     seen = task.visible_fraction()

@@ -71,6 +71,7 @@ for _name, _place in {
     "entity_f1": "entities:f1_of_entities",
     "exact_match": "squad:exact",
     "answer_f1": "squad:answer_f1",
+    "ap": "detection:average_precision",
     "bleu": "translation:bleu",
     "chrf": "translation:chrf",
 }.items():

@@ -9,12 +9,14 @@ from pydantic import Field
 from ..registry import choice, implements, members, resolve
 from ..spec import (
     ClassifierHead,
+    DetectionHead,
     Fraction,
     HeadTransform,
     LMHead,
     PixelDecoder,
     PositiveFloat,
     PositiveFraction,
+    PositiveInt,
     Probability,
     SpanHead,
     Spec,
@@ -25,6 +27,7 @@ from .rows import (
     ChoiceQuestions,
     ContextQuestions,
     Documents,
+    ImagesWithBoxes,
     LabelledImages,
     LabelledTexts,
     RowSchema,
@@ -38,6 +41,8 @@ __all__ = [
     "CausalLM",
     "Classification",
     "Denoising",
+    "DenoisingQueries",
+    "Detection",
     "Distillation",
     "LossWeight",
     "MaskedAutoencoding",
@@ -586,6 +591,55 @@ class MaskedAutoencoding(Task):
 
 
 implements(MaskedAutoencoding, "weft.tasks.masked_autoencoding:MaskedAutoencodingTask")
+
+
+@choice
+class DenoisingQueries:
+    """Further queries in training: each labelled box, moved, scaled and its class perhaps changed, in several versions that do not
+    see each other, to be put right (DN-DETR, arXiv:2203.01305, section 4)."""
+
+    groups: PositiveInt = 5  # versions of each box
+    shift: Probability = 0.4  # of the centre, at most, as a fraction of half the box's sides
+    scale: Probability = 0.4  # of the sides, at most
+    label_flip: Probability = 0.2  # probability of a random class
+
+
+@choice
+class Detection(Task):
+    """The boxes of the objects of an image, each with its class: predictions are matched one to one with the labelled
+    boxes, then scored (DETR, arXiv:2005.12872, section 3.1). The weights are those of the matching cost too."""
+
+    name = "detect"
+    row_schemas = (ImagesWithBoxes,)
+    head = DetectionHead
+    hf_class_suffix = "ForObjectDetection"
+    verb = "detect"
+    metrics = ("ap", "ap50", "ap75")
+    packable = False
+
+    class_weight: LossWeight = 1.0
+    l1_weight: LossWeight = 5.0
+    giou_weight: LossWeight = 2.0
+    class_cost: LossWeight | None = None  # of the matching alone; None: the weight
+    no_object_weight: PositiveFraction = 0.1  # of a query that is matched with nothing
+    auxiliary_losses: bool = True  # the same loss after every layer of the decoder
+    denoising: DenoisingQueries | None = None  # for anchor queries
+    min_sizes: tuple[
+        PositiveInt, ...
+    ] = ()  # shorter sides of training, one at random; (): as stored
+    max_size: PositiveInt = 1333  # of the longer side
+    horizontal_flip: Fraction = 0.0  # probability
+
+    def __post_init__(self) -> None:
+        if not (self.class_weight or self.l1_weight or self.giou_weight):
+            raise ValueError("all weights are 0: nothing could be matched; give one of them")
+
+    def for_inference(self, rows: RowSchema) -> Task:
+        """Leave out what only the loss needs."""
+        return replace(self, auxiliary_losses=False, denoising=None)
+
+
+implements(Detection, "weft.tasks.detection:DetectionTask")
 
 
 @choice

@@ -59,7 +59,16 @@ from .heads import (
     TokenClassifierHead,
 )
 from .initialisation import Init, NormalInit, T5Init, XavierInit
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import (
+    AnchorQueries,
+    FrozenBatchNorm,
+    GroupNorm,
+    ObjectQueries,
+    Patches,
+    ResNet,
+    SharedTokens,
+    Tokens,
+)
 from .norms import LayerNorm, Norm, RMSNorm
 from .parts import Inner
 from .positions import (
@@ -82,6 +91,7 @@ __all__ = [
     "MLP",
     "ALiBi",
     "Activation",
+    "AnchorQueries",
     "Attention",
     "Block",
     "Branch",
@@ -90,8 +100,10 @@ __all__ = [
     "ConvStem",
     "DetectionHead",
     "FeedForwardSpec",
+    "FrozenBatchNorm",
     "FullAttention",
     "GatedMLP",
+    "GroupNorm",
     "Head",
     "HeadTransform",
     "Init",

@@ -211,6 +211,9 @@ class QKNorm:
 class Attention(Inner):
     """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
 
+    `query_key_positions`, of positions p that come with vectors x: "added", W(x + p) (DETR); "projected", Wx + Vp; "concatenated", a
+    head's [Wx; Vp] (Conditional DETR, arXiv:2108.06152, section 3.2; DAB-DETR); the last: both.
+
     With a `softcap` c, s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118, section 2)."""
 
     heads: PositiveInt
@@ -221,6 +224,9 @@ class Attention(Inner):
     rope: RoPE | None = None
     position_bias: PositionBias | None = (
         None  # this block's own; `Stack.position_bias` is shared by its blocks
+    )
+    query_key_positions: Literal["added", "projected", "concatenated", "projected-concatenated"] = (
+        "added"
     )
     scale: FiniteFloat | None = None  # None: d_k ** -0.5
     softcap: PositiveFloat | None = None
@@ -235,6 +241,11 @@ class Attention(Inner):
         yield from linear_shapes("key", width, g * k, self.bias)
         yield from linear_shapes("value", width, g * v, self.bias)
         yield from linear_shapes("out", self.heads * v, width, self.out_bias)
+        if self.query_key_positions != "added":
+            yield from linear_shapes("query_position", width, self.heads * k, self.bias)
+            yield from linear_shapes("key_position", width, g * k, self.bias)
+        if self.query_key_positions == "projected-concatenated":
+            yield from linear_shapes("query_added", width, self.heads * k, self.bias)
         if self.position_bias is not None:
             yield from with_prefix("position_bias", self.position_bias.shapes(self.heads))
         if self.qk_norm is not None:
@@ -252,6 +263,12 @@ class Attention(Inner):
             + 2 * keys * g * width * (k + v)
             + self.pattern.projection_flops(keys, g * (k + v))
         )
+        if self.query_key_positions != "added":
+            work += 2 * k * width * (queries * self.heads + keys * g)
+        if "concatenated" in self.query_key_positions:
+            work += 2 * scores * self.heads * k
+        if self.query_key_positions == "projected-concatenated":
+            work += 2 * queries * self.heads * width * k
         if self.qk_norm is not None:
             heads = (1, 1) if self.qk_norm.per == "head" else (self.heads, g)
             work += norm_flops(self.qk_norm.norm, heads[0] * k, queries * self.heads // heads[0])
@@ -270,6 +287,8 @@ class Attention(Inner):
         parts += [f"{g} key/value head{'s' * (g > 1)}"] * (g != self.heads)
         parts += [self.pattern.describe()]
         parts += [self.rope.describe()] if self.rope else []
+        if self.query_key_positions != "added":
+            parts.append(f"{self.query_key_positions} positions")
         parts += [self.position_bias.describe()] if self.position_bias else []
         if self.scale:
             parts.append("unscaled" if self.scale == 1 else f"scaled by {self.scale:.4g}")

@@ -90,6 +90,7 @@ class Stack:
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
     position_bias: PositionBias | None = None
+    scale_positions: bool = False  # positions at queries and keys times an MLP of the vectors, shared by all blocks (DAB-DETR)
 
 
 @choice

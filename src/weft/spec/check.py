@@ -7,12 +7,9 @@ from .attention import Attention, FullAttention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .feedforward import FeedForwardSpec, MixtureOfExperts
 from .heads import Head
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .parts import Problem
-from .positions import (
-    LearnedPositions,
-    SinusoidalPositions2D,
-)
+from .positions import LearnedPositions
 from .spec import Spec, iterate_blocks
 
 
@@ -31,6 +28,7 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
                 yield from check_attention(f"{path}.{name}.inner", branch.inner, width, spec)
     yield from check_routers(spec)
     yield from check_position_bias(spec)
+    yield from check_scaled_positions(spec)
     yield from check_layer_mix(spec)
     yield from spec.head.check(spec)
 
@@ -47,6 +45,12 @@ def check_not_empty(spec: Spec) -> Iterator[Problem]:
             yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
     if isinstance(spec.source, ResNet) and not spec.source.depths:
         yield "source.depths", "a backbone needs a stage"
+    if isinstance(spec.source, ResNet) and isinstance(spec.source.norm, GroupNorm):
+        groups = spec.source.norm.groups
+        narrow = 4 if spec.source.block == "bottleneck" else 1
+        widths = (spec.source.stem_width, *(width // narrow for width in spec.source.widths))
+        if any(width % groups for width in widths):
+            yield "source.norm.groups", f"{groups} does not divide all of {widths} channels"
 
 
 def check_parts(spec: Spec) -> Iterator[Problem]:
@@ -93,13 +97,13 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
             "source.patch_size",
             f"the stem makes one vector per {stem.stride} pixels; give patch_size={stem.stride}",
         )
-    if isinstance(spec.source, Patches) and spec.source.positions == SinusoidalPositions2D(
-        scale="unit"
-    ):
+    scale = getattr(getattr(spec.source, "positions", None), "scale", None)
+    if isinstance(spec.source, Patches) and scale == "unit":
         yield "source.positions.scale", "patches count cells; use 'grid'"
-    if isinstance(spec.source, ResNet) and spec.source.positions == SinusoidalPositions2D(
-        scale="grid"
-    ):
+    temperature = getattr(getattr(spec.source, "positions", None), "temperature", 10_000)
+    if isinstance(spec.source, Patches) and temperature != 10_000:
+        yield "source.positions.temperature", "patches have MAE's table; use 10000"
+    if isinstance(spec.source, ResNet) and scale == "grid":
         yield "source.positions.scale", "a backbone's image may be padded; use 'unit'"
     if (
         isinstance(spec.source, Patches)
@@ -197,6 +201,7 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
                 f"turns {turned:g} of a head's numbers; make that even and at least 2",
             )
     yield from a.pattern.check(f"{path}.pattern", spec)
+    yield from check_query_key_positions(path, a, spec)
     if not a.pattern.takes_positions and (a.rope or a.position_bias):
         name = type(a.pattern).__name__
         yield f"{path}.pattern", f"{name} does not go with positions; leave rotary and score None"
@@ -210,7 +215,8 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
             "a Pyramid looks through ShiftedWindows or at everything, without rotary or score",
         )
     reads_tokens = not isinstance(
-        spec.target if spec.encoder else spec.source, ObjectQueries | Patches | ResNet
+        spec.target if spec.encoder else spec.source,
+        AnchorQueries | ObjectQueries | Patches | ResNet,
     )
     decodes = path.startswith("decoder") and ".attention." in path and reads_tokens
     if decodes and a.pattern.looks_ahead:
@@ -220,6 +226,48 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
         )
     if a.position_bias is not None:
         yield from a.position_bias.check(f"{path}.position_bias")
+
+
+def has_positions_at(spec: Spec, stack: str) -> bool:
+    """Whether the cells of an image have positions at the attention of a stack."""
+    source = spec.source
+    return (
+        isinstance(source, ResNet)
+        and source.positions is not None
+        and source.positions_at in ("attention", f"{stack}-attention")
+    )
+
+
+def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[Problem]:
+    """Positions have maps of their own only where there are positions at queries and keys."""
+    name, stack, layout = f"{path}.query_key_positions", path.split(".")[0], a.query_key_positions
+    if layout == "added":
+        return
+    queries = isinstance(spec.target, AnchorQueries) or (
+        isinstance(spec.target, ObjectQueries) and spec.target.at == "attention"
+    )
+    if "cross_attention" in path:
+        if layout == "projected" or not isinstance(spec.target, AnchorQueries):
+            yield (
+                name,
+                "only anchors are concatenated; give target=AnchorQueries(…), or use 'added'",
+            )
+        elif not has_positions_at(spec, "decoder"):
+            yield name, "the cells have no positions at the decoder's attention; use 'added'"
+    elif layout != "projected":
+        yield name, f"{layout!r} is for cross-attention; use 'projected' or 'added'"
+    elif not (has_positions_at(spec, stack) if stack == "encoder" else queries):
+        yield name, f"the {stack} has no positions at its attention; use 'added'"
+    if not isinstance(a.pattern, FullAttention):
+        yield name, f"{type(a.pattern).__name__} takes 'added' positions alone"
+
+
+def check_scaled_positions(spec: Spec) -> Iterator[Problem]:
+    if isinstance(spec.decoder, Stack) and spec.decoder.scale_positions:
+        yield "decoder.scale_positions", "anchors have their own scale; use False"
+    scaled = isinstance(spec.encoder, Stack) and spec.encoder.scale_positions
+    if scaled and not has_positions_at(spec, "encoder"):
+        yield "encoder.scale_positions", "there are no positions at its attention; use False"
 
 
 def check_position_bias(spec: Spec) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from .block import Block, ParallelBlock, Stack, shared_bias_shapes
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
@@ -45,10 +45,15 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
         yield from with_prefix("target", position_and_norm_shapes(spec.target, spec.embedding_dim))
     elif isinstance(spec.target, ObjectQueries):
         yield "target.queries.weight", (spec.target.count, spec.width)
+    elif isinstance(spec.target, AnchorQueries):
+        yield from with_prefix("target", spec.target.shapes(spec.width))
     for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
         if isinstance(stack, Stack):
             yield from with_prefix(name, shared_bias_shapes(stack))
             yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
+            if stack.scale_positions:
+                for i in range(2):
+                    yield from linear_shapes(f"{name}.position_scale.{i}", spec.width, spec.width)
         elif stack is not None:
             for s in range(len(stack.stages) - 1):
                 yield from norm_shapes(
@@ -81,7 +86,11 @@ def source_shapes(spec: Spec) -> Shapes:
         yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
         yield from norm_shapes("source.norm", s.norm, d)
     else:
-        yield from ((f"source.{name}.weight", shape) for name, shape, _ in resnet_convolutions(s))
+        for name, shape, _ in resnet_convolutions(s):
+            yield f"source.{name}.weight", shape
+            if isinstance(s.norm, GroupNorm):
+                norm = f"source.{name.removesuffix('.convolution')}.norm"
+                yield from ((f"{norm}.{part}", shape[:1]) for part in ("weight", "bias"))
         yield "source.project.weight", (d, s.widths[-1], 1, 1)
         yield "source.project.bias", (d,)
         yield from with_prefix("source.positions", grid_position_shapes(s.positions, d))
@@ -117,6 +126,11 @@ def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, i
             name, middle, stride = f"stages.{s}.{i}", width // 4, 2 if s and not i else 1
             if before != width or stride > 1:
                 yield f"{name}.shortcut.convolution", (width, before, 1, 1), stride
+            if b.block == "basic":
+                yield f"{name}.layers.0.convolution", (width, before, 3, 3), stride
+                yield f"{name}.layers.1.convolution", (width, width, 3, 3), 1
+                before = width
+                continue
             yield f"{name}.layers.0.convolution", (middle, before, 1, 1), 1
             yield f"{name}.layers.1.convolution", (middle, middle, 3, 3), stride
             yield f"{name}.layers.2.convolution", (width, middle, 1, 1), 1

@@ -10,7 +10,7 @@ from ..values import fold_repeats
 from . import count
 from .block import Block, Branch, ParallelBlock, Pyramid, Stack, shared_bias_shapes
 from .heads import LayerMix, PixelDecoder
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import Norm, norm_shapes
 from .parts import linear_shapes
 from .spec import Spec
@@ -56,7 +56,11 @@ def class_name(x: object) -> str:
     return type(x).__name__
 
 
-def describe_input(x: Tokens | SharedTokens | Patches | ResNet | ObjectQueries) -> str:
+def describe_input(
+    x: Tokens | SharedTokens | Patches | ResNet | ObjectQueries | AnchorQueries,
+) -> str:
+    if isinstance(x, AnchorQueries):
+        return f"{x.count} learned boxes"
     if isinstance(x, ObjectQueries):
         return f"{x.count} learned queries"
     if isinstance(x, Patches):

@@ -16,14 +16,16 @@ class FeedForwardSpec(Inner):
 
 @choice
 class MLP(FeedForwardSpec):
-    """down(activation(up(x)))."""
+    """down(activation(up(x))); the slope of prelu is trained."""
 
     hidden: PositiveInt
-    activation: Activation = "gelu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "prelu"] = "gelu"
     bias: bool = True
     dropout: Probability = 0.0  # on the hidden layer
 
     def shapes(self, width: int) -> Shapes:
+        if self.activation == "prelu":
+            yield "slope", (1,)
         yield from linear_shapes("up", width, self.hidden, self.bias)
         yield from linear_shapes("down", self.hidden, width, self.bias)
 
@@ -94,6 +96,8 @@ class MixtureOfExperts(FeedForwardSpec):
         return f"{self.top_k} of {self.experts} experts, {self.expert.describe(width)}"
 
     def check(self, path: str) -> Iterator[Problem]:
+        if self.expert.activation == "prelu":
+            yield f"{path}.expert.activation", "experts have no trained slope; use 'relu'"
         if self.top_k > self.experts:
             yield f"{path}.top_k", f"{self.top_k} of {self.experts} experts; choose at most all"
 

@@ -1,8 +1,8 @@
 """Floating-point operations of a forward pass, counted from the spec."""
 
-from .block import Block, Branch, ParallelBlock, Pyramid
+from .block import Block, Branch, ParallelBlock, Pyramid, Stack
 from .count import resnet_convolutions, source_shapes, token_shapes
-from .inputs import ObjectQueries, Patches, Tokens
+from .inputs import AnchorQueries, Patches, Tokens
 from .norms import norm_flops
 from .parts import linear_flops
 from .spec import Spec
@@ -12,7 +12,7 @@ from .spec import iterate_blocks as all_blocks
 def flops(spec: Spec, batch: int = 1, length: int | None = None, target: int | None = None) -> int:
     """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images."""
     side, count, work = input_flops(spec, length)
-    targets = spec.target.count if isinstance(spec.target, ObjectQueries) else target or count
+    targets = spec.queries or target or count
     if spec.target is None:
         targets = count
     work += linear_flops(source_shapes(spec), count, "source.project") * isinstance(
@@ -30,12 +30,25 @@ def flops(spec: Spec, batch: int = 1, length: int | None = None, target: int | N
             work += block_flops(
                 b, width, targets if decodes else count, count if decodes else 0, side
             )
+    work += anchor_flops(spec)
+    if isinstance(spec.encoder, Stack) and spec.encoder.scale_positions:
+        work += len(spec.encoder.blocks) * 4 * count * spec.width**2
     if isinstance(spec.encoder, Pyramid):
         for s in range(len(spec.encoder.stages) - 1):
             side = -(-side // 2)
             work += 2 * side * side * (2 * spec.width << s) * (4 * spec.width << s)
         targets = side * side
     return batch * (work + spec.head.flops(spec, targets))
+
+
+def anchor_flops(spec: Spec) -> int:
+    """What places the queries before each block, and moves their boxes after each but the last."""
+    if not isinstance(spec.target, AnchorQueries) or spec.decoder is None:
+        return 0
+    depth = len(spec.decoder.blocks)
+    boxes = [row for row in spec.head.shapes(spec) if row[0].startswith("box.")]
+    moves = linear_flops(iter(boxes), spec.target.count)
+    return spec.target.flops(spec.width, depth) + (depth - 1) * moves
 
 
 def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:

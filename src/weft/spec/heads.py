@@ -192,15 +192,17 @@ class SpanHead(Head):
 
 @choice
 class DetectionHead(Head):
-    """A class (the last means no object) and a box per query (DETR, section 3.2)."""
+    """A class and a box per query (DETR, section 3.2). `scores`: "softmax", where one class more means no object; or "sigmoid", each
+    class by itself, trained with the focal loss (DAB-DETR)."""
 
     num_labels: PositiveInt
+    scores: Literal["softmax", "sigmoid"] = "softmax"
     box_layers: PositiveInt = 3
     labels: tuple[str, ...] | None = None
 
     def shapes(self, spec: "Spec") -> Shapes:
         width = spec.head_input_width
-        yield from linear_shapes("classes", width, self.num_labels + 1)
+        yield from linear_shapes("classes", width, self.num_labels + (self.scores == "softmax"))
         for i in range(self.box_layers):
             yield from linear_shapes(f"box.{i}", width, width if i < self.box_layers - 1 else 4)
 

@@ -5,6 +5,7 @@ from typing import Literal
 from ..registry import choice
 from ..values import FiniteFloat, PositiveInt, Probability
 from .norms import Norm
+from .parts import Shapes, linear_flops, linear_shapes
 from .positions import (
     InputPositions,
     LearnedPositions,
@@ -58,21 +59,71 @@ class Patches:
 
 
 @choice
+class FrozenBatchNorm:
+    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR, section 4)."""
+
+
+@choice
+class GroupNorm:
+    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike batch norm it is the
+    same for any batch, so that micro-batches and ranks do not matter."""
+
+    groups: PositiveInt = 8
+
+
+@choice
 class ResNet:
-    """A ResNet with frozen batch norm, projected to the model's width; positions at every attention (DETR, G6)."""
+    """A ResNet, projected to the model's width; positions at every attention (DETR, G6).
+
+    `padding`: of a smaller image in a batch. "zeros": only attention does not see it, as published models do; "masked": nor
+    do convolutions, so that features do not depend on the batch."""
 
     depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)
     stem_width: PositiveInt = 64
     channels: PositiveInt = 3
+    block: Literal["bottleneck", "basic"] = "bottleneck"  # basic: two 3×3 (ResNet-18)
+    norm: FrozenBatchNorm | GroupNorm = FrozenBatchNorm()
+    padding: Literal["zeros", "masked"] = "zeros"
     positions: SinusoidalPositions2D | LearnedPositions2D | None = SinusoidalPositions2D(
         scale="unit"
     )
-    positions_at: Literal["attention", "input"] = "attention"
+    positions_at: Literal["attention", "encoder-attention", "decoder-attention", "input"] = (
+        "attention"  # of both stacks (DETR, section 4.2 and table 3)
+    )
 
 
 @choice
 class ObjectQueries:
-    """A decoder input that is learned, not read: one vector an object, at every attention (DETR)."""
+    """A decoder input that is learned, not read: one vector an object, at every attention or once at the input (DETR, table 3)."""
 
     count: PositiveInt = 100
+    at: Literal["attention", "input"] = "attention"
+
+
+@choice
+class AnchorQueries:
+    """A decoder input that is learned: one box an object, refined by the head after every block, whose sines place the query at
+    every attention (DAB-DETR, arXiv:2201.12329, section 4)."""
+
+    count: PositiveInt = 300
+
+    def shapes(self, width: int) -> Shapes:
+        """Yield name and shape of every parameter."""
+        yield "anchors.weight", (self.count, 4)
+        for name, inputs, outputs in (
+            ("position", 2 * width, width),
+            ("scale", width, width),
+            ("size", width, 2),
+        ):
+            yield from linear_shapes(f"{name}.0", inputs, width)
+            yield from linear_shapes(f"{name}.1", width, outputs)
+
+    def flops(self, width: int, depth: int) -> int:
+        """Of the maps that place the queries before each block; the first block does not scale."""
+        maps = (
+            linear_flops(self.shapes(width), self.count, f"{name}.0", f"{name}.1")
+            for name in ("position", "size")
+        )
+        scale = linear_flops(self.shapes(width), self.count, "scale.0", "scale.1")
+        return depth * sum(maps) + (depth - 1) * scale

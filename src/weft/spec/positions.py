@@ -81,6 +81,7 @@ class SinusoidalPositions2D:
     `grid` counts cells from 0 and is stored as a table in the file; `unit` scales the visible image to 2π."""
 
     scale: Literal["grid", "unit"] = "grid"
+    temperature: PositiveFloat = 10_000.0  # DAB-DETR: 20, as positions are at most 2π
     width_unit = 4
 
     def describe(self) -> str:

@@ -10,7 +10,7 @@ from ..values import NonNegativeInt, PositiveInt, from_plain, to_json, to_plain
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .heads import Head, LayerMix, PixelDecoder
 from .initialisation import Init, NormalInit
-from .inputs import ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 
 
 @choice
@@ -32,7 +32,7 @@ class Spec:
     head: Head
     encoder: Stack | Pyramid | None = None
     decoder: Stack | None = None
-    target: Tokens | SharedTokens | ObjectQueries | None = None
+    target: Tokens | SharedTokens | ObjectQueries | AnchorQueries | None = None
     init: Init = NormalInit()
     special_tokens: SpecialTokens = SpecialTokens()
     layer_mix: LayerMix | None = None  # what the head reads; None: the last stack's output
@@ -90,7 +90,7 @@ class Spec:
     @property
     def queries(self) -> int:
         """Number of object queries, 0 where the decoder reads tokens."""
-        return self.target.count if isinstance(self.target, ObjectQueries) else 0
+        return self.target.count if isinstance(self.target, ObjectQueries | AnchorQueries) else 0
 
     @property
     def extra_tokens(self) -> int:

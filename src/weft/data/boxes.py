@@ -1,0 +1,91 @@
+"""Images with boxes: resized and mirrored together; checked before they are trained on."""
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ..recipe.rows import check_boxes
+from .images import decode
+from .samples import RowSamples, Sample
+from .store import Store
+
+Floats = NDArray[np.floating]
+CHECKED = 256  # rows, evenly spread, whose boxes are compared with their image before training
+
+
+class BoxSamples(RowSamples):
+    """Rows with an image and its boxes, as x, y, width and height in pixels."""
+
+    def __init__(self, store: Store, classes: int, deterministic: bool = False) -> None:
+        super().__init__(store)
+        self.deterministic = deterministic
+        every = max(1, len(store) // CHECKED)
+        for i in range(0, len(store), every):
+            check_sample(i, store.row(i), classes)
+
+
+def check_sample(index: int, sample: Sample, classes: int) -> None:
+    """Refuse a sample with a class that the head lacks, or with a box that is not in its image."""
+    labels = np.asarray(sample["labels"])
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if len(wrong):
+        raise ValueError(
+            f"sample {index} has class {wrong[0]}, the head {classes} classes, counted from 0; "
+            "prepare the data again, or use replace(head, num_labels=…)"
+        )
+    with Image.open(BytesIO(sample["image"])) as image:
+        size = image.size
+    try:
+        check_boxes(np.asarray(sample["boxes"], float).reshape(-1, 4).tolist(), size)
+    except ValueError as error:
+        raise ValueError(f"sample {index}: {error}") from None
+
+
+def clip_boxes(boxes_N4: Floats, width: int, height: int) -> Floats:
+    """x, y, width and height -> left, top, right and bottom inside the image."""
+    corners = np.concatenate((boxes_N4[:, :2], boxes_N4[:, :2] + boxes_N4[:, 2:]), 1)
+    return corners.clip(0, (width, height, width, height))
+
+
+def relative_boxes(corners_N4: Floats, width: int, height: int) -> Floats:
+    """Left, top, right and bottom in pixels -> centre x, y, width and height as fractions of the image."""
+    low, high = corners_N4[:, :2], corners_N4[:, 2:]
+    return np.concatenate(((low + high) / 2, high - low), 1) / (width, height, width, height)
+
+
+def resized(size: tuple[int, int], shorter: int, longest: int) -> tuple[int, int]:
+    """Width and height with a shorter side of `shorter`, unless the longer one would be over `longest`."""
+    scale = min(shorter / min(size), longest / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def transform_boxes(
+    image: Image.Image, corners_N4: Floats, rng: np.random.Generator, task: Any
+) -> tuple[Image.Image, Floats]:
+    """Mirror and resize an image with its boxes (DETR, appendix A.4): two draws, whatever the image."""
+    mirror, pick = rng.random(2)
+    if mirror < task.horizontal_flip:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        corners_N4 = corners_N4[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (image.width, 0) * 2
+    return resize_boxes(image, corners_N4, task, int(pick * len(task.min_sizes)))
+
+
+def resize_boxes(
+    image: Image.Image, corners_N4: Floats, task: Any, choice: int
+) -> tuple[Image.Image, Floats]:
+    """Resize to one of the task's sizes; without sizes, leave the image as stored."""
+    if not task.min_sizes:
+        return image, corners_N4
+    size = resized(image.size, task.min_sizes[choice], task.max_size)
+    scale = np.divide(size, image.size)
+    return image.resize(size, Image.Resampling.BILINEAR), corners_N4 * np.tile(scale, 2)
+
+
+def decode_boxed(sample: Sample, channels: int) -> tuple[Image.Image, Floats]:
+    """The image of a sample, and its boxes as corners inside it."""
+    image = decode(sample["image"], channels)
+    boxes_N4 = np.asarray(sample["boxes"], np.float64).reshape(-1, 4)
+    return image, clip_boxes(boxes_N4, *image.size)

@@ -1,0 +1,40 @@
+"""Objects of images, as a person asks for them: files or images in, plain boxes out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.in_memory import InMemoryStore
+from ..model.loaded_model import LoadedModel
+from ..tasks.predict import PredictOptions
+from ..tasks.task import predict
+from .images import ImageInput, encoded_image
+from .methods import label_names, task_as_trained
+
+
+def detect(
+    model: LoadedModel,
+    images: Sequence[ImageInput],
+    threshold: float = 0.5,
+    options: PredictOptions = PredictOptions(),
+) -> list[list[dict[str, Any]]]:
+    """Of each image the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width and
+    height in pixels."""
+    if not isinstance(model.model.spec.head, S.DetectionHead):
+        raise ValueError(
+            f"{model.name} has the head {type(model.model.spec.head).__name__}, and this needs DetectionHead; "
+            "train one with weft train recipes/detr.py"
+        )
+    names = label_names(model)
+    rows = [{"image": encoded_image(image), "boxes": [], "labels": []} for image in images]
+    store = InMemoryStore(rows, R.ImagesWithBoxes(), None, names)
+    task = task_as_trained(model, R.Detection)
+    return [
+        [
+            {"label": names[label], "score": score, "box": box}
+            for label, score, *box in objects
+            if score >= threshold
+        ]
+        for objects in predict(model, task, store, options=options)
+    ]

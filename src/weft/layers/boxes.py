@@ -1,0 +1,25 @@
+"""Boxes: centre and size as fractions of an image, corners, and how much two of them overlap."""
+
+import torch
+from torch import Tensor
+
+
+def to_corners(box_4: Tensor) -> Tensor:
+    """(…, 4) centre x, y, width, height -> left, top, right, bottom."""
+    centre, size = box_4[..., :2], box_4[..., 2:]
+    return torch.cat((centre - size / 2, centre + size / 2), -1)
+
+
+def generalized_iou(a_4: Tensor, b_4: Tensor) -> Tensor:
+    """IoU - (hull - union) / hull of boxes as centre and size, broadcast (Rezatofighi et al. 2019, arXiv:1902.09630, algorithm 1).
+
+    Two boxes without area have no overlap: a tiny number instead of 0 / 0."""
+    a, b = to_corners(a_4), to_corners(b_4)
+    inner = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(
+        min=0
+    )
+    outer = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
+    overlap, hull = (side[..., 0] * side[..., 1] for side in (inner, outer))
+    union = a_4[..., 2] * a_4[..., 3] + b_4[..., 2] * b_4[..., 3] - overlap
+    tiny = torch.finfo(union.dtype).tiny
+    return overlap / union.clamp(min=tiny) - (hull - union) / hull.clamp(min=tiny)

@@ -1,0 +1,234 @@
+"""Boxes and classes of the objects of an image, as a set (DETR, Carion et al. 2020, arXiv:2005.12872)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.boxes import (
+    BoxSamples,
+    decode_boxed,
+    relative_boxes,
+    resize_boxes,
+    transform_boxes,
+)
+from ..data.collate import IGNORE_INDEX
+from ..data.images import normalise
+from ..kernels.cross_entropy import accumulation_dtype
+from ..metrics.detection import MAX_DETECTIONS, detection_metrics
+from ..model.heads import Detections
+from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
+from .detection_denoising import add_noised_queries, noise_objects
+from .detection_matching import (
+    FocalScores,
+    Objects,
+    Scores,
+    box_sums,
+    match,
+    matched_boxes,
+    matched_labels,
+)
+from .task import EvaluationData, Metrics, TaskImplementation
+
+if TYPE_CHECKING:
+    from ..data.store import Store
+
+AUXILIARY = "auxiliary_"  # before a term: its sum over all decoder layers but the last
+DENOISING = "denoising_"  # before a term: of the noised queries, over all layers that have a loss
+
+
+class DetectionPreprocess(Preprocess):
+    """An image with its boxes, mirrored and resized in training; in validation resized alone."""
+
+    def __init__(self, task: R.Detection, context: TaskContext) -> None:
+        check_detection(task, context)
+        super().__init__(task, context)
+        source = context.spec.source
+        assert isinstance(source, S.ResNet)
+        self.channels, self.queries, self.fields = source.channels, context.spec.queries, {}
+        self.classes, self.scores = len(context.data.labels or ()), build_scores(task, context.spec)
+        self.terms = tuple(loss_weights(task, context.spec))
+
+    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+        return BoxSamples(store, self.classes, deterministic=include_partial)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        sample, rows, task = samples[index], samples.samples, self.task
+        assert isinstance(rows, BoxSamples)
+        image, corners_N4 = decode_boxed(sample, self.channels)
+        size = np.array((image.width, image.height))
+        if rows.deterministic:
+            image, corners_N4 = resize_boxes(image, corners_N4, task, choice=-1)
+        else:
+            image, corners_N4 = transform_boxes(image, corners_N4, rng, task)
+        boxes, labels = (
+            relative_boxes(corners_N4, *image.size),
+            np.asarray(sample["labels"], np.int64),
+        )
+        noised = (
+            noise_objects(boxes, labels, self.classes, task.denoising, rng)
+            if task.denoising
+            else {}
+        )
+        return noised | {
+            "image": normalise(image),
+            "boxes": boxes.astype(np.float32),
+            "labels": labels,
+            "original_size": size,
+        }
+
+    def term_counts(self, batch: Any) -> dict[str, float]:
+        """Boxes are divided by their number, classes as their scores say: known before anything is matched."""
+        counts_B = (batch["labels"] != IGNORE_INDEX).sum(1)
+        boxes, classes = float(counts_B.sum()), self.scores.count(counts_B, self.queries)
+        counts = {"class": classes, "l1": boxes, "giou": boxes}
+        groups = self.task.denoising.groups if self.task.denoising else 0
+        return {
+            term: groups * boxes
+            if term.startswith(DENOISING)
+            else counts[term.removeprefix(AUXILIARY)]
+            for term in self.terms
+        }
+
+
+def check_detection(task: R.Detection, context: TaskContext) -> None:
+    check_head(task, context)
+    s = context.spec
+    if not isinstance(s.source, S.ResNet):
+        raise ValueError(
+            f"Detection reads images of any size through a ResNet, not {type(s.source).__name__}; "
+            "use replace(model, source=ResNet(…))"
+        )
+    if task.denoising is not None and not isinstance(s.target, S.AnchorQueries):
+        raise ValueError(
+            f"denoising needs boxes as queries, not {type(s.target).__name__}; use a model with "
+            "target=AnchorQueries(…), such as weft.dab_detr, or leave denoising None"
+        )
+
+
+def build_scores(task: R.Detection, spec: S.Spec) -> Scores:
+    """What the head's numbers mean."""
+    assert isinstance(spec.head, S.DetectionHead)
+    return Scores(task) if spec.head.scores == "softmax" else FocalScores(task)
+
+
+def loss_weights(task: R.Detection, spec: S.Spec) -> dict[str, float]:
+    """Every term and its weight; a term of weight 0 is none."""
+    assert spec.decoder is not None
+    each = {"class": task.class_weight, "l1": task.l1_weight, "giou": task.giou_weight}
+    deep = task.auxiliary_losses and len(spec.decoder.blocks) > 1
+    prefixes = ["", *[AUXILIARY] * deep, *[DENOISING] * (task.denoising is not None)]
+    return {prefix + term: w for prefix in prefixes for term, w in each.items() if w}
+
+
+class DetectionLoss(Loss):
+    def __init__(self, task: R.Detection, context: TaskContext) -> None:
+        super().__init__(task, context, loss_weights(task, context.spec))
+        self.scores, self.queries = build_scores(task, context.spec), context.spec.queries
+        self.noised_labels: nn.Embedding | None = None  # of no use after training
+        if task.denoising is not None:
+            classes = len(context.data.labels or ())
+            self.noised_labels = nn.Embedding(classes, context.spec.width)
+            self.initialise_own_parameters(context)
+
+    def forward_outputs(self, batch: Batch) -> Detections:
+        """Of every layer that has a loss, the last one last: logits (Y, B, N, V) and boxes (Y, B, N, 4); noised queries follow the
+        learned ones."""
+        model = self.model
+        image_BCRS = batch["image"].to(model.dtype)
+        mask_BRS = batch.get("image_attention_mask")
+        memory = model.encode(model.embed(image_BCRS, attention_mask=mask_BRS))
+        queries = model.embed_target(None, memory)
+        if self.noised_labels is not None:
+            content_BMPD = self.noised_labels(batch["noised_labels"])
+            queries = add_noised_queries(queries, content_BMPD, batch)
+        sequence = model.decode(queries, memory, every_layer=self.task.auxiliary_losses)
+        if sequence.layer_outputs:
+            anchors = torch.stack(sequence.layer_anchors) if sequence.layer_anchors else None
+            sequence = sequence._replace(
+                x_BLD=torch.stack(sequence.layer_outputs), anchor_BL4=anchors
+            )
+        else:
+            anchors = None if sequence.anchor_BL4 is None else sequence.anchor_BL4[None]
+            sequence = sequence._replace(x_BLD=sequence.x_BLD[None], anchor_BL4=anchors)
+        outputs = model.read(sequence)
+        assert isinstance(outputs, Detections)
+        return outputs
+
+    def loss_sums(self, answer: Detections, batch: Batch) -> dict[str, Tensor]:
+        dtype = accumulation_dtype(answer.logits_BNV)
+        logits_YBNV, boxes_YBN4 = answer.logits_BNV.to(dtype), answer.boxes_BN4.to(dtype)
+        objects, N = Objects(batch["labels"], batch["boxes"].to(dtype)), self.queries
+        learned = logits_YBNV[:, :, :N], boxes_YBN4[:, :, :N]
+        match_YBM = match(self.task, self.scores, *learned, objects)
+        sums = self.matched_sums("", *(t[-1:] for t in (*learned, match_YBM)), objects)
+        if len(match_YBM) > 1:
+            earlier = (t[:-1] for t in (*learned, match_YBM))
+            sums |= self.matched_sums(AUXILIARY, *earlier, objects)
+        if self.noised_labels is not None:
+            noised = logits_YBNV[:, :, N:], boxes_YBN4[:, :, N:]
+            sums |= self.noised_sums(*noised, objects)
+        return {term: sums[term] for term in self.weights if term in sums}
+
+    def matched_sums(
+        self, prefix: str, logits: Tensor, boxes: Tensor, at: Tensor, objects: Objects
+    ) -> dict[str, Tensor]:
+        """The terms of some layers."""
+        labels = matched_labels(at, objects, self.queries)
+        l1, giou = box_sums(*matched_boxes(boxes, at, objects))
+        classes = self.scores.sum(logits, labels)
+        return {f"{prefix}class": classes, f"{prefix}l1": l1, f"{prefix}giou": giou}
+
+    def noised_sums(self, logits: Tensor, boxes: Tensor, objects: Objects) -> dict[str, Tensor]:
+        """Each noised query is for the box that it was made of, without matching (DN-DETR, section 4.3)."""
+        assert self.task.denoising is not None
+        shape = (objects.label_BM.shape[1], self.task.denoising.groups)
+        logits, boxes = (t.unflatten(2, shape) for t in (logits, boxes))
+        label = objects.label_BM[None, :, :, None].expand(boxes.shape[:-1])
+        truth = objects.box_BM4[None, :, :, None].expand_as(boxes)
+        l1, giou = box_sums(boxes[label != IGNORE_INDEX], truth[label != IGNORE_INDEX])
+        classes = self.scores.sum(logits, label)
+        return {f"{DENOISING}class": classes, f"{DENOISING}l1": l1, f"{DENOISING}giou": giou}
+
+
+class DetectionTask(TaskImplementation):
+    preprocess_class, loss_class = DetectionPreprocess, DetectionLoss
+
+    def predict(self, outputs: Any, batch: Batch) -> list[Any]:
+        """Of each image its boxes, the surest first: class, score, and x, y, width and height in pixels of the stored image."""
+        N, scores = self.context.spec.queries, build_scores(self.task, self.context.spec)
+        score_BNV = scores.probabilities(outputs.logits_BNV[-1, :, :N].double())
+        boxes_BN4 = outputs.boxes_BN4[-1, :, :N].double()
+        size_BN2, corner_BN2 = boxes_BN4[..., 2:], boxes_BN4[..., :2] - boxes_BN4[..., 2:] / 2
+        pixels_BN4 = torch.cat((corner_BN2, size_BN2), -1)
+        pixels_BN4 = pixels_BN4 * batch["original_size"].repeat(1, 2)[:, None]
+        if isinstance(scores, FocalScores):  # a box may have several classes
+            V = score_BNV.shape[-1]
+            score_BT, at_BT = score_BNV.flatten(1).sort(dim=1, descending=True, stable=True)
+            label_BT, query_BT = at_BT % V, at_BT // V
+        else:
+            best_BN, label_BN = score_BNV.max(-1)
+            score_BT, query_BT = best_BN.sort(dim=1, descending=True, stable=True)
+            label_BT = label_BN.gather(1, query_BT)
+        box_BT4 = pixels_BN4.gather(1, query_BT[..., None].expand(-1, -1, 4))
+        rows_BT6 = torch.cat((label_BT[..., None], score_BT[..., None], box_BT4), -1)
+        plain = rows_BT6[:, :MAX_DETECTIONS].tolist()
+        return [[(int(row[0]), *row[1:]) for row in image] for image in plain]
+
+    def references(self, data: EvaluationData) -> Sequence[Any]:
+        return [boxes_of(data.store.row(i)) for i in range(len(data.store))]
+
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        yield from detection_metrics(predictions, references)
+
+
+def boxes_of(row: dict[str, Any]) -> list[tuple[float, ...]]:
+    """Class, x, y, width and height of each box of a stored row."""
+    boxes = np.asarray(row["boxes"], float).reshape(-1, 4).tolist()
+    return [(int(label), *box) for label, box in zip(row["labels"], boxes, strict=True)]

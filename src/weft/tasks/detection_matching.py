@@ -1,0 +1,134 @@
+"""Which prediction is for which labelled box, and how far it is off (DETR, arXiv:2005.12872, section 3.1; appendix A.2)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import recipe as R
+from ..kernels.cross_entropy import IGNORE_INDEX
+from ..layers.boxes import generalized_iou
+
+LARGEST = 1e30  # of a cost, in place of what is not a number: the loss tells the guard, not scipy
+ALPHA = 0.25  # focal loss: the weight of what is there; 1 - ALPHA of what is not (arXiv:1708.02002, section 4)
+
+
+class Objects(NamedTuple):
+    """The labelled boxes of a batch, padded to those of the fullest image."""
+
+    label_BM: Tensor  # IGNORE_INDEX at padding
+    box_BM4: Tensor  # centre x, y, width, height as fractions of the image
+
+    @property
+    def mask_BM(self) -> Tensor:
+        return self.label_BM != IGNORE_INDEX
+
+
+class Scores:
+    """Classes that exclude each other, the last one "no object" (DETR, section 3.1)."""
+
+    def __init__(self, task: R.Detection) -> None:
+        self.no_object_weight = task.no_object_weight
+
+    def probabilities(self, logits_V: Tensor) -> Tensor:
+        """(…, classes)."""
+        return logits_V.softmax(-1)[..., :-1]
+
+    def costs(self, logits_V: Tensor) -> Tensor:
+        """Of saying each class; (…, classes)."""
+        return -self.probabilities(logits_V)
+
+    def sum(self, logits_V: Tensor, label: Tensor) -> Tensor:
+        """Cross entropy with labels (…), of which -1 is no object, which weighs less, and IGNORE_INDEX nothing."""
+        V = logits_V.shape[-1]
+        weight_V = logits_V.new_ones(V)
+        weight_V[-1] = self.no_object_weight
+        label = label.masked_fill(label == -1, V - 1).flatten()
+        return F.cross_entropy(logits_V.reshape(-1, V), label, weight_V, reduction="sum")
+
+    def count(self, counts_B: Any, queries: int) -> float:
+        """What divides the sum over the queries of images with so many boxes."""
+        matched = int(counts_B.clip(max=queries).sum())
+        return matched + self.no_object_weight * (len(counts_B) * queries - matched)
+
+
+class FocalScores(Scores):
+    """Each class by itself, easy ones weighing little (Lin et al. 2017, arXiv:1708.02002, section 3)."""
+
+    def probabilities(self, logits_V: Tensor) -> Tensor:
+        return logits_V.sigmoid()
+
+    def costs(self, logits_V: Tensor) -> Tensor:
+        chance_V = logits_V.sigmoid()
+        present = ALPHA * (1 - chance_V) ** 2 * -F.logsigmoid(logits_V)
+        absent = (1 - ALPHA) * chance_V**2 * -F.logsigmoid(-logits_V)
+        return present - absent
+
+    def sum(self, logits_V: Tensor, label: Tensor) -> Tensor:
+        is_class_V = label[..., None] == torch.arange(logits_V.shape[-1], device=label.device)
+        chance_V = logits_V.sigmoid()
+        present = ALPHA * (1 - chance_V) ** 2 * -F.logsigmoid(logits_V)
+        absent = (1 - ALPHA) * chance_V**2 * -F.logsigmoid(-logits_V)
+        each_V = torch.where(is_class_V, present, absent)
+        return each_V.masked_fill((label == IGNORE_INDEX)[..., None], 0).sum()
+
+    def count(self, counts_B: Any, queries: int) -> float:
+        return float(counts_B.sum())
+
+
+@torch.no_grad()
+def match(
+    task: R.Detection,
+    scores: Scores,
+    logits_YBNV: Tensor,
+    boxes_YBN4: Tensor,
+    objects: Objects,
+) -> Tensor:
+    """(Y, B, M): the query that is assigned to each labelled box, in each layer; N where there is none.
+
+    The cost is worked out for all layers and images at once and leaves the device in one transfer."""
+    from scipy.optimize import linear_sum_assignment
+
+    Y, B, N, _ = logits_YBNV.shape
+    label_BM, M = objects.label_BM.clamp(min=0), objects.label_BM.shape[1]
+    at_YBNM = label_BM[None, :, None, :].expand(Y, B, N, M)
+    class_YBNM = scores.costs(logits_YBNV).gather(-1, at_YBNM)
+    guess, truth = boxes_YBN4[:, :, :, None], objects.box_BM4[None, :, None]
+    class_cost = task.class_weight if task.class_cost is None else task.class_cost
+    cost_YBNM = (
+        class_cost * class_YBNM
+        + task.l1_weight * (guess - truth).abs().sum(-1)
+        - task.giou_weight * generalized_iou(guess, truth)
+    )
+    packed = torch.cat((cost_YBNM.flatten(), objects.mask_BM.flatten().to(cost_YBNM.dtype)))
+    plain = packed.nan_to_num(LARGEST, LARGEST, LARGEST).cpu().numpy()
+    cost, mask_BM = plain[: Y * B * N * M].reshape(Y, B, N, M), plain[Y * B * N * M :]
+    counts = mask_BM.reshape(B, M).sum(1).astype(int)
+    match_YBM = np.full((Y, B, M), N)
+    for y, b in np.ndindex(Y, B):
+        query, box = linear_sum_assignment(cost[y, b, :, : counts[b]])
+        match_YBM[y, b, box] = query
+    return torch.from_numpy(match_YBM).to(logits_YBNV.device)
+
+
+def matched_labels(match_BM: Tensor, objects: Objects, queries: int) -> Tensor:
+    """(…, B, N): of each query the class of its box; -1: no object."""
+    label = match_BM.new_full((*match_BM.shape[:-1], queries + 1), -1)
+    label.scatter_(-1, match_BM, objects.label_BM.expand_as(match_BM))
+    return label[..., :queries]  # the last slot took what is not matched
+
+
+def matched_boxes(boxes_BN4: Tensor, match_BM: Tensor, objects: Objects) -> tuple[Tensor, Tensor]:
+    """(T, 4) twice: predictions, and the labelled boxes that they are matched with."""
+    N = boxes_BN4.shape[-2]
+    is_matched = match_BM < N
+    at = match_BM.clamp(max=N - 1)[..., None].expand(*match_BM.shape, 4)
+    guess, truth = boxes_BN4.gather(-2, at), objects.box_BM4.expand(*match_BM.shape, 4)
+    return guess[is_matched], truth[is_matched]
+
+
+def box_sums(guess_T4: Tensor, truth_T4: Tensor) -> tuple[Tensor, Tensor]:
+    """L1 distance and 1 - GIoU of pairs of boxes."""
+    return (guess_T4 - truth_T4).abs().sum(), (1 - generalized_iou(guess_T4, truth_T4)).sum()
