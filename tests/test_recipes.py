@@ -101,6 +101,7 @@ PAPERS = {  # parameters as published, in millions
     "mae": 111.9,
     "vit": 86.6,
     "cct": 3.76,
+    "hybrid": 98.7,
     "swin": 28.3,
     "deit": 87.3,
     "gpt_arithmetic": 175_000,
@@ -148,6 +149,7 @@ COUNTS = {  # rows that the files above hold, in training and validation
     "first_run": (3, 3),
     "vit": (10, 10),
     "cct": (10, 10),
+    "hybrid": (10, 10),
     "swin": (10, 10),
     "detr": (10, 10),
 }

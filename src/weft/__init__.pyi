@@ -83,6 +83,7 @@ from .spec import Pyramid as Pyramid
 from .spec import QKNorm as QKNorm
 from .spec import RelativeBias as RelativeBias
 from .spec import ResNet as ResNet
+from .spec import ResNetStem as ResNetStem
 from .spec import RMSNorm as RMSNorm
 from .spec import RoPE as RoPE
 from .spec import RoPEScaling as RoPEScaling
@@ -147,3 +148,4 @@ dinov2: Family
 swin: Family
 cct: Family
 detr: Family
+dab_detr: Family

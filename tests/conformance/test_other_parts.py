@@ -32,6 +32,8 @@ PARTS: list[Any] = [
     S.NoHead(),
     S.NoHead(transform=TRANSFORM),
     S.ConvStem(),
+    S.ResNetStem(depths=(1, 1), widths=(8, 16), stem_width=4, norm=S.GroupNorm(groups=2)),
+    S.ResNetStem(depths=(1,), widths=(8,), stem_width=4, block="basic", norm=S.GroupNorm(groups=4)),
     S.ConvStem(widths=(), kernel_size=7),
     S.NormalInit(truncate_at=2.0, scale_by_depth=True),
     S.XavierInit(),

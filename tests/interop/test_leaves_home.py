@@ -64,7 +64,7 @@ CLASSES = {  # how each opens
     "vit:fashion_mnist": "ViTForImageClassification",
     "vit:cifar10": "ViTForImageClassification",
 }
-STAYS = {"cct:tiny": "transformers has no convolutional stem"}
+STAYS = dict.fromkeys(("cct:tiny", "hybrid:tiny"), "transformers has no stem of convolutions")
 QUICK = [
     name
     for name in RECIPES

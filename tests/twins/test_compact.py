@@ -13,6 +13,7 @@ from weft import spec as S
 from weft.families import family
 from weft.interop.convert import ForeignTensors
 from weft.interop.folder import fill_model
+from weft.layers.embedding import ResNetEmbedding
 from weft.layers.sequence import HiddenStates
 from weft.model.heads import pool_by_score
 from weft.testing.model_part import random_model
@@ -48,6 +49,31 @@ def test_a_patch_size_that_the_stem_does_not_give_is_refused() -> None:
         S.replace(
             weft.cct(**SMALL), source=S.Patches(image_size=32, patch_size=8, stem=S.ConvStem())
         )
+
+
+def test_a_hybrid_reads_the_map_that_a_resnet_of_the_same_weights_gives() -> None:
+    norm = S.GroupNorm(groups=2)
+    stem = S.ResNetStem(depths=(1, 2), widths=(8, 16), stem_width=4, norm=norm)
+    spec = weft.vit(
+        depth=1, width=16, heads=2, hidden=16, image_size=32, patch_size=8, classes=3, stem=stem
+    )
+    model = weft.build(spec).double().eval()
+    resnet = S.ResNet(depths=(1, 2), widths=(8, 16), stem_width=4, norm=norm, positions=None)
+    backbone = ResNetEmbedding(resnet, 16).double()
+    state = {
+        name.removeprefix("source.patch.").removeprefix("resnet."): tensor
+        for name, tensor in model.state_dict().items()
+        if name.startswith("source.patch.")
+    }
+    backbone.load_state_dict(state)
+    image = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    table = model.state_dict()["source.positions.weight"]
+    cells = model.embed(image).x_BLD[:, 1:] - table[1:]
+    assert torch.allclose(cells, backbone(image).x_BLD, atol=1e-12, rtol=0)
+    logits = model(image)
+    assert isinstance(logits, Tensor)
+    logits.sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.source.patch.parameters())
 
 
 def test_a_stem_shows_hidden_patches_so_that_no_pixels_are_rebuilt_from_it() -> None:

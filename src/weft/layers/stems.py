@@ -1,10 +1,10 @@
-"""Convolutions in front of a Transformer (Compact Transformers, arXiv:2104.05704)."""
+"""Convolutions in front of a Transformer."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from .resnet import kaiming_fan_in
+from .resnet import ResNetLayer, kaiming_fan_in
 from .roles import Role, with_role
 
 
@@ -24,3 +24,23 @@ class ConvStemLayer(nn.ModuleList):
         for convolution in self:
             x_BCRS = F.max_pool2d(convolution(x_BCRS).relu(), 3, stride=2, padding=1)
         return x_BCRS
+
+
+class ResNetStemLayer(nn.Module):
+    def __init__(self, stem: S.ResNetStem, channels: int, width: int) -> None:
+        super().__init__()
+        self.resnet = ResNetLayer(
+            S.ResNet(
+                depths=stem.depths,
+                widths=stem.widths,
+                stem_width=stem.stem_width,
+                channels=channels,
+                block=stem.block,
+                norm=stem.norm,
+            )
+        )
+        self.project = nn.Conv2d(stem.widths[-1], width, 1)
+
+    def forward(self, x_BCRS: Tensor) -> Tensor:
+        cells_BDRS: Tensor = self.project(self.resnet.features(x_BCRS)[0])
+        return cells_BDRS

@@ -61,15 +61,13 @@ from .heads import (
 from .initialisation import Init, NormalInit, T5Init, XavierInit
 from .inputs import (
     AnchorQueries,
-    FrozenBatchNorm,
-    GroupNorm,
     ObjectQueries,
     Patches,
     ResNet,
     SharedTokens,
     Tokens,
 )
-from .norms import LayerNorm, Norm, RMSNorm
+from .norms import FrozenBatchNorm, GroupNorm, LayerNorm, Norm, RMSNorm
 from .parts import Inner
 from .positions import (
     ALiBi,
@@ -85,7 +83,7 @@ from .positions import (
 )
 from .spec import Spec, SpecialTokens, with_drop_path, with_dropout
 from .spec import with_label_names as with_label_names
-from .stems import ConvStem, PatchStem
+from .stems import ConvStem, PatchStem, ResNetStem
 
 __all__ = [
     "MLP",
@@ -132,6 +130,7 @@ __all__ = [
     "RMSNorm",
     "RelativeBias",
     "ResNet",
+    "ResNetStem",
     "RoPE",
     "RoPEScaling",
     "SharedTokens",

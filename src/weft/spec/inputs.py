@@ -4,7 +4,7 @@ from typing import Literal
 
 from ..registry import choice
 from ..values import FiniteFloat, PositiveInt, Probability
-from .norms import Norm
+from .norms import FrozenBatchNorm, GroupNorm, Norm
 from .parts import Shapes, linear_flops, linear_shapes
 from .positions import (
     InputPositions,
@@ -56,19 +56,6 @@ class Patches:
     stem: PatchStem | None = None
     norm: Norm | None = None
     dropout: Probability = 0.0
-
-
-@choice
-class FrozenBatchNorm:
-    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR, section 4)."""
-
-
-@choice
-class GroupNorm:
-    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike batch norm it is the
-    same for any batch, so that micro-batches and ranks do not matter."""
-
-    groups: PositiveInt = 8
 
 
 @choice

@@ -1,7 +1,7 @@
 """Normalisations."""
 
 from ..registry import choice, implements
-from ..values import PositiveFloat
+from ..values import PositiveFloat, PositiveInt
 from .parts import Shapes, measured_flops, measured_shapes, with_prefix
 
 
@@ -44,6 +44,22 @@ class RMSNorm(Norm):
 
     def flops(self, width: int, tokens: int) -> int:
         return 0
+
+
+# Of the feature maps of a convolutional network
+
+
+@choice
+class FrozenBatchNorm:
+    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR, section 4)."""
+
+
+@choice
+class GroupNorm:
+    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike batch norm it is the
+    same for any batch, so that micro-batches and ranks do not matter."""
+
+    groups: PositiveInt = 8
 
 
 def norm_shapes(name: str, norm: Norm | None, width: int) -> Shapes:

@@ -1,7 +1,10 @@
 """Convolutions that make the cells of an image, in place of one linear map per patch."""
 
+from typing import Literal
+
 from ..registry import choice, implements, resolve
 from ..values import PositiveInt, format_inline
+from .norms import GroupNorm
 from .parts import Shapes, measured_shapes
 
 
@@ -69,4 +72,24 @@ class ConvStem(PatchStem):
         )
 
 
+@choice
+class ResNetStem(PatchStem):
+    """A ResNet whose last map is projected to the model's width: the hybrid of Dosovitskiy et al. 2020 (arXiv:2010.11929, section 3.1),
+    whose R50 keeps three stages and moves the blocks of the fourth into the third. Group norm, so that it trains from scratch."""
+
+    depths: tuple[PositiveInt, ...] = (3, 4, 9)
+    widths: tuple[PositiveInt, ...] = (256, 512, 1024)
+    stem_width: PositiveInt = 64
+    block: Literal["bottleneck", "basic"] = "bottleneck"
+    norm: GroupNorm = GroupNorm()
+
+    @property
+    def stride(self) -> int:
+        return 2 << len(self.depths)
+
+    def describe(self) -> str:
+        return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages"
+
+
+implements(ResNetStem, "weft.layers.stems:ResNetStemLayer")
 implements(ConvStem, "weft.layers.stems:ConvStemLayer")
