@@ -39,7 +39,7 @@ def crop_box(
     (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is (..., TRIES, 4); so any number of boxes at once."""
     boxes, fits = fitting_boxes(width, height, uniforms, area, ratio)
     first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
-    return np.where(fits.any(-1)[..., None], first, middle_box(width, height, ratio))
+    return np.where(np.asarray(fits.any(-1))[..., None], first, middle_box(width, height, ratio))
 
 
 def fitting_boxes(
