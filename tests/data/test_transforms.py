@@ -163,7 +163,7 @@ def test_a_pipeline_says_which_boxes_are_left_over_all_its_steps() -> None:
             R.Normalize(),
         )
     )
-    boxes = np.array([[i * 8, i * 6, i * 8 + 8, i * 6 + 6] for i in range(10)], float)
+    boxes = np.array([[i * 8, i * 6, i * 8 + 4 + i / 4, i * 6 + 6] for i in range(10)], float)
     seen: set[tuple[int, ...]] = set()
     for seed in range(20):
         image, left, keep = pipeline(rectangle((0, 0, 1, 1)), boxes, np.random.default_rng(seed))
@@ -173,7 +173,7 @@ def test_a_pipeline_says_which_boxes_are_left_over_all_its_steps() -> None:
         assert len(left) == len(keep)
         widths = left[:, 2] - left[:, 0]
         whole = (left > 0).all(1) & (left < 20).all(1)
-        assert np.allclose(widths[whole], 8)
+        assert np.allclose(widths[whole], 4 + keep[whole] / 4)  # the width tells which box it is
         seen.add(tuple(keep.tolist()))
     assert len(seen) > 3
 
@@ -385,6 +385,23 @@ def test_cutmix_pastes_one_rectangle_and_returns_the_area_that_is_left() -> None
         rows, columns = np.flatnonzero(pasted[0].any(1)), np.flatnonzero(pasted[0].any(0))
         assert pasted.sum() == 3 * len(rows) * len(columns)
     assert WARP.min() == 1  # the first is not written on
+
+
+# Of several
+
+
+def test_one_of_several_is_taken_as_often_as_any_other_and_all_of_them_as_often_as_said() -> None:
+    sizes = tuple(R.Resize(size=size) for size in (3, 6, 9))
+    one, all_ = R.RandomChoice(transforms=sizes), R.RandomApply(transforms=sizes, p=0.2)
+    for value, expected in ((one, {3: 500, 6: 500, 9: 500}), (all_, {30: 1200, 9: 300})):
+        step, draw = implementation(value)(value), np.random.default_rng(0)
+        sides = [step(IMAGE, None, draw)[0].height for _ in range(1500)]
+        assert set(sides) == set(expected)
+        assert all(abs(sides.count(side) - count) < 75 for side, count in expected.items())
+    either = R.RandomChoice(transforms=(R.MixUp(), R.CutMix()))
+    step, draw = implementation(either)(either), np.random.default_rng(0)
+    blended = sum(len(np.unique(step(WARP, WEFT, draw)[0])) == 1 for _ in range(400))
+    assert abs(blended - 200) < 60  # CutMix leaves both values, but for a few empty rectangles
 
 
 # Together

@@ -39,7 +39,7 @@ def crop_box(
     (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is (..., TRIES, 4); so any number of boxes at once."""
     boxes, fits = fitting_boxes(width, height, uniforms, area, ratio)
     first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
-    return np.where(fits.any(-1)[..., None], first, middle_box(width, height, ratio))
+    return np.where(np.asarray(fits.any(-1))[..., None], first, middle_box(width, height, ratio))
 
 
 def fitting_boxes(
@@ -181,14 +181,20 @@ FORMATS = (
 MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
 
 
+def read_image_header(data: bytes) -> Image.Image:
+    """An image whose pixels are not read yet; ValueError for too many of them."""
+    image = Image.open(BytesIO(data), formats=FORMATS)
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"an image of {image.width} × {image.height} pixels")
+    return image
+
+
 def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
     """Decode an image to its last line and convert it to `mode`. Raises ValueError if the bytes are not a whole image."""
     if (raw := raw_image(data)) is not None:
         return raw if raw.mode == mode else raw.convert(mode)
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(f"an image of {image.width} × {image.height} pixels")
+        with read_image_header(data) as image:
             image.load()
             if image.mode.startswith("I;16"):  # Pillow would clip it at 255
                 return eight_bits(image).convert(mode)
@@ -239,7 +245,7 @@ def stored_image(data: bytes) -> bytes:
     done with them; large ones, and those that are neither grey nor RGB, as they came."""
     if PNM.match(data):
         return data
-    with Image.open(BytesIO(data), formats=FORMATS) as image:
+    with read_image_header(data) as image:
         plain = image.mode in ("L", "RGB") and "transparency" not in image.info
         if not plain or image.width * image.height * len(image.mode) > RAW_BYTES:
             return data

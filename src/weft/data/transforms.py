@@ -15,10 +15,10 @@ from ..recipe.transforms import check_transforms
 from ..registry import implementation
 from .images import TRIES, crop_box, fitting_boxes, normalise
 
-Pixels = NDArray[np.float32]  # (channels, rows, columns)
-Boxes = NDArray[Any] | None  # (N, 4)
-Kept = NDArray[np.int64] | None  # indices of the boxes that are left; None: all
-Transformed = tuple[Any, Boxes, Kept]
+PixelArray = NDArray[np.float32]  # (channels, rows, columns)
+BoxArray = NDArray[Any] | None  # (N, 4)
+BoxIndices = NDArray[np.int64] | None  # indices of the boxes that are left; None: all
+Transformed = tuple[Any, BoxArray, BoxIndices]
 Generator = np.random.Generator
 INTERPOLATION = {
     "nearest": Image.Resampling.NEAREST,
@@ -46,13 +46,13 @@ class ImagePipeline:
         return self.mix is not None
 
     def __call__(
-        self, image: Image.Image, boxes_N4: Boxes, rng: Generator
-    ) -> tuple[Pixels, Boxes, Kept]:
+        self, image: Image.Image, boxes_N4: BoxArray, rng: Generator
+    ) -> tuple[PixelArray, BoxArray, BoxIndices]:
         """The pixels, the boxes that are left, and which of the boxes these are."""
         return apply_all(self.steps, image, boxes_N4, rng)
 
 
-def apply_all(steps: Sequence[Any], image: Any, boxes_N4: Boxes, rng: Generator) -> Transformed:
+def apply_all(steps: Sequence[Any], image: Any, boxes_N4: BoxArray, rng: Generator) -> Transformed:
     keep_N = None if boxes_N4 is None else np.arange(len(boxes_N4))
     for step in steps:
         image, boxes_N4, left_N = step(image, boxes_N4, rng)
@@ -78,7 +78,7 @@ def resized_sides(
 
 
 def resize(
-    image: Image.Image, boxes_N4: Boxes, sides: tuple[int, int], interpolation: str
+    image: Image.Image, boxes_N4: BoxArray, sides: tuple[int, int], interpolation: str
 ) -> Transformed:
     if boxes_N4 is not None:
         scale_x, scale_y = sides[0] / image.width, sides[1] / image.height
@@ -88,7 +88,7 @@ def resize(
 
 
 def crop(
-    image: Image.Image, boxes_N4: Boxes, left: int, top: int, sides: tuple[int, int]
+    image: Image.Image, boxes_N4: BoxArray, left: int, top: int, sides: tuple[int, int]
 ) -> Transformed:
     """A part of the image, black where it reaches beyond; boxes are cut at its edges, and those outside of it are gone."""
     width, height = sides
@@ -105,7 +105,7 @@ class ResizeTransform:
     def __init__(self, value: R.Resize) -> None:
         self.value = value
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         sides = resized_sides(*image.size, self.value.size, self.value.max_size)
         return resize(image, boxes_N4, sides, self.value.interpolation)
 
@@ -114,7 +114,7 @@ class RandomShortestSizeTransform:
     def __init__(self, value: R.RandomShortestSize) -> None:
         self.value = value
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         size = self.value.min_size[rng.integers(len(self.value.min_size))]
         sides = resized_sides(*image.size, size, self.value.max_size)
         return resize(image, boxes_N4, sides, self.value.interpolation)
@@ -124,7 +124,7 @@ class CenterCropTransform:
     def __init__(self, value: R.CenterCrop) -> None:
         self.size = value.size
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         left, top = ((side - self.size) // 2 for side in image.size)
         return crop(image, boxes_N4, left, top, (self.size, self.size))
 
@@ -133,7 +133,7 @@ class RandomCropTransform:
     def __init__(self, value: R.RandomCrop) -> None:
         self.size, self.padding = value.size, value.padding
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         room = [side + 2 * self.padding - self.size for side in image.size]
         if min(room) < 0:
             raise ValueError(
@@ -148,7 +148,7 @@ class RandomSizeCropTransform:
     def __init__(self, value: R.RandomSizeCrop) -> None:
         self.value = value
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         width, height = (
             int(rng.integers(min(side, self.value.min_size), min(side, self.value.max_size) + 1))
             for side in image.size
@@ -164,7 +164,7 @@ class RandomResizedCropTransform:
     def __init__(self, value: R.RandomResizedCrop) -> None:
         self.value = value
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         value = self.value
         left, top, right, bottom = crop_box(
             *image.size, rng.random((TRIES, 4)), value.scale, value.ratio
@@ -178,7 +178,7 @@ class RandomHorizontalFlipTransform:
     def __init__(self, value: R.RandomHorizontalFlip) -> None:
         self.p = value.p
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         if rng.random() >= self.p:
             return image, boxes_N4, None
         if boxes_N4 is not None:
@@ -194,7 +194,7 @@ class NormalizeTransform:
     def __init__(self, value: R.Normalize) -> None:
         self.mean, self.std = value.mean, value.std
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         return normalise(image, self.mean, self.std), boxes_N4, None
 
 
@@ -202,7 +202,7 @@ class RandomErasingTransform:
     def __init__(self, value: R.RandomErasing) -> None:
         self.value = value
 
-    def __call__(self, pixels: Pixels, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, pixels: PixelArray, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         value, (channels, rows, columns) = self.value, pixels.shape
         if rng.random() >= value.p:
             return pixels, boxes_N4, None
@@ -223,7 +223,9 @@ class MixUpTransform:
     def __init__(self, value: R.MixUp) -> None:
         self.alpha = value.alpha
 
-    def __call__(self, pixels: Pixels, other: Pixels, rng: Generator) -> tuple[Pixels, float]:
+    def __call__(
+        self, pixels: PixelArray, other: PixelArray, rng: Generator
+    ) -> tuple[PixelArray, float]:
         """The mixed pixels, and the share of the first."""
         share = np.float32(rng.beta(self.alpha, self.alpha))
         return share * pixels + (1 - share) * other, float(share)
@@ -233,7 +235,9 @@ class CutMixTransform:
     def __init__(self, value: R.CutMix) -> None:
         self.alpha = value.alpha
 
-    def __call__(self, pixels: Pixels, other: Pixels, rng: Generator) -> tuple[Pixels, float]:
+    def __call__(
+        self, pixels: PixelArray, other: PixelArray, rng: Generator
+    ) -> tuple[PixelArray, float]:
         """The first with a rectangle of the other, and the share of the first that is left."""
         rows, columns = pixels.shape[1:]
         side = sqrt(1 - rng.beta(self.alpha, self.alpha))
@@ -262,7 +266,7 @@ class RandomApplyTransform:
     def __init__(self, value: R.RandomApply) -> None:
         self.steps, self.p = [implementation(part)(part) for part in value.transforms], value.p
 
-    def __call__(self, image: Any, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Any, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         if rng.random() >= self.p:
             return image, boxes_N4, None
         return apply_all(self.steps, image, boxes_N4, rng)

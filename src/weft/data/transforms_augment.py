@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from .. import recipe as R
-from .transforms import Boxes, Generator, Transformed
+from .transforms import BoxArray, Generator, Transformed
 
 Operation = Callable[[Image.Image, float], Image.Image]
 AFFINE = Image.Transform.AFFINE
@@ -146,7 +146,7 @@ class RandAugmentTransform:
         self.num_ops = value.num_ops
         self.magnitude = value.magnitude / (value.num_magnitude_bins - 1)
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         refuse_boxes("RandAugment", boxes_N4)
         for number in rng.integers(len(RANDOM_OPERATIONS), size=self.num_ops).tolist():
             image = apply_operation(image, RANDOM_OPERATIONS[number], self.magnitude, rng)
@@ -157,7 +157,7 @@ class AutoAugmentTransform:
     def __init__(self, value: R.AutoAugment) -> None:
         self.policy = POLICIES[value.policy]
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         refuse_boxes("AutoAugment", boxes_N4)
         for name, p, magnitude in self.policy[rng.integers(len(self.policy))]:
             if rng.random() < p:
@@ -181,7 +181,7 @@ class ColorJitterTransform:
         )
         self.hue = value.hue
 
-    def __call__(self, image: Image.Image, boxes_N4: Boxes, rng: Generator) -> Transformed:
+    def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         for number in rng.permutation(4).tolist():
             if number == 3:
                 image = shift_hue(image, rng.uniform(-self.hue, self.hue)) if self.hue else image

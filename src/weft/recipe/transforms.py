@@ -294,21 +294,19 @@ class RandomApply(_Several):
             raise ValueError("RandomApply cannot mix samples; use MixUp or CutMix themselves")
 
 
-for _value in (
-    Resize,
-    CenterCrop,
-    RandomCrop,
-    RandomResizedCrop,
-    RandomHorizontalFlip,
-    RandomShortestSize,
-    RandomSizeCrop,
-    Normalize,
-    RandomErasing,
-    MixUp,
-    CutMix,
-    RandomChoice,
-    RandomApply,
-):
-    implements(_value, f"weft.data.transforms:{_value.__name__}Transform")
-for _value in (ColorJitter, RandAugment, AutoAugment):
-    implements(_value, f"weft.data.transforms_augment:{_value.__name__}Transform")
+implements(Resize, "weft.data.transforms:ResizeTransform")
+implements(CenterCrop, "weft.data.transforms:CenterCropTransform")
+implements(RandomCrop, "weft.data.transforms:RandomCropTransform")
+implements(RandomResizedCrop, "weft.data.transforms:RandomResizedCropTransform")
+implements(RandomHorizontalFlip, "weft.data.transforms:RandomHorizontalFlipTransform")
+implements(RandomShortestSize, "weft.data.transforms:RandomShortestSizeTransform")
+implements(RandomSizeCrop, "weft.data.transforms:RandomSizeCropTransform")
+implements(Normalize, "weft.data.transforms:NormalizeTransform")
+implements(RandomErasing, "weft.data.transforms:RandomErasingTransform")
+implements(MixUp, "weft.data.transforms:MixUpTransform")
+implements(CutMix, "weft.data.transforms:CutMixTransform")
+implements(RandomChoice, "weft.data.transforms:RandomChoiceTransform")
+implements(RandomApply, "weft.data.transforms:RandomApplyTransform")
+implements(ColorJitter, "weft.data.transforms_augment:ColorJitterTransform")
+implements(RandAugment, "weft.data.transforms_augment:RandAugmentTransform")
+implements(AutoAugment, "weft.data.transforms_augment:AutoAugmentTransform")
