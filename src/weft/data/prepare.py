@@ -90,7 +90,7 @@ def prepare(
     run may be reading it."""
     index, count = shard or (0, 1)
     if not 0 <= index < count:
-        raise ValueError(f"shard = {index} of {count}: shards are counted from 0 to {count - 1}")
+        raise ValueError(f"shard = {index} of {count}: give a number from 0 to {count - 1}")
     try:
         splits = plan_splits(data)
     except MissingFile:
@@ -312,7 +312,9 @@ def train_tokenizer(
     if not columns:
         return None
     if data.tokenizer is None:
-        raise ValueError(f"{type(data.rows).__name__} are text; give Data(tokenizer=…)")
+        raise ValueError(
+            f"{type(data.rows).__name__} contain text, which needs a tokenizer; give Data(tokenizer=…)"
+        )
     share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, len(work))
     with reporting("tokenizer", report):
         return fit_tokenizer(data.tokenizer, lambda: sample_texts(source, work, columns, share))

@@ -73,7 +73,7 @@ class Muon(OptimiserSpec):
     def __post_init__(self) -> None:
         if self.other.layer_decay is not None:
             raise ValueError(
-                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one rate for all blocks; take AdamW alone"
+                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one learning rate for all blocks; use AdamW for layer_decay"
             )
 
 

@@ -33,7 +33,7 @@ def detect_format(path: str) -> str:
         return likely[0].name  # of a run whose data are gone
     if not full_lines(head):
         if not likely:
-            raise ValueError(f"{path} is empty")
+            raise ValueError(f"{path} is empty; give a file with rows")
         return likely[0].name
     score, surest = max(
         ((format.sniff(head, path), format) for format in all_formats()), key=lambda pair: pair[0]
@@ -41,6 +41,6 @@ def detect_format(path: str) -> str:
     if score <= 0:
         raise ValueError(
             f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
-            "of these, or say what it is (prepare --format, Source(format=…))"
+            "of these, or name its format (prepare --format, Source(format=…))"
         )
     return surest.name
