@@ -38,7 +38,8 @@ def test_a_tsv_refuses_a_tab_or_a_line_end_and_leaves_what_was_there(
 ) -> None:
     (tmp_path / "rows.tsv").write_text("kept")
     with pytest.raises(
-        ValueError, match=r"a tab or a line end, which \.tsv cannot represent; write \.csv or \.jsonl"
+        ValueError,
+        match=r"a tab or a line end, which \.tsv cannot represent; write \.csv or \.jsonl",
     ):
         write_rows(str(tmp_path / "rows.tsv"), [{"text": text}])
     assert (tmp_path / "rows.tsv").read_text() == "kept"

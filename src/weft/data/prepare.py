@@ -39,7 +39,7 @@ from .workers import ShardTask, SplitJob, WorkerProgress, build_shards, shard_fa
 
 VERSION = 1  # of the layout on disk
 SAMPLE = 200_000_000  # characters that a tokenizer learns from, spread over the pieces
-SOON = 0.02  # done before the time left can be told
+SOON = 0.02  # fraction done before the time left is estimated
 
 
 class PrepareProgress(NamedTuple):

@@ -21,7 +21,7 @@ SHOWN = 5  # places that are named
 
 
 def check_row(row: R.RowSchema, source_row: SourceRow, labels: tuple[str, ...]) -> BadRow | None:
-    """Why this row cannot be one, if so: asked of each row before it is tokenised."""
+    """Return why a row cannot be used, None if it can; called for each row before it is tokenised."""
     from .images import open_image
 
     try:

@@ -108,7 +108,7 @@ class PreparedFolder:
             part = temporary_path(path)
             files, there = filesystem(
                 f"{self.address}/{name}"
-            )  # asked for anew: after a fork, the old one is not ours
+            )  # opened again: after a fork, the old one belongs to the parent
             try:
                 files.get_file(there, str(part))
                 publish(part, path)

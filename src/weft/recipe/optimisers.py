@@ -12,7 +12,7 @@ class OptimiserSpec:
     """Base of every optimiser; `lr` is the peak learning rate, which the schedule scales.
 
     Built with (optimiser, parameters), a `weft.training.optimisers.TrainedParameters`, into torch optimisers whose groups
-    hold each parameter once. Their state is tensors, kept under the parameters' names.
+    hold each parameter once. Their state is tensors, stored under the names of the parameters.
     """
 
     lr: float
