@@ -228,10 +228,10 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         ("", "write path=value"),
         ("=", "write path=value"),
         ("model..width=3", "write path=value"),
-        ("name.x=3", 'name is "small", which has no parts'),
-        ("length_schedule.0=1", "nothing at length_schedule.0"),
-        ("length_schedule.-1=1", "nothing at length_schedule.-1"),
-        ("model.decoder.blocks.9.attention.dropout=0.5", "model.decoder.blocks has 4 parts"),
+        ("name.x=3", 'name is "small", which has no fields'),
+        ("length_schedule.0=1", "length_schedule.0 does not exist"),
+        ("length_schedule.-1=1", "length_schedule.-1 does not exist"),
+        ("model.decoder.blocks.9.attention.dropout=0.5", "model.decoder.blocks has 4 items"),
         (
             "model.decoder.blocks.*.attention.dropout=2",
             "model.decoder.blocks.0.attention: Branch.dropout = 2.0",
@@ -242,7 +242,7 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         ),
         ("model.decoder.depth=0", "needs a count from 1 to 10,000"),
         ("model.decoder.blocks.length=100000000000", "needs a count"),
-        ("steps.x=1", "steps is 6, which has no parts"),
+        ("steps.x=1", "steps is 6, which has no fields"),
         ("guard.spike_deviations.=64", "write path=value"),
         ("guard.spike_deviations.x=64", "guard.spike_deviations is null"),
         ("steps=1.5", "valid integer"),
@@ -368,8 +368,8 @@ def reaches(recipe: R.Recipe, place: str) -> bool:
     except ValueError as error:
         return (
             "has no field" not in str(error)
-            and "no parts" not in str(error)
-            and "nothing at" not in str(error)
+            and "no fields" not in str(error)
+            and "does not exist" not in str(error)
         )
     return True
 

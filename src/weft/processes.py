@@ -14,5 +14,5 @@ def die_with_parent() -> None:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was asked
+    if os.getppid() != parent:  # it ended before the request to the kernel
         os._exit(1)

@@ -32,7 +32,7 @@ def write_file(path: Path, content: bytes) -> str:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         while view:
-            written = os.write(file, view[:CHUNK])  # may be less than asked
+            written = os.write(file, view[:CHUNK])  # may be less than requested
             digest.update(view[:written])
             view = view[written:]
         os.fsync(file)
@@ -47,7 +47,7 @@ def sync_path(path: Path) -> None:
     try:
         sync_handle(handle)
     except OSError as error:
-        # some network file systems keep the names of a folder safe without being asked, and say so in this way
+        # some network file systems sync the names of a folder by themselves, and raise this error
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:

@@ -42,5 +42,8 @@ def test_what_an_address_answers_wrong_is_one_line(monkeypatch: pytest.MonkeyPat
         raise Broken("the server is gone\nsecond line")
 
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", refuse)
-    with pytest.raises(ValueError, match=r"^memory://a\.txt cannot be read: the server is gone$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^memory://a\.txt cannot be read: the server is gone; check the address and the network$",
+    ):
         find("memory://a.txt")

@@ -38,7 +38,8 @@ def test_a_tsv_refuses_a_tab_or_a_line_end_and_leaves_what_was_there(
 ) -> None:
     (tmp_path / "rows.tsv").write_text("kept")
     with pytest.raises(
-        ValueError, match=r"a tab or a line end, which a \.tsv cannot; write \.csv or \.jsonl"
+        ValueError,
+        match=r"a tab or a line end, which \.tsv cannot represent; write \.csv or \.jsonl",
     ):
         write_rows(str(tmp_path / "rows.tsv"), [{"text": text}])
     assert (tmp_path / "rows.tsv").read_text() == "kept"
@@ -52,7 +53,7 @@ def test_parquet_keeps_objects_and_rows_that_lack_a_column_and_refuses_mixed_kin
     assert read_rows(path) == [{"a": 1, "shares": None}, {"a": 2, "shares": {"x": 0.5}}]
     with pytest.raises(
         ValueError,
-        match=r"rows\.parquet: Parquet's columns have one kind of value each .*; write \.jsonl",
+        match=r"rows\.parquet: a Parquet column has values of one type .*; write \.jsonl",
     ):
         write_rows(path, [{"a": 1}, {"a": "x"}])
 

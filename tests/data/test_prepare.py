@@ -732,7 +732,7 @@ def test_an_empty_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_part_outside_its_count_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="counted from 0 to 2"):
+    with pytest.raises(ValueError, match="give a number from 0 to 2"):
         prepare(documents(tmp_path), tmp_path / "out", shard=(3, 3))
 
 

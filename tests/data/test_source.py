@@ -296,7 +296,7 @@ def test_utf_16_is_read_in_pieces_and_parts_and_refused_where_it_is_packed(
         texts(tmp_path / "a.txt.gz")
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\xd8\x00\x00")
     (bad,) = rows(R.Source(paths=(str(tmp_path / "b.txt"),), format="text"))
-    assert "b.txt begins as UTF-16 does, but is not" in bad.reason
+    assert "b.txt starts like UTF-16, but is not" in bad.reason
 
 
 @pytest.mark.parametrize("cut", [",", ";", "\t"])
@@ -676,7 +676,7 @@ def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path)
     (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
     with pytest.raises(
         ValueError,
-        match=r"a\.txt: neither a table .* say what it is \(prepare --format, Source\(format=…\)\)",
+        match=r"a\.txt: neither a table .* name its format \(prepare --format, Source\(format=…\)\)",
     ):
         source.resolve_source(R.Source(paths=(str(tmp_path / "a.txt"),)), R.LabelledTexts())
 

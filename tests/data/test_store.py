@@ -179,7 +179,7 @@ def test_sentences_start_where_they_were_said_to(tmp_path: Path, data: st.DataOb
 def test_sentences_that_were_not_kept_are_asked_for_in_vain(corpus: Store) -> None:
     with pytest.raises(
         ValueError,
-        match=r"keeps no sentences; prepare the data with Documents\(sentence_boundaries=True\)",
+        match=r"has no sentence boundaries; prepare the data with Documents\(sentence_boundaries=True\)",
     ):
         corpus.sentences(0, 5)
 

@@ -219,7 +219,8 @@ def test_sentence_by_sentence_is_the_same_as_the_whole(name: str) -> None:
 def test_a_vocabulary_too_small_for_the_characters_is_refused_with_the_count() -> None:
     for value in (R.ByteBPE(vocab_size=100), R.BPE(vocab_size=10), R.WordPiece(vocab_size=10)):
         with pytest.raises(
-            ValueError, match=r"vocab_size = 10+: the text's characters and the marks alone are \d+"
+            ValueError,
+            match=r"vocab_size = 10+: the characters of the text and the special tokens alone are \d+",
         ):
             fit_tokenizer(value, lambda: TEXT)
 

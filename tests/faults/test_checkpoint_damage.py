@@ -183,7 +183,8 @@ def test_where_none_is_whole_it_is_said_and_nothing_is_begun_anew(root: Path) ->
         path.write_bytes(b"")
     said: list[str] = []
     with pytest.raises(
-        ValueError, match="no checkpoint is whole, of step-000000002, step-000000001; restore one"
+        ValueError,
+        match=r"all checkpoints are damaged \(step-000000002, step-000000001\); restore one",
     ):
         latest_checkpoint(root, said.append)
     assert len(said) == 2

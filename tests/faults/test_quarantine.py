@@ -99,7 +99,7 @@ def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(
     lines = [row(i) for i in range(ROWS)]
     lines[10:10] = [CORRUPT[kind][0]] * 2
     data = made(tmp_path / "a.jsonl", lines)
-    with pytest.raises(ValueError, match=r"2 of 1,202 rows .* at most 1 may be set aside") as error:
+    with pytest.raises(ValueError, match=r"2 of 1,202 rows .* at most 1 may be skipped") as error:
         prepare(data, tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
     assert "a.jsonl, lines 11, 12: " in str(error.value)

@@ -383,7 +383,7 @@ def test_an_empty_folder_and_a_file_are_refused(tmp_path: Path) -> None:
     assert CONFIG in complaint(lambda: weft.load(tmp_path))
     (tmp_path / "x").touch()
     assert "x is not a folder" in complaint(lambda: weft.load(tmp_path / "x"))
-    assert "no folder" in complaint(lambda: weft.load(tmp_path / "absent"))
+    assert "not a folder" in complaint(lambda: weft.load(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize("file", ["pytorch_model.bin", "model.pt"])

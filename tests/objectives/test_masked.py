@@ -444,7 +444,7 @@ def test_one_row_has_no_other_to_draw_from() -> None:
     corruption = masked(WIDE, BIG, input_format="segment-pair", next_sentence=True)
     with pytest.raises(
         ValueError,
-        match="next_sentence draws from other rows, and 30 tokens are one row of 64; give more text",
+        match="next_sentence samples from other rows, and 30 tokens are one row of 64; give more text",
     ):
         corruption.read_samples(Stream(numbered(1, 30, 64)[0]), 64, False)  # type: ignore[arg-type]
 

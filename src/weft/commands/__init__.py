@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-EXIT_STOPPED = 75  # asked to stop, saved, not finished: run it again (EX_TEMPFAIL)
+EXIT_STOPPED = 75  # stopped and saved, not finished: run it again (EX_TEMPFAIL)
 COLUMN_PREFIX = "weft_"
 COLUMN_PREFIX_HELP = f"a column whose name is taken gets the prefix {COLUMN_PREFIX}"
 Fields = dict[str, Any]

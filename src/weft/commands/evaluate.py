@@ -32,15 +32,16 @@ if TYPE_CHECKING:
 
 
 def evaluate(args: argparse.Namespace) -> int:
+    in_context = args.few_shot or args.arithmetic
+    if in_context and (args.data or args.task):
+        raise ValueError(
+            "--few-shot and --arithmetic bring their own questions; leave --data and --task out"
+        )
     check_input_files("--data", args.data)
     check_input_files("--few-shot", [args.few_shot] if args.few_shot else [])
     check_input_files("--examples", [args.examples] if args.examples else [])
     check_model_folder(args.name)
-    if args.few_shot or args.arithmetic:
-        if args.data or args.task:
-            raise ValueError(
-                "--few-shot and --arithmetic bring their own questions; leave --data and --task out"
-            )
+    if in_context:
         return evaluate_in_context.evaluate(args)
     path = receipts_file(args)
     from ..runs.progress import CountProgressLine

@@ -125,7 +125,7 @@ def page(scores: "list[InContextScore]", written: Fields, choices: Any, path: An
     if several:
         table.add_row("mean", *(f"{mean(scores, n):.4f}" for n in shots))
     scoring = (
-        f"the likeliest of {len(choices)} answers ({', '.join(choices[:4])}{', …' * (len(choices) > 4)})"
+        f"the most likely of {len(choices)} answers ({', '.join(choices[:4])}{', …' * (len(choices) > 4)})"
         if choices
         else "exact match of the greedy answer"
     )

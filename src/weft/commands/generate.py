@@ -154,11 +154,11 @@ def sampling(args: argparse.Namespace) -> "Sampling":
     """Return the sampling options; any of them turns sampling on."""
     from ..generate.sampling import Sampling
 
-    drawn = args.num_samples > 1 or any(
+    samples = args.num_samples > 1 or any(
         x is not None for x in (args.top_k, args.top_p, args.min_p, args.seed)
     )
     return Sampling(
-        temperature=(1.0 if drawn else 0.0) if args.temperature is None else args.temperature,
+        temperature=(1.0 if samples else 0.0) if args.temperature is None else args.temperature,
         top_k=args.top_k,
         top_p=args.top_p,
         min_p=args.min_p,

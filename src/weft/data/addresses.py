@@ -35,5 +35,5 @@ def named_network_errors(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ValueError(
-            f"{path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            f"{path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}; check the address and the network"
         ) from None

@@ -20,7 +20,7 @@ class BPEDropout:
         model = json.loads(tokenizer)["model"]
         if model["type"] != "BPE" or not model["merges"]:
             raise ValueError(
-                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges to leave out; this one is {model['type']}"
+                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges, and this one is {model['type']}; set bpe_dropout=0 or train a BPE tokenizer"
             )
         self.dropout, self.ids = dropout, model["vocab"]
         self.names = {i: name for name, i in self.ids.items()}

@@ -126,7 +126,7 @@ def infer_tagged_words(fields: Fields, names: list[str], tags: str | None) -> R.
     )
     if tags is None or words is None:
         raise ValueError(
-            "tagging reads a list of words and a list of tags a row; say --columns WORDS TAGS, or give a CoNLL file"
+            "tagging needs a list of words and a list of tags per row; give --columns WORDS TAGS or a CoNLL file"
         )
     return R.TaggedWords(words=words, tags=tags)
 
@@ -148,7 +148,7 @@ def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -
     )
     if context is None or not endings:
         raise ValueError(
-            "which columns are the context and its endings? Say --columns CONTEXT ENDING ENDING … LABEL"
+            "which columns are the context and its endings? Give --columns CONTEXT ENDING ENDING … LABEL"
         )
     return R.ChoiceQuestions(
         context=context,

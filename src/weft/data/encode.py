@@ -16,7 +16,7 @@ from .shard import Array, bytes_column
 from .tokenizer import Tokenizer
 
 Columns = dict[str, tuple[Array, ...]]
-IGNORE = -100  # a tag that asks nothing
+IGNORE = -100  # no label
 
 
 class RowEncoder(Protocol):

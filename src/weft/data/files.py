@@ -44,7 +44,7 @@ def find(path: str) -> list[str]:
                 else []
             )
         if not paths:
-            raise MissingFile(f"nothing is at {path}")
+            raise MissingFile(f"no file has the address {path}; check it")
         return [system.unstrip_protocol(name) for name in paths]
     home = os.environ.get("WEFT_DATA")
     for base in ("", *([home] if home else [])):  # joined to an absolute path, a base is nothing
@@ -140,15 +140,15 @@ def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
                 passed += len(block)
                 if limit is not None and passed > limit:
                     raise DamagedFile(
-                        f"{path} cannot be unpacked: it holds more than {UNPACKED} times its own size"
+                        f"{path} cannot be unpacked: it has more than {UNPACKED} times its compressed size; give the decompressed file"
                     )
         except UnicodeDecodeError as error:
             raise DamagedFile(
-                f"{path} begins as UTF-16 does, but is not: {error.reason} at byte {error.start}"
+                f"{path} starts like UTF-16, but is not: {error.reason} at byte {error.start}; save it as UTF-8"
             ) from None
         except (EOFError, OSError, zlib.error) as error:
             raise DamagedFile(
-                f"{path} cannot be unpacked: {str(error).splitlines()[0]}; fetch it again"
+                f"{path} cannot be unpacked: {str(error).splitlines()[0]}; download it again"
             ) from None
 
 

@@ -58,7 +58,7 @@ def read_bounded(path: Path, limit: int) -> str:
         )
     if path.stat().st_size > limit:
         raise ValueError(
-            f"{path} has {path.stat().st_size:,} bytes, more than the {limit:,} that such a file may have"
+            f"{path} has {path.stat().st_size:,} bytes, and at most {limit:,} are allowed for such a file"
         )
     try:
         return path.read_text(encoding="utf-8")

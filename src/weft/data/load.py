@@ -83,7 +83,7 @@ def training_source(data: R.Data) -> R.Source:
     )
 
 
-# What is asked of a model
+# Inputs of inference
 
 
 def read_rows(

@@ -39,7 +39,7 @@ from .workers import ShardTask, SplitJob, WorkerProgress, build_shards, shard_fa
 
 VERSION = 1  # of the layout on disk
 SAMPLE = 200_000_000  # characters that a tokenizer learns from, spread over the pieces
-SOON = 0.02  # done before the time left can be told
+SOON = 0.02  # fraction done before the time left is estimated
 
 
 class PrepareProgress(NamedTuple):
@@ -90,7 +90,7 @@ def prepare(
     run may be reading it."""
     index, count = shard or (0, 1)
     if not 0 <= index < count:
-        raise ValueError(f"shard = {index} of {count}: shards are counted from 0 to {count - 1}")
+        raise ValueError(f"shard = {index} of {count}: give a number from 0 to {count - 1}")
     try:
         splits = plan_splits(data)
     except MissingFile:
@@ -312,7 +312,9 @@ def train_tokenizer(
     if not columns:
         return None
     if data.tokenizer is None:
-        raise ValueError(f"{type(data.rows).__name__} are text; give Data(tokenizer=…)")
+        raise ValueError(
+            f"{type(data.rows).__name__} contain text, which needs a tokenizer; give Data(tokenizer=…)"
+        )
     share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, len(work))
     with reporting("tokenizer", report):
         return fit_tokenizer(data.tokenizer, lambda: sample_texts(source, work, columns, share))

@@ -21,7 +21,7 @@ SHOWN = 5  # places that are named
 
 
 def check_row(row: R.RowSchema, source_row: SourceRow, labels: tuple[str, ...]) -> BadRow | None:
-    """Why this row cannot be one, if so: asked of each row before it is tokenised."""
+    """Return why a row cannot be used, None if it can; called for each row before it is tokenised."""
     from .images import open_image
 
     try:
@@ -116,7 +116,7 @@ def check_bad_row_limit(
     )
     raise ValueError(
         f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)}){listed}; at most {int(allowed_bad_rows(total, share)):,} may "
-        f"be set aside: mend the file{more}"
+        f"be skipped: repair the file{more}"
     )
 
 
@@ -130,7 +130,7 @@ def write_quarantine(folder: Path, rows: int, bad: list[dict[str, Any]], share: 
     check_bad_row_limit(rows, bad, share, kept_in)
     if not rows:
         raise ValueError(
-            f"there is not one row for {folder}; look at the source's paths, format and part"
+            f"the source has no rows for {folder}; check its paths, format and fraction"
         )
 
 

@@ -26,7 +26,7 @@ def question_windows(
     width = row.max_length - MARKS - ("extra_sep" in tokenizer.special) - len(question)
     if width < 1:
         raise ValueError(
-            f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside {len(question)} tokens of question"
+            f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside {len(question)} tokens of question; use longer windows"
         )
     first, last = answer_token_span(spans, fields["begin"], fields["end"])
     step = min(row.stride, width)

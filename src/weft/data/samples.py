@@ -28,7 +28,7 @@ class RowSamples:
             extra_tokens,
         )
         if not len(store):
-            raise ValueError("the data holds no rows; give more")
+            raise ValueError("the data has no rows; give a source with rows")
 
     def __len__(self) -> int:
         return len(self.store)
@@ -64,7 +64,7 @@ class TokenWindows:
         )
         if not self.count:
             raise ValueError(
-                f"the data holds {store.tokens} tokens, less than one window of {size}; give more text or a shorter length"
+                f"the data has {store.tokens} tokens, less than one window of {size}; give more text or a shorter length"
             )
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class SentenceSamples:
 
     def __init__(self, store: Store, size: int, follow: bool = False) -> None:
         if not store.tokens:
-            raise ValueError("the data holds no tokens; give more text")
+            raise ValueError("the data has no tokens; give more text")
         self.store, self.size, self.follow = store, size, follow
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ class Column:
             file.write(np.zeros(1, np.int64).tobytes())
 
     def extend(self, values: Array, *ends: Array) -> None:
-        """`ends` from the innermost level out, counted in this call; values behind the last end open the next list."""
+        """`ends` from the innermost level out, counted in this call; values after the last end start the next list."""
         assert len(ends) == self.depth
         for level, array in enumerate((values.astype(self.leaf, copy=False), *ends)):
             shifted = array if not level else array.astype(np.int64) + self.counts[level - 1]

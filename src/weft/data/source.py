@@ -39,7 +39,9 @@ def split_source(source: R.Source) -> list[Piece]:
     if not source.paths:
         raise ValueError("Source.paths is empty; name at least one file")
     if source.fraction[0] >= source.fraction[1]:
-        raise ValueError(f"Source.fraction = {source.fraction}: the second must be larger")
+        raise ValueError(
+            f"Source.fraction = {source.fraction}: give a start and a larger end, such as (0.0, 0.9)"
+        )
     return format_of(source).pieces(source, PIECE_BYTES)
 
 

@@ -108,7 +108,7 @@ class PreparedFolder:
             part = temporary_path(path)
             files, there = filesystem(
                 f"{self.address}/{name}"
-            )  # asked for anew: after a fork, the old one is not ours
+            )  # opened again: after a fork, the old one belongs to the parent
             try:
                 files.get_file(there, str(part))
                 publish(part, path)
@@ -303,7 +303,7 @@ class Shard:
         first and the last."""
         if "sentences" not in self.batch.schema.names:
             raise ValueError(
-                f"{self.path} keeps no sentences; prepare the data with Documents(sentence_boundaries=True)"
+                f"{self.path} has no sentence boundaries; prepare the data with Documents(sentence_boundaries=True)"
             )
         (starts, _), (bounds, values) = self.lists(self.tokens), self.lists("sentences")
         first, last = (

@@ -142,7 +142,7 @@ class Tokenizer:
         self.table = self.lookup(vocabulary) if single else None
         likely = (
             parts["model"]["type"] == "Unigram"
-        )  # its marks are pieces like others: text could be read as one
+        )  # its special tokens are ordinary pieces: text could be read as one
         self.forgeable_ids = (
             [i for mark, i in self.special.items() if mark != "unk"] if likely else []
         )

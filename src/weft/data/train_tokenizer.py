@@ -53,7 +53,7 @@ def within_vocabulary(
     add_sentinels(inner, value.sentinels)
     if inner.get_vocab_size() > value.vocab_size:
         raise ValueError(
-            f"{type(value).__name__}.vocab_size = {value.vocab_size}: the text's characters and the marks alone "
+            f"{type(value).__name__}.vocab_size = {value.vocab_size}: the characters of the text and the special tokens alone "
             f"are {inner.get_vocab_size()}; give more"
         )
     return Tokenizer(inner.to_str(pretty=True))

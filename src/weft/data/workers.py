@@ -70,14 +70,14 @@ class ShardBuilder:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise ValueError(
                     f"the disk of {self.folder} is full: {task.number:05d}.arrow needs about {2 * piece.size / 1e6:.1f} MB "
-                    "while it is made; make room and run again, what is finished stays"
+                    "while it is written; free some space and run it again: finished shards are kept"
                 ) from None
             raise ValueError(
                 f"{error.filename or piece.paths[0]}: {error.strerror or error}"
             ) from None
         except LookupError as error:
             raise ValueError(
-                f"{piece.paths[0]} is not what it should be: {type(error).__name__} {error}"
+                f"{piece.paths[0]} cannot be read in this format: {type(error).__name__}: {error}; check the format and the file"
             ) from None
 
     def shard(self, task: ShardTask, piece: Piece, tick: Callable[[WorkerProgress], None]) -> None:
@@ -242,7 +242,9 @@ def run_worker(
                     raise ValueError(answer)
                 tick(WorkerProgress(*answer))
             else:
-                raise ValueError(f"a worker stopped with code {process.wait()}; run again to go on")
+                raise ValueError(
+                    f"a worker process ended with code {process.wait()}; run it again to continue"
+                )
 
 
 def worker_main() -> None:

@@ -44,7 +44,7 @@ def write_parquet(path: str, columns: dict[str, list[Any]]) -> None:
         pq.write_table(pa.table(columns), path)
     except pa.ArrowException as error:
         raise ValueError(
-            f"{path}: Parquet's columns have one kind of value each ({str(error).splitlines()[0]}); write .jsonl"
+            f"{path}: a Parquet column has values of one type ({str(error).splitlines()[0]}); write .jsonl"
         ) from None
 
 
@@ -53,7 +53,7 @@ def check_tsv_cells(path: str, rows: Sequence[Sequence[Any]]) -> None:
     wrong = next((cell for row in rows for cell in row if re.search(r"[\t\r\n]", str(cell))), None)
     if wrong is not None:
         raise ValueError(
-            f"{path}: {str(wrong)[:60]!r} holds a tab or a line end, which a .tsv cannot; write .csv or .jsonl"
+            f"{path}: {str(wrong)[:60]!r} contains a tab or a line end, which .tsv cannot represent; write .csv or .jsonl"
         )
 
 

@@ -78,7 +78,7 @@ def families() -> list[Family]:
 
 
 def spec_of_name(name: str) -> tuple[str, Spec]:
-    """The full name and the spec behind `family-size`, or behind a family's first size: presets have no other names on a command line."""
+    """Return the full name and the spec of `family-size`, or of a family's first size; the command knows presets by these names alone."""
     presets = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
     first = f"{name}-{next(iter(family(name).sizes))}" if name in family_names() else name
     if first in presets:

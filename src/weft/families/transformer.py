@@ -38,7 +38,7 @@ def make(
     final: bool = False,
     head: Any = None,
 ) -> Spec:
-    """`final` puts a norm behind each stack, as torch.nn.Transformer does and the paper does not."""
+    """Return the spec; `final` adds a norm after each stack, as torch.nn.Transformer does and the paper does not."""
     norm = LayerNorm()
     attention_branch, feed = (
         post_norm(norm, Attention(heads=heads), dropout=dropout),

@@ -20,7 +20,7 @@ from .sampling import (
 )
 from .session import NAN_LOGITS, TokenRows, per_row_limits, prefill
 
-StopCondition = Callable[[int, int], bool]  # of a row and its newest token: has it said enough?
+StopCondition = Callable[[int, int], bool]  # (row, its last token) -> whether the row is finished
 
 
 class GeneratedTokens(NamedTuple):

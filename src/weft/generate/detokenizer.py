@@ -25,7 +25,7 @@ class StreamDetokenizer:
         whole = self.tokenizer.decode(self.ids[self.old :])
         if (
             whole.endswith(INCOMPLETE) or whole == self.before()
-        ):  # a token that shows nothing says nothing of the gap behind it
+        ):  # an invisible token does not decide the space after it
             return ""
         return self.release(whole)
 

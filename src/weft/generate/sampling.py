@@ -12,7 +12,7 @@ from ..registry import choice
 from ..spec import PositiveFloat, PositiveFraction, PositiveInt
 
 MIN_TEMPERATURE = (
-    1e-30  # colder, scores are no numbers any more; the likeliest has all the share long before
+    1e-30  # below it, logits overflow; the most likely token has all the probability long before
 )
 Natural = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -23,10 +23,12 @@ class Sampling:
     """How a token is sampled; temperature 0 is greedy decoding. A row with the same seed gives the same answer, in any batch."""
 
     temperature: Natural = 1.0
-    top_k: PositiveInt | None = None  # the likeliest so many
-    top_p: PositiveFraction | None = None  # the likeliest that hold this share of the probability
-    min_p: Part | None = None  # those at least this share as likely as the likeliest
-    repetition_penalty: PositiveFloat = 1.0  # above 1: what was said is less likely
+    top_k: PositiveInt | None = None  # sample from the k most likely tokens
+    top_p: PositiveFraction | None = None  # sample from the smallest set with this probability
+    min_p: Part | None = (
+        None  # sample from tokens at least this fraction as likely as the most likely one
+    )
+    repetition_penalty: PositiveFloat = 1.0  # above 1: tokens that occurred before are less likely
     seed: int = 0
 
 

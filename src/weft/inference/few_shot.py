@@ -19,7 +19,7 @@ CompleteFunction = Callable[[list[str]], list[str]]  # greedy text after each pr
 class Example(NamedTuple):
     question: str
     answer: str
-    reason: str = ""  # said before the answer: chain of thought (Wei et al. 2022, arXiv:2201.11903)
+    reason: str = ""  # precedes the answer: chain of thought (Wei et al. 2022, arXiv:2201.11903)
 
 
 class Template(NamedTuple):
@@ -61,7 +61,7 @@ def sample_examples(
     others = [example for example in dict.fromkeys(pool) if example.question != question]
     if count > len(others):
         raise ValueError(
-            f"{count} examples are asked for, the pool has {len(others)} beside the question; give a larger one"
+            f"{count} examples are needed, and the pool has {len(others)} beside the question; give a larger one with --examples"
         )
     return Random(f"{seed}/{question}").sample(others, count)
 

@@ -29,7 +29,7 @@ QUESTION = ("question", "prompt", "input", "source", "problem", "text", "sentenc
 ANSWER = ("answer", "target", "output", "completion", "label", "class", "category", "sentiment")
 REASON = ("reason", "rationale", "explanation")
 CLASSES = 20  # answers with more different values than this are free text
-POOL = 500  # arithmetic problems that the examples are drawn from; none of them is asked
+POOL = 500  # arithmetic problems that examples are sampled from; none of them is a question
 MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
 
 

@@ -107,7 +107,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
             ids = writer.encode_prompt(text)
             free = max(
                 self.length // 2, self.length - len(ids)
-            )  # of a long prompt at least half a context is kept
+            )  # at least half the context is left for a long prompt
             most = min(int(options.get("max_gen_toks") or self.max_new_tokens), free)
             prompt = ids[-max(1, self.length - most) :]
             texts.append(
@@ -142,7 +142,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
             {
                 "tokens": np.array(rows[i].tokens),
                 "documents": np.zeros(0, np.int64),
-                "asked": rows[i].first_scored,
+                "first_scored": rows[i].first_scored,
             }
             for i in full
         ]

@@ -34,7 +34,7 @@ from .images import ImageInput
 
 
 class OpenModel(LoadedModel):
-    """A model with its tokenizer, ready to be asked. `dir()` lists the methods that its head and its task allow; another one
+    """A model with its tokenizer, ready for inference. `dir()` lists the methods that its head and its task allow; another one
     raises a ValueError that says which model has it.
 
     Every method takes one text, or a list of texts, and returns one result, or a list in the same order.

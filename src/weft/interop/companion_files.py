@@ -34,8 +34,8 @@ CODE_KEYS = {
     "auto_map",
     "custom_pipelines",
     "trust_remote_code",
-}  # keys by which a folder asks to run its own code: never written
-NEW_TOKENS = 128  # as many as weft generate says where nobody asks for another number
+}  # keys that make a folder run its own code: never written
+NEW_TOKENS = 128  # the default of weft generate
 
 
 def copy_companion_files(origin: Path, folder: Path, spec: S.Spec) -> None:
@@ -83,7 +83,7 @@ def write_json(path: Path, plain: Any) -> None:
 def with_special_ids(
     spec: S.Spec, tokenizer_ids: dict[str, int], start: int | None = None
 ) -> S.Spec:
-    """The spec with the ids that it leaves open: those of a tokenizer's marks, and what its decoder reads first."""
+    """Return the spec with the ids that it lacks: those of the tokenizer's special tokens, and the decoder start."""
     special_tokens = spec.special_tokens
     ids = {
         "pad": tokenizer_ids.get("pad"),

@@ -15,7 +15,7 @@ from ..spec.spec import iterate_blocks
 
 
 class ForeignTensors(NamedTuple):
-    """The other side's tensors: their names, and one at a time when asked."""
+    """The tensors of the other side: their names, and one at a time on request."""
 
     names: set[str]
     get: Callable[[str], Tensor]
@@ -222,7 +222,7 @@ def describe_unmatched(left: list[str], missing: list[str]) -> str:
     if missing:
         parts = sorted({n.split(".")[0] for n in missing})
         problems.append(
-            f"the file lacks {len(missing)} tensors: {few(missing)}; give new_parts={set(parts)} to start these anew"
+            f"the file lacks {len(missing)} tensors: {few(missing)}; give new_parts={set(parts)} to initialise these"
         )
     return "; ".join(problems)
 

@@ -53,7 +53,7 @@ def cross_encoder_head(folder: Path, config: dict[str, Any], spec: S.Spec) -> S.
     """The spec with a head that lies apart from the weights: a CrossEncoder's pooling and linear map."""
     try:
         modules = read_modules(folder) if isinstance(spec.head, S.NoHead) else None
-    except ValueError:  # modules that only weft embed asks for
+    except ValueError:  # modules that only weft embed reads
         return spec
     if modules is None or modules.dense is None:
         return spec

@@ -92,7 +92,7 @@ def permute_channels(spec: S.Spec, state: State) -> State:
 
 
 def with_position_offset(spec: S.Spec) -> S.Spec | None:
-    """As many rows before the first position as RoBERTa's padding id asks for."""
+    """Add the rows before the first position that RoBERTa's padding id requires."""
     learned = getattr(spec.source, "positions", None)
     if (
         spec.special_tokens.pad is None

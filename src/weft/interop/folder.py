@@ -62,8 +62,8 @@ def load(
 ) -> Model:
     """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head, given or
     named as a published class ("BertForSequenceClassification", two classes);
-    `new_parts` names the parts that may start anew, such as {"head"}; dtype None keeps the file's."""
-    folder, anew = (
+    `new_parts` names the parts that may be initialised instead of loaded, such as {"head"}; dtype None keeps that of the file."""
+    folder, initialised_parts = (
         local_folder(where),
         {new_parts} if isinstance(new_parts, str) else set(new_parts),
     )
@@ -76,11 +76,18 @@ def load(
         foreign = read_tensors(folder, open_files)
         if family is not None and isinstance(spec.head, S.ClassifierHead):
             foreign = with_cross_encoder_map(foreign, family, spec, folder, open_files)
-        check_parameters(folder, spec, foreign.size, anew)
-        if family is not None and "head" not in anew:
+        check_parameters(folder, spec, foreign.size, initialised_parts)
+        if family is not None and "head" not in initialised_parts:
             spec = untie_if_separate(family, spec, foreign)
         model = fill_model(
-            family, spec, foreign, anew, device, dtype or dtype_of(foreign, family), seed, folder
+            family,
+            spec,
+            foreign,
+            initialised_parts,
+            device,
+            dtype or dtype_of(foreign, family),
+            seed,
+            folder,
         )
     model.family, model.origin = family.name if family else None, folder.resolve()
     return model.eval()
@@ -334,7 +341,7 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 def merged_config(family: Family, spec: S.Spec, model: Model) -> dict[str, Any]:
-    """Its config.json: what the origin's said beside what the spec says, but never a way to run code."""
+    """Return config.json: the fields of the original beside those of the spec, but never one that runs code."""
     origin_config = (
         read_json_object(model.origin, CONFIG_FILE)
         if model.origin is not None and find_file(model.origin, CONFIG_FILE)

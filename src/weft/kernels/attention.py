@@ -123,7 +123,7 @@ def attention_weights(
     k_BHMK = k_BGMK.repeat_interleave(q_BHLK.shape[1] // k_BGMK.shape[1], 1)
     score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
     if softcap is not None and score_BHLM.dtype != torch.float64:
-        score_BHLM = score_BHLM.float()  # each step in bf16 would round anew
+        score_BHLM = score_BHLM.float()  # each step in bf16 would round again
     score_BHLM = score_BHLM * (q_BHLK.shape[-1] ** -0.5 if scale is None else scale)
     if softcap is not None:
         score_BHLM = apply_softcap(score_BHLM, softcap)

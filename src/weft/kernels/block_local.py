@@ -55,7 +55,7 @@ class Chunk(NamedTuple):
 
 
 class RandomState(NamedTuple):
-    """What dropout draws with: the number of the call, and the queries' keys."""
+    """The random numbers of dropout: the number of the call, and the keys of the queries."""
 
     seed: int
     key_BL: Tensor

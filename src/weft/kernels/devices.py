@@ -50,9 +50,9 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
 def has_fast_bf16(device: torch.device) -> bool:
     """Return whether the device has instructions that multiply bf16 matrices; without them bf16 is slower than fp32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
-        return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        return bool(torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())
     return False
 
 

@@ -33,7 +33,7 @@ def attention_dropout(weight_BHLM: Tensor, probability: float) -> Tensor:
 
 
 def kept_fraction_16bit(probability: float) -> int:
-    """How many of the 65536 draws keep a number: never none, never all."""
+    """Return how many of the 65536 random values keep a number: never none, never all."""
     return min(max(round((1 - probability) * MASK_LEVELS), 1), MASK_LEVELS - 1)
 
 

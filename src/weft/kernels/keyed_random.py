@@ -48,7 +48,7 @@ class Keys(NamedTuple):
 
 
 class CurrentKeys:
-    """What the forward pass in progress draws with: set by the trainer, and by every block for the tokens that it reads."""
+    """The random keys of the current forward pass: set by the trainer, and by every block for the tokens that it reads."""
 
     samples: Tensor | None = (
         None  # (B) numbers of the samples, or (B, documents) in packed rows; None: 0, 1, 2, …

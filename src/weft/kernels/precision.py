@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def cast_for_autocast(x: Tensor) -> Tensor:
-    """For an x that several maps read: autocast casts it anew for each of them, and its gradient back."""
+    """Cast an x that several maps read once; autocast would cast it, and its gradient back, for each of them."""
     kind = x.device.type
     if x.dtype != torch.float32 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return x

@@ -20,7 +20,7 @@ from .roles import INPUT, OUTPUT, block_linear
 
 
 class Store(Protocol):
-    """Where decoding keeps keys and values: `layers` asks, `model.cache` holds."""
+    """The interface of the key-value cache, which `model.cache` implements."""
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]: ...
     @property
@@ -29,7 +29,7 @@ class Store(Protocol):
 
 
 class AttentionContext(NamedTuple):
-    """What an attention is told beside x: the same for all blocks that look the same way."""
+    """The inputs of attention beside x: the same for all blocks with the same pattern."""
 
     positions: Positions
     mask: Tensor | None = None

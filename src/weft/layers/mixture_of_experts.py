@@ -103,7 +103,7 @@ class MixtureOfExpertsLayer(nn.Module):
         )
         x_TD = x_BLD.flatten(0, 1)[token_T].to(
             self.score_BLE.dtype
-        )  # autocast shows in what the router said
+        )  # the type of the router output shows autocast
         h_TF = self.activation(
             (self.up if self.gate is None else self.gate)(x_TD, ends_E, expert_T)
         )

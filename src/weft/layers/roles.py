@@ -35,7 +35,7 @@ class Role(Enum):
 class Part(Enum):
     """Which part of a model a parameter belongs to."""
 
-    BODY = "everything that is kept when the head changes"
+    BODY = "everything that stays when the head changes"
     LAYER_MIX = "weights of the layers that the head reads"
     HEAD_TRANSFORM = "the hidden layer of a head, such as BERT's pooler"
     HEAD = "the head"

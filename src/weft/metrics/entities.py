@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..recipe.metrics import Scores
 from .classification import accuracy, f1_score
 
-SAME = {"L": "E", "U": "S", "M": "I"}  # BILOU's and BMES' letters for the same marks
+SAME = {"L": "E", "U": "S", "M": "I"}  # the letters of BILOU and BMES for the same tags
 
 
 class Entity(NamedTuple):

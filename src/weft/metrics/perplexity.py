@@ -11,7 +11,7 @@ def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
     """Yield loss and perplexity. `surprises` are the negative log-probabilities of the tokens, in nats; `size` is the text's size in
     UTF-8 bytes."""
     if not surprises:
-        raise ValueError("no token was asked; give more text")
+        raise ValueError("no token is scored; give more text")
     total = sum(surprises)
     yield "loss", total / len(surprises)
     yield "perplexity", exp(min(total / len(surprises), 700.0))

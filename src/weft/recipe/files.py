@@ -18,13 +18,15 @@ def load_recipe(name: str) -> Recipe:
     file, _, variable = name.partition(":")
     path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
     if not path.exists():
-        raise ValueError(f"no recipe {file!r}: give a Python file, a JSON file or a run's folder")
+        raise ValueError(
+            f"no recipe {file!r}: give a Python file, a JSON file or the folder of a run"
+        )
     if path.suffix == ".json":
         recipes = {"recipe": recipe_from_json(path)}
     else:
         module_spec = spec_from_file_location(path.stem, path)
         if module_spec is None or module_spec.loader is None:
-            raise ValueError(f"{file} is no Python file; a recipe ends in .py or .json")
+            raise ValueError(f"{file} is not a recipe: its name must end in .py or .json")
         module = module_from_spec(module_spec)
         try:
             module_spec.loader.exec_module(module)
@@ -38,7 +40,9 @@ def load_recipe(name: str) -> Recipe:
             raise ValueError(f"{file}, line {line}: {type(error).__name__}: {error}") from error
         recipes = {key: thing for key, thing in vars(module).items() if isinstance(thing, Recipe)}
     if not all(isinstance(thing, Recipe) for thing in recipes.values()) or not recipes:
-        raise ValueError(f"{file} holds no Recipe")
+        raise ValueError(
+            f"{file} defines no Recipe; assign one to a variable, such as tiny = Recipe(…)"
+        )
     if variable and variable not in recipes:
         raise ValueError(f"{file} has no recipe {variable!r}; {suggest(variable, list(recipes))}")
     return recipes[variable or next(iter(recipes))]
@@ -74,7 +78,9 @@ def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
             f'{path} was changed after it was written: {error}; if you edited it, delete its last field, "seal"'
         ) from None
     except ValueError as error:
-        raise ValueError(f"{path} is no recipe: {error}") from None
+        raise ValueError(f"{path} is not a recipe: {error}") from None
     if not isinstance(recipe_from_json, Recipe):
-        raise ValueError(f"{path} holds a {type(recipe_from_json).__name__}, not a Recipe")
+        raise ValueError(
+            f"{path} contains a {type(recipe_from_json).__name__}, not a Recipe; give the recipe.json of a run"
+        )
     return recipe_from_json

@@ -12,7 +12,7 @@ class OptimiserSpec:
     """Base of every optimiser; `lr` is the peak learning rate, which the schedule scales.
 
     Built with (optimiser, parameters), a `weft.training.optimisers.TrainedParameters`, into torch optimisers whose groups
-    hold each parameter once. Their state is tensors, kept under the parameters' names.
+    hold each parameter once. Their state is tensors, stored under the names of the parameters.
     """
 
     lr: float
@@ -73,7 +73,7 @@ class Muon(OptimiserSpec):
     def __post_init__(self) -> None:
         if self.other.layer_decay is not None:
             raise ValueError(
-                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one rate for all blocks; take AdamW alone"
+                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one learning rate for all blocks; use AdamW for layer_decay"
             )
 
 

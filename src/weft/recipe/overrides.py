@@ -97,7 +97,7 @@ def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report
         return edit_list(tree, name, rest, text, here, report)
     if not isinstance(tree, dict):
         raise ValueError(
-            f"{here} is {json.dumps(tree)}, which has no parts; there is nothing at {there}"
+            f"{here} is {json.dumps(tree)}, which has no fields, so that {there} does not exist"
         )
     kind = str(tree.get("kind"))
     if name == "norm" and not rest and ("attention" in tree or "inner" in tree):
@@ -132,7 +132,7 @@ def edit_list(
         return repeat_blocks(items, text, here)
     if not name.isdecimal() or int(name) >= len(items):
         raise ValueError(
-            f"there is nothing at {here}.{name}; {here} has {len(items)} parts, counted from 0; * means all of them"
+            f"{here}.{name} does not exist: {here} has {len(items)} items, numbered from 0; * is all of them"
         )
     i = int(name)
     return [*items[:i], edit_plain(items[i], rest, text, f"{here}.{name}", report), *items[i + 1 :]]

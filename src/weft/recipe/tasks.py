@@ -225,9 +225,9 @@ class CausalLM(Task):
     hf_class_suffix = "ForCausalLM"
     verb = "generate"
 
-    isolate_documents: bool = False  # a window's documents do not see each other
+    isolate_documents: bool = False  # tokens attend only within their own document
     one_document_per_sample: bool = (
-        False  # a sample is a document, cut at the length, not a window: for Packed and Budget
+        False  # a sample is a truncated document, not a window: for PackedBatch and TokenBudget
     )
 
 
@@ -244,9 +244,9 @@ class MaskedLM(Task):
     verb = "fill"
 
     mask_rate: PositiveFraction = 0.15
-    mask_token_rate: Fraction = 0.8  # of the chosen
+    mask_token_rate: Fraction = 0.8  # of the chosen tokens
     random_token_rate: Fraction = (
-        0.1  # of the chosen; the rest is kept (BERT, appendix C.2, compares six such rows)
+        0.1  # of the chosen tokens; the rest stay (BERT, appendix C.2, compares six such rows)
     )
     masking_unit: Literal["tokens", "words", "spans"] = (
         "tokens"  # spans: SpanBERT, arXiv:1907.10529
@@ -346,7 +346,7 @@ class Translation(Task):
 
     label_smoothing: Probability = 0.1
     bpe_dropout: Probability = (
-        0.0  # of BPE's merges, drawn anew for each sample (BPE-dropout, arXiv:1910.13267)
+        0.0  # probability of leaving out a merge of BPE (BPE-dropout, arXiv:1910.13267)
     )
 
 
@@ -377,7 +377,7 @@ class TextToText(Task):
 
     @classmethod
     def matches(cls, table: TableFacts) -> float:
-        return 0.1  # only an encoder-decoder, or --task, asks for it
+        return 0.1  # only for an encoder-decoder, or with --task
 
     def select_by(self, rows: RowSchema) -> str:
         """Select by the loss, since generated free text seldom equals its reference."""

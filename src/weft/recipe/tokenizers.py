@@ -33,7 +33,7 @@ class ByteBPE(TokenizerSpec):
 
     vocab_size: PositiveInt
     special_tokens: bool = True
-    sentinels: NonNegativeInt = 0  # T5's span marks, the last ids of the vocabulary
+    sentinels: NonNegativeInt = 0  # T5's span sentinels, the last ids of the vocabulary
 
 
 @choice

@@ -38,9 +38,7 @@ class RunLog:
             self.path.touch()
             (folder / CURVE).unlink(missing_ok=True)  # not finished yet
             truncate_log(self.path, step, validated, report)
-            self.file = self.path.open(
-                "ab", buffering=0
-            )  # what cannot be written is said at its own line
+            self.file = self.path.open("ab", buffering=0)  # an error names its own line
         self.board = open_board(folder, step) if tensorboard else None
 
     def __enter__(self) -> "RunLog":
@@ -63,7 +61,7 @@ class RunLog:
         text = memoryview(json.dumps(line).encode() + b"\n")
         with named_os_errors(self.path):
             while text:
-                text = text[self.file.write(text) :]  # may be less than asked
+                text = text[self.file.write(text) :]  # may be less than requested
         if self.board is not None:
             for name, number in scalars(line):
                 self.board.add_scalar(name, number, line["step"])

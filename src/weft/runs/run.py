@@ -201,8 +201,10 @@ def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: 
     run.trainer.last_validated_step = checkpoint.state.get("validated", checkpoint.step)
     before, now = checkpoint.state["world"], run.trainer.ranks.size
     if before != now:
-        drawn = "other attention dropout and " if run.trainer.fused_dropout else ""
-        report(f"ranks changed from {before} to {now}: the same samples, but {drawn}other rounding")
+        dropout = "other attention dropout and " if run.trainer.fused_dropout else ""
+        report(
+            f"ranks changed from {before} to {now}: the same samples, but {dropout}other rounding"
+        )
     if changed := environment_changes(
         checkpoint.state.get("environment", {}), describe_environment(run.trainer.ranks.device)
     ):

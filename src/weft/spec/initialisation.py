@@ -10,7 +10,7 @@ class Init:
 
 @choice
 class NormalInit(Init):
-    """Normal weights, truncated at `cut` standard deviations; maps that join the residual are scaled by 1/√(2·depth) (GPT-2)."""
+    """Normal weights, truncated at `truncate_at` standard deviations; with `scale_by_depth`, maps that join the residual are scaled by 1/√(2·depth) (GPT-2)."""
 
     std: PositiveFloat = 0.02
     truncate_at: PositiveFloat | None = None

@@ -102,7 +102,7 @@ class MaskedLMPreprocess(Preprocess):
         )
         if self.task.next_sentence and len(samples) < 2:
             raise ValueError(
-                f"next_sentence draws from other rows, and {store.tokens} tokens are one row of {length}; give more text"
+                f"next_sentence samples from other rows, and {store.tokens} tokens are one row of {length}; give more text"
             )
         return samples
 

@@ -191,7 +191,7 @@ class StridedWindows:
         return {
             "tokens": self.store.stream(start, stop),
             "documents": self.store.documents(start, stop) - start,
-            "asked": first_scored - start,
+            "first_scored": first_scored - start,
         }
 
     def lengths(self, indices: np.ndarray) -> np.ndarray:
@@ -208,5 +208,5 @@ class StridedWindowPreprocess(Preprocess):
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
         row = self.inner(samples, index, rng)
-        is_scored = np.arange(1, len(row["labels"]) + 1) >= samples[index]["asked"]
+        is_scored = np.arange(1, len(row["labels"]) + 1) >= samples[index]["first_scored"]
         return row | {"labels": np.where(is_scored, row["labels"], -100)}

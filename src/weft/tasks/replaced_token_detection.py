@@ -49,7 +49,7 @@ class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
             and context.spec.head.num_labels != 1
         ):
             raise ValueError(
-                f"ReplacedTokenDetection asks one score a token: TokenClassifierHead(num_labels=1), not {context.spec.head.num_labels}"
+                f"ReplacedTokenDetection needs one output per token: use TokenClassifierHead(num_labels=1), not {context.spec.head.num_labels}"
             )
         if expert_stacks(task.generator):
             raise ValueError(

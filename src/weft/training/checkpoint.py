@@ -192,7 +192,7 @@ def latest_checkpoint(root: str | Path, report: Callable[[str], None]) -> Checkp
     if folders:
         names = ", ".join(path.name for path in folders)
         raise ValueError(
-            f"{root}: no checkpoint is whole, of {names}; restore one, or move them away to start anew"
+            f"{root}: all checkpoints are damaged ({names}); restore one, or move them away to start again"
         )
     return None
 

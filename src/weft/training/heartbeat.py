@@ -49,7 +49,7 @@ class Heartbeat(Thread):
                 now = self.ask(self.next, "beat")
                 if now in ("", "done") or now != last:
                     last_heard, last = time.monotonic(), now
-            except RuntimeError:  # the store is gone; so is whoever kept it, or all is over
+            except RuntimeError:  # the store is gone: its process ended, or the run is over
                 last = "the rendezvous store"
             if time.monotonic() - last_heard > self.timeout:
                 self.end(last)

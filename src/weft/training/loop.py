@@ -228,7 +228,7 @@ class Trainer:
         """Return notes on what depends on the device."""
         return (
             [
-                "attention dropout is drawn by the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
+                "attention dropout is that of the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
             ]
             if self.fused_dropout
             else []

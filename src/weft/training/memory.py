@@ -1,4 +1,4 @@
-"""Memory: large tensors kept from one step to the next, and a run that cannot fit refused."""
+"""Memory: allocations that are reused between steps, and the refusal of a run that does not fit."""
 
 import ctypes
 import os

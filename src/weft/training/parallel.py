@@ -66,7 +66,7 @@ def init_ranks(
         yield DistributedRanks(device=rank_device)
         return
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent()  # a killed torchrun leaves no rank behind
+        die_with_parent()  # a killed torchrun leaves no rank running
     if rank_device.type == "cuda":
         torch.cuda.set_device(rank_device)
     limit = timedelta(seconds=timeouts.collective)

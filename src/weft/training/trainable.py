@@ -26,16 +26,16 @@ def initialise_from(model: Model, folder: str) -> None:
         (before.spec.head, model.spec.head),
     )
     names = {getattr(head, "labels", None) for head in heads} - {None}
-    kept = {Part.BODY, Part.LAYER_MIX}
+    loaded_parts = {Part.BODY, Part.LAYER_MIX}
     if type(heads[0]) is type(heads[1]) and len(names) < 2:
-        kept |= {Part.HEAD, Part.HEAD_TRANSFORM}
+        loaded_parts |= {Part.HEAD, Part.HEAD_TRANSFORM}
     elif type(heads[1]) is S.ClassifierHead and type(heads[0]) in (S.NoHead, S.ClassifierHead):
-        kept |= {Part.HEAD_TRANSFORM}
+        loaded_parts |= {Part.HEAD_TRANSFORM}
     facts = parameter_facts(model)
     fit = {
         name: tensor
         for name, tensor in old.items()
-        if name in state and state[name].shape == tensor.shape and facts[name].part in kept
+        if name in state and state[name].shape == tensor.shape and facts[name].part in loaded_parts
     }
     missing = [name for name in state if name not in fit and facts[name].part is Part.BODY]
     if missing:
@@ -84,7 +84,7 @@ def add_lora(trained: R.LoRA, model: Model, seed: int) -> None:
 
 
 def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
-    """Return the linear maps inside the body's blocks that have the names asked for."""
+    """Return the linear maps with these names inside the blocks of the body."""
     facts = parameter_facts(model)
     return [
         f"{path}.{name}"

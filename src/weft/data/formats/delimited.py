@@ -116,7 +116,9 @@ def read_first_row(path: str, delimiter: str) -> list[str]:
     )
     first = next((row for _, row in rows), "")
     if isinstance(first, BadRow):
-        raise ValueError(f"{path}: its first line should name the columns, but is {first.reason}")
+        raise ValueError(
+            f"{path}: its first line should name the columns, but it is {first.reason}; repair it, or give --column-names"
+        )
     return first.split("\t") if isinstance(first, str) else first
 
 

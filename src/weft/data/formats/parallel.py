@@ -37,7 +37,7 @@ def read_parallel(
         if None in row:
             short = paths[row.index(None)]
             raise ValueError(
-                f"{short} has fewer lines than {next(p for p in paths if p != short)}; aligned files have as many"
+                f"{short} has fewer lines than {next(p for p in paths if p != short)}; aligned files must have the same number"
             )
         offset, texts = row[0][0], [text for _, text in row]
         bad = [
@@ -51,13 +51,15 @@ def read_parallel(
 def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
     """Divide aligned files at the same lines; each glob must match as many files."""
     if len(source.paths) < 2:
-        raise ValueError(f"parallel files come in pairs; there is only {source.paths[0]}")
+        raise ValueError(
+            f"parallel text needs two files or more, and there is only {source.paths[0]}; give the aligned file too"
+        )
     columns = [find(path) for path in source.paths]
     if len({len(files) for files in columns}) != 1:
         counts = ", ".join(
             f"{path} are {len(files)}" for path, files in zip(source.paths, columns, strict=True)
         )
-        raise ValueError(f"aligned files are as many, but {counts}")
+        raise ValueError(f"every glob of aligned files must match as many files, but {counts}")
     pieces = []
     for paths in zip(*columns, strict=True):
         bytes_, word = (
@@ -88,7 +90,7 @@ def aligned_offsets(
     totals = {path: count_lines(path) for path in paths}
     if len(set(totals.values())) != 1:
         raise ValueError(
-            "aligned files have as many lines, but "
+            "aligned files must have the same number of lines, but "
             + ", ".join(f"{p} has {n}" for p, n in totals.items())
         )
     begin, end = stretch(totals[paths[0]], fraction)

@@ -38,7 +38,7 @@ def detect_format(path: str) -> str:
     head = read_head(where)
     if not full_lines(head):
         if not likely:
-            raise ValueError(f"{path} is empty")
+            raise ValueError(f"{path} is empty; give a file with rows")
         return likely[0].name
     return surest_format(head, path).name
 
@@ -50,6 +50,6 @@ def surest_format(head: bytes, path: str) -> Format:
     if score <= 0:
         raise ValueError(
             f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
-            "of these, or say what it is (prepare --format, Source(format=…))"
+            "of these, or name its format (prepare --format, Source(format=…))"
         )
     return surest

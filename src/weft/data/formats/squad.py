@@ -78,7 +78,9 @@ def iterate_positions(path: str) -> Iterator[tuple[int, JSONCursor]]:
         for article in cursor.elements():
             yield article, cursor
     if not listed:
-        raise ValueError(f'{path} is not SQuAD\'s JSON: it has no list "data"')
+        raise ValueError(
+            f'{path} is not SQuAD\'s JSON: it has no list "data"; give a file such as train-v2.0.json'
+        )
     cursor.end()
 
 
