@@ -22,7 +22,7 @@ from weft.layers.boxes import generalized_iou, to_corners
 from weft.metrics.detection import coco_ground_truth, coco_results, detection_metrics
 from weft.model.heads import Detections
 from weft.model.model import build
-from weft.recipe.rows import check_boxes
+from weft.recipe.cells import check_boxes
 from weft.tasks import build_task
 from weft.tasks.base import Batch
 from weft.tasks.detection_denoising import noise_objects

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..recipe.rows import check_boxes
+from ..recipe.cells import check_boxes
 from .images import decode
 from .samples import RowSamples, Sample
 from .store import Store

@@ -101,3 +101,9 @@ class AnchorRefinement:
             moved_BN4 = (self.box_offset(x_BND) + inverse_sigmoid(moved_BN4)).sigmoid()
         self.references.append(moved_BN4)
         self.anchor_BN4 = moved_BN4.detach()
+
+    def beside(self, sequence: HiddenStates) -> HiddenStates:
+        """The outputs with the boxes that they refine: the head adds them."""
+        return sequence._replace(
+            anchor_BL4=self.references[-1], layer_anchors=tuple(self.references)
+        )

@@ -116,17 +116,16 @@ class AttentionLayer(nn.Module):
 
     def place_queries(self, q_BLD: Tensor, context: AttentionContext) -> Tensor:
         """Heads apart, with the positions that have maps of their own."""
-        layout, own = self.spec.query_key_positions, self.query_position
-        if own is not None and layout == "projected":
-            q_BLD = q_BLD + own(context.position_BLD)
+        layout, position_map = self.spec.query_key_positions, self.query_position
+        if position_map is not None and layout == "projected":
+            q_BLD = q_BLD + position_map(context.position_BLD)
         if self.query_added is not None:
             q_BLD = q_BLD + self.query_added(context.position_BLD)
         q_BHLK = self.split_heads(q_BLD, self.head_dim, self.query_norm)
-        if own is None or layout == "projected":
+        if position_map is None or layout == "projected":
             return q_BHLK
-        return torch.cat(
-            (q_BHLK, self.split_heads(own(context.anchor_position_BLD), self.head_dim)), -1
-        )
+        place_BLD = position_map(context.anchor_position_BLD)
+        return torch.cat((q_BHLK, self.split_heads(place_BLD, self.head_dim)), -1)
 
     def place_keys(self, k_BMD: Tensor, position_BMD: Tensor | None) -> Tensor:
         """The same for keys; one map serves the sum and the concatenation."""

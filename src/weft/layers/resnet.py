@@ -35,7 +35,7 @@ class FrozenBatchNorm(nn.Module):
 class GroupNormLayer(nn.GroupNorm):
     """Group norm; of a padded image, with the mean and variance of what is visible."""
 
-    def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
         if mask_B1RS is None:
             return super().forward(x_BCRS)
         x_BGFRS = x_BCRS.unflatten(1, (self.num_groups, -1))
@@ -44,7 +44,8 @@ class GroupNormLayer(nn.GroupNorm):
         mean = (x_BGFRS * mask).sum((2, 3, 4), keepdim=True) / count
         variance = ((x_BGFRS - mean) * mask).square().sum((2, 3, 4), keepdim=True) / count
         y_BCRS = ((x_BGFRS - mean) * (variance + self.eps).rsqrt()).flatten(1, 2)
-        return y_BCRS * self.weight[:, None, None] + self.bias[:, None, None]
+        scaled_BCRS: Tensor = y_BCRS * self.weight[:, None, None] + self.bias[:, None, None]
+        return scaled_BCRS
 
 
 def build_resnet_norm(norm: S.FrozenBatchNorm | S.GroupNorm, width: int) -> nn.Module:
@@ -66,6 +67,7 @@ class ConvNorm(nn.Module):
         self, spec: S.ResNet, inputs: int, outputs: int, kernel: int, stride: int = 1
     ) -> None:
         super().__init__()
+        self.stride = stride
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
         self.convolution = with_role(convolution, Role.CONVOLUTION, formula=kaiming_fan_out)
         self.norm = build_resnet_norm(spec.norm, outputs)
@@ -81,7 +83,7 @@ class ResNetBlock(nn.Module):
 
     def __init__(self, spec: S.ResNet, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.stride, middle = stride, outputs // 4
+        middle = outputs // 4
         self.shortcut = (
             ConvNorm(spec, inputs, outputs, 1, stride) if inputs != outputs or stride > 1 else None
         )
@@ -95,7 +97,8 @@ class ResNetBlock(nn.Module):
     def forward(self, x: Tensor, mask_B1RS: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         inside, y = mask_B1RS, x
         for i, layer in enumerate(self.layers):
-            inside = strided(inside, layer.convolution.stride[0])  # type: ignore[union-attr, index]
+            assert isinstance(layer, ConvNorm)
+            inside = strided(inside, layer.stride)
             y = layer(y if i == 0 else y.relu(), inside)
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x, inside))), inside
 

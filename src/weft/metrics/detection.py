@@ -56,7 +56,7 @@ def coco_stats(
 
 def coco_ground_truth(references: Sequence[Sequence[Box]]) -> dict[str, Any]:
     """References as COCO's JSON has them; classes and images are numbered from 1."""
-    annotations = [
+    annotations: list[dict[str, Any]] = [
         {
             "id": 0,
             "image_id": image,

@@ -112,18 +112,16 @@ class StackLayer(nn.Module):
             if anchors is not None and i + 1 < len(self.blocks):
                 anchors.move(x_BLD)
             if i + 1 in layers:
-                layer_outputs[i + 1] = self.norm(x_BLD) if every_layer else x_BLD
+                layer_outputs[i + 1] = x_BLD
+        if every_layer:
+            layer_outputs = {i: self.norm(each_BLD) for i, each_BLD in layer_outputs.items()}
         x_BLD = self.norm(x_BLD)
         if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
             layer_outputs[len(self.blocks)] = x_BLD
         sequence = sequence._replace(
             x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in layers)
         )
-        if anchors is None:
-            return sequence
-        return sequence._replace(
-            anchor_BL4=anchors.references[-1], layer_anchors=tuple(anchors.references)
-        )
+        return sequence if anchors is None else anchors.beside(sequence)
 
     def scale_position(self, x_BLD: Tensor, context: AttentionContext) -> AttentionContext:
         """Positions at queries and keys, scaled by what is there."""

@@ -86,3 +86,27 @@ def short(value: Any) -> str:
     except ValueError:  # an integer of more digits than Python prints
         return f"an integer of {value.bit_length():,} bits"
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+VISIBLE = 0.5  # of a box's area that must be inside the image; what is outside is clipped
+
+
+def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
+    """Refuse boxes, as x, y, width and height in pixels, that are empty or for the most part outside an image of this size."""
+    width, height = size
+    for box in boxes:
+        x, y, w, h = map(float, box)
+        if w <= 0 or h <= 0:
+            raise ValueError(
+                f"box {short(box)} is empty; give x, y, width and height, both above 0"
+            )
+        inside = max(0.0, min(x + w, width) - max(x, 0.0)) * max(
+            0.0, min(y + h, height) - max(y, 0.0)
+        )
+        if inside < VISIBLE * w * h:
+            corners = 0 <= x < w <= width and 0 <= y < h <= height
+            look = "it looks like left, top, right and bottom" if corners else "mend the box"
+            raise ValueError(
+                f"box {short(box)} is outside its image of {width}×{height} pixels; "
+                f"boxes are x, y, width and height: {look}"
+            )

@@ -83,7 +83,7 @@ class DetectionPreprocess(Preprocess):
             "original_size": size,
         }
 
-    def term_counts(self, batch: Any) -> dict[str, float]:
+    def term_counts(self, batch: Any) -> dict[str, float]:  # type: ignore[override]
         """Boxes are divided by their number, classes as their scores say: known before anything is matched."""
         counts_B = (batch["labels"] != IGNORE_INDEX).sum(1)
         boxes, classes = float(counts_B.sum()), self.scores.count(counts_B, self.queries)
@@ -165,15 +165,13 @@ class DetectionLoss(Loss):
         dtype = accumulation_dtype(answer.logits_BNV)
         logits_YBNV, boxes_YBN4 = answer.logits_BNV.to(dtype), answer.boxes_BN4.to(dtype)
         objects, N = Objects(batch["labels"], batch["boxes"].to(dtype)), self.queries
-        learned = logits_YBNV[:, :, :N], boxes_YBN4[:, :, :N]
-        match_YBM = match(self.task, self.scores, *learned, objects)
-        sums = self.matched_sums("", *(t[-1:] for t in (*learned, match_YBM)), objects)
-        if len(match_YBM) > 1:
-            earlier = (t[:-1] for t in (*learned, match_YBM))
-            sums |= self.matched_sums(AUXILIARY, *earlier, objects)
+        logits, boxes = logits_YBNV[:, :, :N], boxes_YBN4[:, :, :N]
+        at = match(self.task, self.scores, logits, boxes, objects)
+        sums = self.matched_sums("", logits[-1:], boxes[-1:], at[-1:], objects)
+        if len(at) > 1:
+            sums |= self.matched_sums(AUXILIARY, logits[:-1], boxes[:-1], at[:-1], objects)
         if self.noised_labels is not None:
-            noised = logits_YBNV[:, :, N:], boxes_YBN4[:, :, N:]
-            sums |= self.noised_sums(*noised, objects)
+            sums |= self.noised_sums(logits_YBNV[:, :, N:], boxes_YBN4[:, :, N:], objects)
         return {term: sums[term] for term in self.weights if term in sums}
 
     def matched_sums(
