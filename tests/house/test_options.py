@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "--valid": ({"default", "required"}, "tune takes a tenth of the data; a probe is judged on other images"),
     "--seeds": ({"default", "help"}, "tune looks at the number of rows; a probe fits in closed form"),
     "--shots": ({"default", "help", "type"}, "evaluate puts examples into a prompt, none at first; a probe fits on images per class"),
+    "--draw": ({"help", "metavar", "required"}, "boxes are drawn if asked for, into a folder for several images; a reconstruction is a picture"),
     "--seed": ({"default"}, "generate samples once any sampling option is given"),
     "--top-k": ({"default", "metavar", "help"}, "tokens to sample from, and predictions to show"),
     "--num-beams": ({"default"}, "generate decodes greedily, or samples"),

@@ -16,7 +16,7 @@ from ..tasks.masked_autoencoding import mask_patches, patchify
 from ..tasks.predict import device_of
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
 
-GREY = 0.5  # of a hidden patch, between black and white
+GREY = 128  # of a hidden patch
 
 
 class Reconstruction(NamedTuple):
@@ -73,48 +73,50 @@ def reconstruct(
     return pictures
 
 
-@torch.no_grad()
 def rebuild_image(
     model: LoadedModel,
     task: R.MaskedAutoencoding,
     image_CRS: Tensor,
     masks: dict[str, np.ndarray],
 ) -> Reconstruction:
-    source, device = model.model.spec.source, device_of(model.model)
-    normal = next(
-        (t for t in evaluation_transforms(model) if isinstance(t, R.Normalize)),
-        R.Normalize(mean=(0.0,), std=(1.0,)),
-    )
+    source = model.model.spec.source
     assert isinstance(source, S.Patches)
-    image_1CRS = image_CRS[None].to(device, model.model.dtype)
-    visible_1S = torch.from_numpy(masks["visible"])[None].to(device)
-    rebuilt = model.model.read(model.model.encode(model.model.embed(image_1CRS).select(visible_1S)))
-    assert isinstance(rebuilt, Tensor)
     original_PF = patchify(image_CRS[None], source.patch_size)[0]
-    guess_PF = rebuilt[0].float().cpu()
-    if (
-        task.normalise_pixels
-    ):  # the targets were; the patch's own mean and deviation give the colours back
+    guess_PF = guess_patches(model, image_CRS, masks["visible"])
+    if task.normalise_pixels:  # the targets were; the patch's own mean and deviation give the colours back
         variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
         guess_PF = guess_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
-    hidden_S = torch.from_numpy(masks["hidden"])
-    pasted_PF, masked_PF = original_PF.clone(), original_PF.clone()
-    pasted_PF[hidden_S] = guess_PF[hidden_S]
-
-    def picture(x_PF: Tensor) -> Image.Image:
-        pixels_CRS = unpatchify(x_PF, source.patch_size, source.channels).numpy()
-        return to_image(pixels_CRS, normal)
-
-    shown = np.array(picture(masked_PF))
-    grid = source.image_size // source.patch_size
-    hidden_GG = np.zeros(grid * grid, bool)
-    hidden_GG[masks["hidden"]] = True
-    pixels = np.kron(hidden_GG.reshape(grid, grid), np.ones((source.patch_size,) * 2)).astype(bool)
-    shown[pixels] = round(255 * GREY)
-    error = (pasted_PF - original_PF)[hidden_S].square().mean()
-    return Reconstruction(
-        picture(original_PF), Image.fromarray(shown), picture(pasted_PF), float(error)
+    hidden_S, rebuilt_PF = torch.from_numpy(masks["hidden"]), original_PF.clone()
+    rebuilt_PF[hidden_S] = guess_PF[hidden_S]
+    steps = [step for step in evaluation_transforms(model) if isinstance(step, R.Normalize)]
+    normal = steps[0] if steps else R.Normalize(mean=(0.0,), std=(1.0,))
+    original, rebuilt = (
+        to_image(unpatchify(x_PF, source.patch_size, source.channels).numpy(), normal)
+        for x_PF in (original_PF, rebuilt_PF)
     )
+    masked = np.array(original)
+    masked[hidden_pixels(source, masks["hidden"])] = GREY
+    error = (rebuilt_PF - original_PF)[hidden_S].square().mean()
+    return Reconstruction(original, Image.fromarray(masked), rebuilt, float(error))
+
+
+@torch.no_grad()
+def guess_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray) -> Tensor:
+    """(P, F): the model's guess of every patch's pixels."""
+    device = device_of(model.model)
+    sequence = model.model.embed(image_CRS[None].to(device, model.model.dtype))
+    seen = sequence.select(torch.from_numpy(visible_S)[None].to(device))
+    rebuilt = model.model.read(model.model.encode(seen))
+    assert isinstance(rebuilt, Tensor)
+    return rebuilt[0].float().cpu()
+
+
+def hidden_pixels(source: S.Patches, hidden_S: np.ndarray) -> np.ndarray:
+    """(rows, columns): True where a patch is hidden."""
+    side, patch = source.image_size // source.patch_size, source.patch_size
+    hidden_P = np.zeros(side * side, bool)
+    hidden_P[hidden_S] = True
+    return hidden_P.reshape(side, side).repeat(patch, 0).repeat(patch, 1)
 
 
 def unpatchify(x_PF: Tensor, patch: int, channels: int) -> Tensor:

@@ -7,7 +7,8 @@ from .attention import Attention, FullAttention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .feedforward import FeedForwardSpec, MixtureOfExperts
 from .heads import Head
-from .inputs import AnchorQueries, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .norms import GroupNorm
 from .parts import Problem
 from .positions import LearnedPositions
 from .spec import Spec, iterate_blocks

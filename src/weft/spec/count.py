@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from math import prod
 
 from .block import Block, ParallelBlock, Stack, shared_bias_shapes
-from .inputs import AnchorQueries, GroupNorm, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
-from .norms import norm_shapes
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .norms import GroupNorm, norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
 from .spec import Spec
