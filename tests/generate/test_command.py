@@ -317,7 +317,7 @@ def test_lower_precision_is_asked_for_by_name(
     ("words", "said"),
     [
         (["generate", "{speaker}", ""], "the prompt is empty"),
-        (["generate", "{speaker}", "a", "--max-new-tokens", "90"], "64 positions; after it"),
+        (["generate", "{speaker}", "a", "--max-new-tokens", "90"], "64 positions; "),
         (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"),
         (["translate", "{speaker}", "a"], "no encoder"),
         (["generate", "{speaker}", "a", "--input", "x"], "not both"),

@@ -78,10 +78,10 @@ def input_rows(
     from ..data.load import read_rows
 
     check_output_file(args.output, never)
-    if args.file and args.file != "-":
-        check_input_files("--input", [args.file])
     if texts and args.file:
         raise ValueError("give a text or --input, not both")
+    if args.file and args.file != "-":
+        check_input_files("--input", [args.file])
     if texts:
         return [{"text": text} for text in texts]
     if not args.file and sys.stdin.isatty():
