@@ -83,7 +83,9 @@ def rebuild_image(
     assert isinstance(source, S.Patches)
     original_PF = patchify(image_CRS[None], source.patch_size)[0]
     guess_PF = guess_patches(model, image_CRS, masks["visible"])
-    if task.normalise_pixels:  # the targets were; the patch's own mean and deviation give the colours back
+    if (
+        task.normalise_pixels
+    ):  # the targets were; the patch's own mean and deviation give the colours back
         variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
         guess_PF = guess_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
     hidden_S, rebuilt_PF = torch.from_numpy(masks["hidden"]), original_PF.clone()
