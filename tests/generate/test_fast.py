@@ -10,6 +10,7 @@ from weft.generate.beam_search import beam_search
 from weft.generate.decoding import generate
 from weft.generate.packed_model import PackedStack, pack_model
 from weft.generate.sampling import Sampling
+from weft.kernels.packed_linear import pack_linear
 
 from .made import END, PAIRS, SMALL, model_of, rows
 
@@ -100,6 +101,12 @@ def test_a_lower_precision_is_near_and_says_so_by_its_size(
         whole(pack_model(model, precision), ids, source).float() - truth
     ).abs().mean() / truth.std()
     assert 1e-5 < error < limit
+
+
+@torch.no_grad()
+def test_the_largest_products_of_int8_do_not_overflow_on_any_cpu() -> None:
+    packed = pack_linear("int8", torch.ones(8, 64), None)
+    assert torch.allclose(packed(torch.ones(3, 64)), torch.full((3, 8), 64.0), rtol=0.01)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])

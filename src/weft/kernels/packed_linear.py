@@ -13,8 +13,11 @@ Precision = Literal["fp32", "bf16", "int8"]
 class Int8Linear(nn.Module):
     """x Wᵀ + b in int8: fbgemm rounds x by its largest number as it reads it."""
 
+    seven_bits: Final[bool]
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
+        self.seven_bits = sums_pairs_in_16_bits()
         scale = (weight.abs().amax(1) / 127).clamp(min=1e-12).double()
         engine, zero = torch.backends.quantized.engine, torch.zeros(len(scale), dtype=torch.long)
         with warnings.catch_warnings():
@@ -29,7 +32,14 @@ class Int8Linear(nn.Module):
             torch.backends.quantized.engine = engine
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed)  # type: ignore[no-any-return]
+        return torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)  # type: ignore[no-any-return]
+
+
+def sums_pairs_in_16_bits() -> bool:
+    """Whether fbgemm's kernel for this CPU adds two products of 8 bits in 16, where they overflow unless one factor has 7 bits: x86 without
+    the VNNI instructions."""
+    has = torch.cpu.get_capabilities()
+    return has["architecture"] == "x86_64" and not (has["avx512_vnni"] or has.get("avx_vnni"))
 
 
 class PackedLinear(nn.Module):
