@@ -64,7 +64,13 @@ CLASSES = {  # how each opens
     "vit:fashion_mnist": "ViTForImageClassification",
     "vit:cifar10": "ViTForImageClassification",
 }
-STAYS = dict.fromkeys(("cct:tiny", "hybrid:tiny"), "transformers has no stem of convolutions")
+STAYS = {  # what transformers has no class for
+    **dict.fromkeys(("cct:tiny", "hybrid:tiny"), "a stem of convolutions"),
+    **dict.fromkeys(
+        ("detr:tiny", "detr:anchors", "detr:denoising", "detr:bccd"),
+        "a ResNet with group norm, which trains from scratch",
+    ),
+}
 QUICK = [
     name
     for name in RECIPES
