@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from weft import recipe as R
@@ -128,6 +130,26 @@ class FaultyPlanner(FixedPlanner):
         )
 
 
+class FaultyShift:
+    """Moves an image to the left by a random number of pixels, and its boxes with it."""
+
+    def __init__(self, value: Any) -> None:
+        self.fault = value.fault
+
+    def __call__(self, image: Any, boxes: Any, rng: np.random.Generator) -> Any:
+        draw = np.random.default_rng() if self.fault == "global" else rng
+        by = int(draw.integers(1, 6))
+        moved = image.transform(image.size, Image.Transform.AFFINE, (1, 0, by, 0, 1, 0))
+        if boxes is None:
+            return moved, np.zeros((0, 4)) if self.fault == "boxes" else None, None
+        if self.fault == "writes":
+            boxes -= 1
+        shifted = boxes - np.array((by, 0, by, 0))
+        if self.fault != "outside":
+            shifted = shifted.clip(0)
+        return moved, shifted[1:] if self.fault == "lost" else shifted, None
+
+
 @pytest.fixture
 def own() -> Iterator[dict[str, Any]]:
     """Parts of one's own, registered for one test alone."""
@@ -195,6 +217,15 @@ def own() -> Iterator[dict[str, Any]]:
         model.requires_grad_(True)
 
     implements(Thaws)(thaw)
+
+    @choice
+    class Shift(R.Transform):
+        fault: str = "none"
+
+        def for_evaluation(self) -> tuple[R.Transform, ...]:
+            return (self,) if self.fault == "evaluation" else ()
+
+    implements(Shift)(FaultyShift)
     yield {name: CHOICES[name] for name in CHOICES if name not in before}
     for name in [name for name in CHOICES if name not in before]:
         IMPLEMENTATIONS.pop(CHOICES.pop(name), None)
@@ -211,6 +242,12 @@ def own() -> Iterator[dict[str, Any]]:
         ("Fives", "twice", "once per epoch"),
         ("Fives", "past", "depends on the steps before it"),
         ("Fives", "seed", "ignores the seed"),
+        ("Shift", "global", "another image for the same generator"),
+        ("Shift", "evaluation", "is random"),
+        ("Shift", "outside", "a box is outside"),
+        ("Shift", "lost", "2 boxes, but 3 are said to be left"),
+        ("Shift", "writes", "changes the boxes"),
+        ("Shift", "boxes", "makes boxes where there are none"),
     ],
 )
 def test_a_broken_part_is_found(own: dict[str, Any], kind: str, fault: str, words: str) -> None:

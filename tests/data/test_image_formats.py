@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from weft import recipe as R
+from weft.commands.prepare import data_from_arguments
 from weft.data import images as images_module
 from weft.data.formats import npz as npz_module
 from weft.data.images import decode, encode_pixels, raw_image, stored_image
@@ -257,6 +258,21 @@ def test_parquet_of_images_is_read_with_its_labels_as_numbers_or_names(
     pq.write_table(pa.table({"image": cells, "label": labels}), tmp_path / "a.parquet")
     store = prepared(tmp_path, tmp_path / "a.parquet")
     assert store.meta.labels == tuple(f"class {n}" if named else str(n) for n in range(4))
+    for i in range(30):
+        assert np.array_equal(grey(store, i), PIXELS[i])
+        assert store.row(i)["label"] == LABELS[i]
+
+
+def test_other_columns_of_a_table_are_named_by_the_row(tmp_path: Path) -> None:
+    files = [encoded(pixels) for pixels in PIXELS]
+    table = pa.table({"image": [b""] * 30, "img": files, "fine_label": LABELS, "label": ["x"] * 30})
+    pq.write_table(table, tmp_path / "a.parquet")
+    data = data_from_arguments(
+        [str(tmp_path / "a.parquet")], kind="images", columns=("img", "fine_label")
+    )
+    assert data.rows == R.LabelledImages(image="img", label="fine_label")
+    store = open_store(prepare(data, tmp_path / "prepared", workers=1))
+    assert store.meta.labels == ("0", "1", "2", "3")
     for i in range(30):
         assert np.array_equal(grey(store, i), PIXELS[i])
         assert store.row(i)["label"] == LABELS[i]

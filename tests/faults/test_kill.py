@@ -106,6 +106,16 @@ def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
         whole.same(name, child(recipe, out), out)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_augmented_images_go_on_bit_for_bit_with_another_number_of_workers(
+    workers: int, whole: Whole, tmp_path: Path
+) -> None:
+    recipe, out = whole.recipes["images"], tmp_path / "run"
+    assert recipe.workers == 1
+    assert child(recipe, out, at_step(13)) is None
+    whole.same("images", child(replace(recipe, workers=workers), out), out)
+
+
 def test_a_kill_before_the_first_save_begins_anew_and_ends_the_same(
     whole: Whole, tmp_path: Path
 ) -> None:

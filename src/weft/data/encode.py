@@ -255,26 +255,25 @@ class QuestionEncoder:
         }
 
 
-def image_column(rows: list[SourceRow]) -> tuple[Array, Array]:
+def image_column(rows: list[SourceRow], name: str) -> tuple[Array, Array]:
     from .images import stored_image
 
-    return bytes_column([stored_image(image_bytes(row.fields["image"])) for row in rows])
+    return bytes_column([stored_image(image_bytes(row.fields[name])) for row in rows])
 
 
 class ImageEncoder:
     schema = pa.schema([("image", pa.large_binary()), ("label", pa.int64())])
 
     def __init__(
-        self, row: R.RowSchema, tokenizer: Tokenizer | None, labels: tuple[str, ...] | None
+        self, row: R.LabelledImages, tokenizer: Tokenizer | None, labels: tuple[str, ...] | None
     ) -> None:
-        self.labels = labels or ()
+        self.row, self.labels = row, labels or ()
 
     def __call__(self, rows: list[SourceRow]) -> Columns:
+        classes = [label_index(self.labels, row.fields[self.row.label]) for row in rows]
         return {
-            "image": image_column(rows),
-            "label": (
-                np.array([label_index(self.labels, row.fields["label"]) for row in rows], np.int64),
-            ),
+            "image": image_column(rows, self.row.image),
+            "label": (np.array(classes, np.int64),),
         }
 
 
@@ -296,7 +295,7 @@ class BoxEncoder:
         boxes = [np.array(row.fields["boxes"], np.float32).reshape(-1) for row in rows]
         names = [[label_index(self.labels, name) for name in row.fields["labels"]] for row in rows]
         return {
-            "image": image_column(rows),
+            "image": image_column(rows, "image"),
             "boxes": (np.concatenate(boxes), np.cumsum([len(b) for b in boxes])),
             "labels": (
                 np.array([n for row_names in names for n in row_names], np.int32),

@@ -19,14 +19,17 @@ class RowSchema:
     Attributes:
         name: what `weft prepare --rows` calls it.
         column_fields: the fields of the value that name columns, in the order of `--columns`.
-        image_columns: the columns that hold encoded images.
         labels: the names of the classes in order; None: as sorted in the training data.
     """
 
     name: ClassVar[str]
     column_fields: ClassVar[tuple[str, ...]] = ()
-    image_columns: ClassVar[tuple[str, ...]] = ()
     labels: tuple[str, ...] | None = None
+
+    @property
+    def image_columns(self) -> tuple[str, ...]:
+        """The columns that hold encoded images."""
+        return ()
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -312,16 +315,22 @@ class LabelledImages(RowSchema):
     """An image and its class."""
 
     name = "images"
-    image_columns = ("image",)
+    column_fields = ("image", "label")
 
+    image: str = "image"
+    label: str = "label"
     labels: tuple[str, ...] | None = None
 
     @property
+    def image_columns(self) -> tuple[str, ...]:
+        return (self.image,)
+
+    @property
     def label_column(self) -> str:
-        return "label"
+        return self.label
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
-        label_index(labels, require_cell(fields, "label", object))
+        label_index(labels, require_cell(fields, self.label, object))
 
 
 @choice
@@ -329,9 +338,12 @@ class ImagesWithBoxes(RowSchema):
     """An image and the boxes in it, COCO's way."""
 
     name = "boxed"
-    image_columns = ("image",)
 
     labels: tuple[str, ...] | None = None
+
+    @property
+    def image_columns(self) -> tuple[str, ...]:
+        return ("image",)
 
     @property
     def columns(self) -> tuple[str, ...]:
