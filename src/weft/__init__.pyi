@@ -139,4 +139,5 @@ deit: Family
 mae: Family
 dinov2: Family
 swin: Family
+dab_detr: Family
 detr: Family
