@@ -34,6 +34,7 @@ _LATE = {
     "Task": "recipe",
     "TokenizerSpec": "recipe",
     "Trainable": "recipe",
+    "Transform": "recipe",
     "WeightAverage": "recipe",
     "AttentionBackend": "kernels.attention",
     "PatternBackend": "kernels.attention",

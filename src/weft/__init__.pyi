@@ -32,6 +32,7 @@ from .recipe import Schedule as Schedule
 from .recipe import Task as Task
 from .recipe import TokenizerSpec as TokenizerSpec
 from .recipe import Trainable as Trainable
+from .recipe import Transform as Transform
 from .recipe import WeightAverage as WeightAverage
 from .recipe.formats import Format as Format
 from .recipe.metrics import Metric as Metric

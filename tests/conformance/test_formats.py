@@ -31,6 +31,11 @@ def picture() -> bytes:
     return held.getvalue()
 
 
+def write_idx(path: Path, values: np.ndarray) -> None:
+    sides = np.array(values.shape, ">u4").tobytes()
+    path.write_bytes(bytes((0, 0, 8, values.ndim)) + sides + values.astype(np.uint8).tobytes())
+
+
 def squad() -> str:
     articles = [
         {
@@ -61,6 +66,14 @@ def write_example(name: str, folder: Path) -> Source:
             (folder / f"class{i % 2}").mkdir(exist_ok=True)
             (folder / f"class{i % 2}" / f"{i}.png").write_bytes(picture())
         return Source(paths=(str(folder),), **given)
+    if name == "idx":
+        write_idx(folder / "a-images-idx3-ubyte", np.arange(8 * 4 * 4).reshape(8, 4, 4))
+        write_idx(folder / "a-labels-idx1-ubyte", np.arange(8) % 3)
+        return Source(paths=(str(folder / "a-*"),), **given)
+    if name == "npz":
+        images = np.arange(40 * 4 * 4, dtype=np.uint32).astype(np.uint8).reshape(40, 4, 4)
+        np.savez(folder / "a.npz", images=images, labels=np.arange(40) % 3)
+        return Source(paths=(str(folder / "a.npz"),), **given)
     if name == "coco":
         for i in range(8):
             (folder / f"{i}.png").write_bytes(picture())

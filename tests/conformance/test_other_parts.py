@@ -35,6 +35,7 @@ PARTS: list[Any] = [
     S.T5Init(factor=0.5),
     R.FixedBatch(size=8, length=16),
     R.FixedBatch(size=8, length=16, sort_pool=32),
+    R.FixedBatch(size=8, length=16, repeats=3),
     R.PackedBatch(size=4, length=16, pack_pool=40),
     R.TokenBudget(tokens=64, length=16, sort_pool=50),
     R.EMA(decay=0.9),
@@ -42,8 +43,29 @@ PARTS: list[Any] = [
     R.BestCheckpoint(metric="accuracy"),
     R.HeadOnly(),
     R.LoRA(rank=2),
+    R.Resize(size=20),
+    R.Resize(size=(12, 20), interpolation="bicubic"),
+    R.Resize(size=64, max_size=50),
+    R.CenterCrop(size=24),
+    R.CenterCrop(size=48),
+    R.RandomCrop(size=28, padding=4),
+    R.RandomResizedCrop(size=16),
+    R.RandomHorizontalFlip(),
+    R.RandomShortestSize(min_size=(16, 24, 50), max_size=60),
+    R.RandomSizeCrop(min_size=10, max_size=35),
+    R.Normalize(),
+    R.RandomErasing(p=1.0),
+    R.RandomErasing(value="random"),
+    R.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1),
+    R.RandAugment(),
+    R.AutoAugment(),
+    R.MixUp(alpha=0.8),
+    R.CutMix(),
+    R.RandomChoice(transforms=(R.MixUp(), R.CutMix())),
+    R.RandomChoice(transforms=(R.RandomHorizontalFlip(), R.CenterCrop(size=9))),
+    R.RandomApply(transforms=(R.RandomSizeCrop(min_size=10, max_size=35),), p=0.5),
 ]
-BASES = [S.Head, S.Init, R.Batching, R.WeightAverage, R.Trainable]
+BASES = [S.Head, S.Init, R.Batching, R.WeightAverage, R.Trainable, R.Transform]
 
 
 def name(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from PIL import Image
 
 from weft import recipe as R
 from weft.data.samples import Samples
@@ -148,3 +149,13 @@ class Copy:
 
     def loss_counts(self, batch: Any) -> dict[str, int]:
         return {"token": len(batch["labels_at"])}
+
+
+def centre_crop(image: Image.Image, size: int, share: float = 0.875) -> Image.Image:
+    """The middle square, `share` of the shorter side: a twin of what validation sees."""
+    short = round(size / share)
+    width, height = (int(short * side / min(image.size)) for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    return image.resize((width, height), Image.Resampling.BICUBIC).crop(
+        (left, top, left + size, top + size)
+    )

@@ -9,17 +9,18 @@ from PIL import Image
 
 from weft import spec as S
 from weft.data.images import (
-    MEAN,
-    STD,
     TRIES,
     ImageSamples,
-    centre_crop,
     crop_box,
     decode,
     middle_box,
     normalise,
     random_crop_and_flip,
 )
+from weft.recipe.transforms import IMAGENET_MEAN as MEAN
+from weft.recipe.transforms import IMAGENET_STD as STD
+
+from .made import centre_crop
 
 RATIO = (3 / 4, 4 / 3)
 

@@ -16,7 +16,9 @@ from weft.data.batching import build_planner
 from weft.data.collate import ArrayRow, attention_mask
 from weft.data.loader import Loader, RankBatch
 from weft.data.samples import Samples, TokenWindows
+from weft.tasks import build_task
 
+from ..objectives.cases import IMAGE_CASES
 from .made import Copy, Lists, counted
 
 LENGTH = 40
@@ -72,6 +74,42 @@ def test_started_at_a_steps_position_it_goes_on_as_if_never_stopped(kind: str) -
         assert same(works[k:], load(kind, lists(), works[k].step.position, 40 - k))
     assert works[-1].step.rows[0][0].epoch >= 2
     assert all(a.step.next_position == b.step.position for a, b in pairwise(works))
+
+
+def test_augmented_mixed_and_repeated_images_are_the_same_on_any_workers_ranks_and_micro_batches() -> (
+    None
+):
+    task, spec, info, samples = IMAGE_CASES["images, mixed"]()
+    preprocess = build_task(task, spec, info).preprocess
+    batching = R.FixedBatch(size=6, length=17, repeats=3)
+
+    def works(position: int = 0, steps: int = 9, **more: Any) -> list[RankBatch]:
+        planner = build_planner(batching, samples, 7)
+        return list(
+            islice(Loader(planner, samples, preprocess, 7, **more).from_position(position), steps)
+        )
+
+    def images(works: list[RankBatch], name: str) -> torch.Tensor:
+        return torch.cat([batch[name] for work in works for batch in work.batches])
+
+    here = works()
+    assert here[-1].step.rows[-1][0].epoch >= 3  # beyond the first shuffle
+    for workers in (1, 2):
+        assert same(here, works(workers=workers))
+        assert same(here[4:], works(here[4].step.position, 5, workers=workers))
+    for name in ("image", "labels", "mixed_labels", "label_weight"):
+        whole = images(here, name)
+        assert torch.equal(images(works(micro_batch_size=2), name), whole)
+        ranks = [works(rank=rank, ranks=2) for rank in range(2)]
+        assert torch.equal(
+            torch.cat([images(list(part), name) for part in zip(*ranks, strict=True)]), whole
+        )
+    repeated = [row[0] for work in here[:2] for row in work.step.rows][:3]
+    assert len({pick.index for pick in repeated}) == 1
+    assert len({pick.epoch for pick in repeated}) == 3
+    first, second, third = images(here, "image")[:3]
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
 
 
 def rows_of(works: list[RankBatch]) -> list[tuple[int, ...]]:

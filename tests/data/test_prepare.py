@@ -567,10 +567,10 @@ def test_questions_are_windows_that_hold_the_answer_where_it_is_whole(tmp_path: 
     assert [r["start"] >= 0 for r in asked] == whole
 
 
-def test_images_are_kept_as_they_are(tmp_path: Path) -> None:
+def test_large_images_are_kept_as_they_are(tmp_path: Path) -> None:
     for name in ("dog", "cat"):
         (tmp_path / "set" / name).mkdir(parents=True)
-        Image.new("RGB", (4, 4)).save(tmp_path / "set" / name / "1.jpg")
+        Image.new("RGB", (400, 4)).resize((400, 400)).save(tmp_path / "set" / name / "1.jpg")
     found, meta = rows(tmp_path, R.LabelledImages(), R.Source(paths=(str(tmp_path / "set"),)), None)
     assert (meta["labels"], meta["vocab_size"], meta["tokenizer"]) == (["cat", "dog"], None, None)
     assert [row["label"] for row in found] == [0, 1]

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -39,6 +40,23 @@ SHAPE: dict[str, Any] = {
     "dropout": 0.1,
 }
 BERT: dict[str, Any] = {**SHAPE, "positions": 32, "attention_dropout": 0.1}
+IMAGE: dict[str, Any] = {
+    "depth": 1,
+    "width": 16,
+    "heads": 2,
+    "hidden": 32,
+    "image_size": 8,
+    "patch_size": 2,
+    "dropout": 0.1,
+}
+AUGMENTED: tuple[R.Transform, ...] = (
+    R.RandomCrop(size=8, padding=1),
+    R.RandomHorizontalFlip(),
+    R.RandAugment(),
+    R.Normalize(),
+    R.RandomErasing(),
+    R.RandomChoice(transforms=(R.MixUp(alpha=0.8), R.CutMix())),
+)
 WORDS = (
     "the",
     "loom",
@@ -148,6 +166,50 @@ def detector() -> S.Spec:
     return replace(spec, source=source)
 
 
+def pictures(folder: Path, rows: int = 53) -> R.Data:
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (rows, 10, 10, 3), np.uint8)
+    np.savez(folder / "pictures.npz", images=images, labels=np.arange(rows) % 3)
+    return R.Data(
+        rows=R.LabelledImages(),
+        train=R.Source(paths=(str(folder / "pictures.npz"),)),
+        valid=R.Source(paths=(str(folder / "pictures.npz"),), fraction=(0.8, 1.0)),
+        prepared_folder=str(folder / "pictures"),
+    )
+
+
+def image_recipes(folder: Path, data: R.Data) -> dict[str, R.Recipe]:
+    """Images with every kind of chance: each sample's own, its partner's, and its repeats."""
+    vit = weft.vit(**IMAGE, classes=3)
+    weft.save(weft.build(weft.vit(**IMAGE, classes=3), seed=5), folder / "teacher", to="weft")
+    batch = R.FixedBatch(size=7, length=17)
+    return {
+        "images": partial_recipe(
+            vit,
+            R.Classification(transforms=AUGMENTED, label_smoothing=0.1),
+            batch=replace(batch, repeats=3),
+            workers=1,
+            micro_batch_size=3,
+            average=R.EMA(decay=0.8),
+            data=data,
+        ),
+        "autoencoding": partial_recipe(
+            weft.mae(**IMAGE, guess_depth=1, guess_width=8, guess_heads=2, guess_hidden=16),
+            R.MaskedAutoencoding(transforms=AUGMENTED[:-1]),
+            batch=batch,
+            workers=2,
+            data=data,
+        ),
+        "distillation": partial_recipe(
+            vit,
+            R.Distillation(teacher=str(folder / "teacher"), hard_labels=True, transforms=AUGMENTED),
+            batch=batch,
+            eval_every=6,
+            data=data,
+        ),
+    }
+
+
 def gpt(**more: Any) -> S.Spec:
     return weft.gpt2(**{**SHAPE, "positions": 32, "attention_dropout": 0.1, **more})
 
@@ -180,7 +242,8 @@ SPIKE = R.LossGuard(spike_deviations=4.0, window=4, max_skipped_steps=99)
 
 def recipes(folder: Path) -> dict[str, R.Recipe]:
     """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
-    text, table, boxes = documents(folder), pairs(folder), scenes(folder)
+    text, table, images = documents(folder), pairs(folder), pictures(folder)
+    boxes = scenes(folder)
     t5 = weft.t5(**{**SHAPE, "head_dim": 8})
     transformer = weft.transformer(**SHAPE)
     made = {
@@ -257,7 +320,12 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
     made["detection"] = partial_recipe(
         detector(),
         R.Detection(
-            denoising=R.DenoisingQueries(groups=2), horizontal_flip=0.5, min_sizes=(24, 32)
+            denoising=R.DenoisingQueries(groups=2),
+            transforms=(
+                R.RandomHorizontalFlip(),
+                R.RandomShortestSize(min_size=(24, 32)),
+                R.Normalize(),
+            ),
         ),
         micro_batch_size=3,
         workers=1,
@@ -266,9 +334,9 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
         checkpoints=R.Checkpoints(every_steps=6),
         data=boxes,
     )
-    for data in (text, table, boxes):
+    for data in (text, table, images, boxes):
         prepare(data)
-    return made
+    return made | image_recipes(folder, images)
 
 
 # Children
@@ -420,7 +488,7 @@ def steps_of(out: Path) -> list[int]:
 def told(out: Path) -> list[dict[str, Any]]:
     """The log without its times."""
     return [
-        {key: value for key, value in line.items() if key != "seconds"}
+        {key: value for key, value in line.items() if key not in ("seconds", "data_seconds")}
         for line in read_log(out / "log.jsonl")
     ]
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 import torch
@@ -263,7 +264,8 @@ def test_images_are_classified_alike(home: Path) -> None:
     _, out = leave("vit:tiny")
     image = Image.linear_gradient("L").convert("RGB").resize((50, 41))
     found = pipe("image-classification", out)(image, top_k=10)
-    from weft.data.images import centre_crop, normalise
+    from tests.data.made import centre_crop
+    from weft.data.images import normalise
 
     model = weft.load(out)
     logits = model(torch.from_numpy(normalise(centre_crop(image, 32)))[None])
@@ -272,6 +274,54 @@ def test_images_are_classified_alike(home: Path) -> None:
         model.spec.head.labels[i]: round(share, 5)
         for i, share in enumerate(logits.softmax(-1)[0].tolist())
     }  # type: ignore[union-attr]
+
+
+OWN = (
+    (R.Normalize(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)),),
+    (R.Resize(size=40), R.CenterCrop(size=32), R.Normalize(mean=(0.5,) * 3, std=(0.5,) * 3)),
+    (R.Resize(size=(32, 32), interpolation="bicubic"), R.Normalize()),
+    (R.CenterCrop(size=32),),
+)
+
+
+@pytest.mark.parametrize("own", OWN, ids=["normalize", "crop", "squeeze", "crop alone"])
+def test_an_image_goes_through_the_transforms_of_its_task_wherever_the_model_is(
+    own: tuple[R.Transform, ...], tmp_path: Path
+) -> None:
+    """From a task to our folder, to Hugging Face's, and back: the same numbers each time."""
+    from PIL import Image
+
+    from weft.data.transforms import ImagePipeline
+    from weft.interop.image_processor import image_transforms
+
+    spec = weft.vit(depth=1, width=16, heads=2, hidden=32, image_size=32, patch_size=8, classes=3)
+    weft.save(weft.build(spec), tmp_path / "ours", to="weft", transforms=own)
+    weft.save(weft.load(tmp_path / "ours"), tmp_path / "theirs")
+    pixels = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
+    other = hf.AutoImageProcessor.from_pretrained(tmp_path / "theirs", backend="pil")
+    for image in (Image.fromarray(pixels[:32, :32]), Image.fromarray(pixels)):
+        sees_all = isinstance(own[0], R.Resize)
+        if image.size != (32, 32) and not sees_all:
+            continue  # a task that resizes nothing reads images of the model's size alone
+        expected = ImagePipeline(own)(image, None, np.random.default_rng(0))[0]
+        theirs = other(image, return_tensors="np")["pixel_values"][0]
+        np.testing.assert_allclose(theirs, expected, atol=1e-6)
+        for folder in ("ours", "theirs"):
+            steps = image_transforms(tmp_path / folder, spec)
+            again = ImagePipeline(steps)(image, None, np.random.default_rng(0))[0]
+            np.testing.assert_allclose(again, expected, atol=1e-7)
+
+
+def test_a_damaged_image_processor_is_named(tmp_path: Path) -> None:
+    from weft.interop.image_processor import image_transforms
+
+    spec = weft.vit(depth=1, width=16, heads=2, hidden=32, image_size=32, patch_size=8, classes=3)
+    for text in ('{"size": "large"}', '{"size": 32, "resample": 9}', '{"image_mean": 3}'):
+        (tmp_path / "preprocessor_config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"preprocessor_config.json cannot be read"):
+            image_transforms(tmp_path, spec)
+    (tmp_path / "preprocessor_config.json").unlink()
+    assert isinstance(image_transforms(tmp_path, spec)[0], R.Resize)
 
 
 # sentence-transformers

@@ -12,7 +12,17 @@ from weft.families.electra import generator
 from weft.tasks.base import LengthLimitedSamples
 
 from .made import VOCABULARY, meta, pairs, texts
-from .tuning import ENDINGS, choices, examples, labelled, questions, tagged
+from .tuning import (
+    AUGMENTED,
+    ENDINGS,
+    choices,
+    examples,
+    images,
+    labelled,
+    questions,
+    tagged,
+    vit,
+)
 
 Case = tuple[R.Task, S.Spec, DataInfo, LengthLimitedSamples]
 SMALL: dict[str, Any] = {
@@ -189,5 +199,13 @@ CASES: dict[str, Callable[[], Case]] = {
         transformer(),
         meta(R.SourceTargetPairs()),
         pairs(14, 30, 24),
+    ),
+}
+IMAGE_CASES: dict[str, Callable[[], Case]] = {
+    "images, mixed": lambda: (
+        R.Classification(transforms=AUGMENTED, label_smoothing=0.1),
+        vit(),
+        labelled(R.LabelledImages()),
+        images(14, vit(), transforms=AUGMENTED),
     ),
 }

@@ -12,17 +12,20 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.images import centre_crop, decode, normalise
+from weft.data.images import decode, encode_pixels, normalise
 from weft.data.order import sample_generator
+from weft.tasks.classification import label_cross_entropy
 from weft.tasks.pair_encoding import truncate_longest_first
 
-from .cases import bert, gpt
+from ..data.made import centre_crop
+from .cases import IMAGE_CASES, bert, gpt
 from .holds import HOLDS, Built
 from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows, sure
 from .tuning import (
     IMAGE,
     LABELS,
     TEXT,
+    Kept,
     album,
     examples,
     images,
@@ -265,7 +268,7 @@ def test_training_sees_random_parts_and_validation_the_middle() -> None:
 
 
 @pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__)
-@pytest.mark.parametrize("kind", ["number", "image"])
+@pytest.mark.parametrize("kind", ["number", "image", "mixed images"])
 def test_numbers_and_images_hold_what_every_objective_holds(
     kind: str, hold: Callable[[Built], None]
 ) -> None:
@@ -277,6 +280,8 @@ def test_numbers_and_images_hold_what_every_objective_holds(
             labelled(numbers, labels=None),
             examples(14, number=True),
         )
+    elif kind == "mixed images":
+        value, spec, known, samples = IMAGE_CASES["images, mixed"]()  # type: ignore[assignment]
     else:
         value, spec, known, samples = (
             R.Classification(),
@@ -286,6 +291,74 @@ def test_numbers_and_images_hold_what_every_objective_holds(
         )
     corruption, objective = build_pair(value, spec, known, seed=1, dtype=torch.float64)
     hold((corruption, objective.eval(), samples))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["class", "teacher"])
+def test_mixed_labels_are_the_cross_entropy_of_their_soft_targets(
+    kind: str, smoothing: float
+) -> None:
+    """The twin: a whole distribution as the target, smoothed, then mixed."""
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 5, generator=draw, dtype=torch.float64).requires_grad_()
+    first, second = (torch.randint(5, (9,), generator=draw) for _ in range(2))
+    weight = torch.rand(9, generator=draw, dtype=torch.float64)
+    given = {
+        "labels": first,
+        "labels_at": torch.arange(9),
+        "mixed_labels": second,
+        "label_weight": weight,
+    }
+    ours = label_cross_entropy(logits, given, smoothing)
+    one_hot = torch.nn.functional.one_hot
+    mixed = weight[:, None] * one_hot(first, 5) + (1 - weight[:, None]) * one_hot(second, 5)
+    target = (1 - smoothing) * mixed + smoothing / 5
+    twin = -(target * logits.log_softmax(-1)).sum()
+    torch.testing.assert_close(ours, twin, rtol=1e-12, atol=1e-12)
+    gradients = [torch.autograd.grad(loss, logits)[0] for loss in (ours, twin)]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+    if kind == "teacher":  # a distillation's own labels go the same way
+        _, objective = build_pair(
+            R.Distillation(teacher="t", label_smoothing=smoothing),
+            vit(),
+            labelled(R.LabelledImages()),
+            teacher=weft.build(vit()),
+        )
+        part = objective.loss_sums((logits, logits, logits.detach()), given)["label"]
+        torch.testing.assert_close(part, twin, rtol=1e-12, atol=1e-12)
+
+
+def test_a_sample_is_mixed_with_another_of_all_by_its_own_generator() -> None:
+    """Images of one shade each: the pixels say who was mixed, and how much of it."""
+    spec = vit(channels=1)
+    shades = [np.full((16, 16), shade, np.uint8) for shade in (0, 51, 255)]
+    rows = [{"image": encode_pixels(pixels), "label": i} for i, pixels in enumerate(shades)]
+    value = R.Classification(transforms=(R.Normalize(mean=(0.0,), std=(1.0,)), R.MixUp()))
+    corruption, _ = build_pair(value, spec, labelled(R.LabelledImages()))
+    samples = corruption.open_samples(Kept(rows), 17)  # type: ignore[arg-type]
+    partners = []
+    for epoch in range(300):
+        row = corruption(samples, 1, sample_generator(0, epoch, 1))
+        again = corruption(samples, 1, sample_generator(0, epoch, 1))
+        assert all(np.array_equal(row[name], again[name]) for name in row)
+        share, other = float(row["label_weight"]), int(row["mixed_labels"])
+        expected = share * 0.2 + (1 - share) * (0.0, 0.2, 1.0)[other]
+        np.testing.assert_allclose(row["image"], expected, atol=1e-6)
+        assert row["labels"] == 1
+        partners.append(other)
+    assert all(abs(partners.count(i) - 100) < 35 for i in range(3))
+    still = corruption.open_samples(Kept(rows), 17, include_partial=True)  # type: ignore[arg-type]
+    plain = corruption(still, 1, sample_generator(0, 0, 1))
+    assert set(plain) == {"image", "labels"}
+    np.testing.assert_allclose(plain["image"], 0.2, atol=1e-6)
+
+
+def test_transforms_that_give_another_size_than_the_model_reads_are_named() -> None:
+    value = R.Classification(transforms=(R.RandomCrop(size=12),))
+    corruption, _ = build_pair(value, vit(), labelled(R.LabelledImages()))
+    samples = corruption.open_samples(album(2), 17)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"give 12 × 12 pixels, the model reads 16 × 16; end them"):
+        corruption(samples, 0, sample_generator(0, 0, 0))
 
 
 REFUSED: dict[str, tuple[R.Task, S.Spec, R.RowSchema, tuple[str, ...] | None]] = {

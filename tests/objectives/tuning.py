@@ -131,9 +131,24 @@ def album(count: int) -> Kept:
     return Kept([{"image": photograph(g), "label": int(g.integers(3))} for _ in range(count)])
 
 
-def images(count: int, spec: S.Spec, still: bool = False) -> LengthLimitedSamples:
+def images(
+    count: int, spec: S.Spec, still: bool = False, transforms: tuple[R.Transform, ...] | None = None
+) -> LengthLimitedSamples:
     assert isinstance(spec.source, S.Patches)
-    return LengthLimitedSamples(ImageSamples(album(count), spec.source, deterministic=still), 17)  # type: ignore[arg-type]
+    samples = ImageSamples(album(count), spec.source, deterministic=still, transforms=transforms)  # type: ignore[arg-type]
+    return LengthLimitedSamples(samples, 17)
+
+
+# Everything that can be random, as a small recipe would have it.
+AUGMENTED: tuple[R.Transform, ...] = (
+    R.RandomCrop(size=16, padding=2),
+    R.RandomHorizontalFlip(),
+    R.RandAugment(),
+    R.ColorJitter(brightness=0.2, hue=0.1),
+    R.Normalize(),
+    R.RandomErasing(),
+    R.RandomChoice(transforms=(R.MixUp(alpha=0.8), R.CutMix())),
+)
 
 
 def vit(**more: Any) -> S.Spec:

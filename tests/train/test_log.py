@@ -7,12 +7,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 import weft
 from weft import recipe as R
 from weft.runs.curve import curve, ticks
 from weft.runs.log import RunLog, read_log
-from weft.runs.status import run_status
+from weft.runs.progress import TrainProgressLine
+from weft.runs.status import run_status, status_page
 from weft.training.loop import TrainStep
 
 
@@ -53,7 +55,7 @@ def test_what_was_measured_at_the_very_step_stays_only_where_the_checkpoint_know
 
 
 def test_images_are_counted_as_images(tmp_path: Path) -> None:
-    event = TrainStep(1, 0.5, {"class": 0.5}, 1.0, 1e-3, 16, 0.1, 16)
+    event = TrainStep(1, 0.5, {"class": 0.5}, 1.0, 1e-3, 16, 0.1, 16, data_seconds=0.025)
     for recipe, unit in (
         (VIT, "images"),
         (replace(VIT, model=weft.bert("tiny"), task=R.MaskedLM(), average=None), "tokens"),
@@ -67,6 +69,29 @@ def test_images_are_counted_as_images(tmp_path: Path) -> None:
         (tmp_path / unit / "recipe.json").write_text(replace(recipe, data=DATA).to_json())
         found = run_status(tmp_path / unit)
         assert (found["unit"], found[unit], found["speed"]) == (unit, 16, 160.0)
+        assert found["data_wait"] == 0.25
+
+
+def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = TrainProgressLine(VIT, 0, 1.0, 1.0)
+    (tmp_path / "recipe.json").write_text(VIT.to_json())
+    with RunLog(tmp_path, 0, 0, VIT) as log:
+        for step in (1, 2):
+            event = TrainStep(step, 0.5, {}, 1.0, 1e-3, 16, 0.5, 16, data_seconds=0.02)
+            log.step(event)
+    assert "4.0% waiting for data" in progress_text(progress, event)
+    assert [line["data_seconds"] for line in read_log(tmp_path / "log.jsonl")] == [0.02, 0.02]
+    Console(width=200).print(status_page(run_status(tmp_path)))
+    assert "4.0% of the time of the last steps was spent waiting" in capsys.readouterr().out
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "seconds": 1.0}\n')
+    assert run_status(tmp_path)["data_wait"] is None  # an older log does not say
+
+
+def progress_text(progress: TrainProgressLine, event: TrainStep) -> str:
+    progress.show(event)
+    return progress.line(event)
 
 
 VIT = R.Recipe(

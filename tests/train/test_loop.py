@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from weft.training.parallel import DistributedRanks, init_ranks
 from weft.training.throughput import expert_load
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole
-from ..objectives.cases import CASES, routed
+from ..objectives.cases import CASES, IMAGE_CASES, routed
 from ..objectives.made import Given, meta
 
 __all__ = ["whole"]
@@ -58,7 +59,7 @@ def recipe(model: S.Spec, **more: Any) -> R.Recipe:
 def built(
     name: str, dtype: torch.dtype = torch.float64, dropout: float = 0.0
 ) -> tuple[S.Spec, Built]:
-    value, spec, known, samples = CASES[name]()
+    value, spec, known, samples = (CASES | IMAGE_CASES)[name]()
     spec = S.with_dropout(spec, dropout)
     if isinstance(value, R.ReplacedTokenDetection):
         value = replace(value, generator=S.with_dropout(value.generator, dropout))
@@ -101,7 +102,7 @@ def close(a: Any, b: Any) -> None:
     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *IMAGE_CASES])
 def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name: str) -> None:
     """With dropout, which depends on the sample and the place in it."""
     spec, made = built(name, dropout=0.1)
@@ -236,6 +237,29 @@ def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:
     assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx(
         {"entropy": 0.5, "max_share": 1.0}
     )
+
+
+class SlowPreprocess:
+    """Takes its time for every row."""
+
+    def __init__(self, inner: Preprocess) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __call__(self, *given: Any) -> Any:
+        time.sleep(0.01)
+        return self.inner(*given)
+
+
+def test_the_time_that_a_step_waits_for_its_batch_is_measured() -> None:
+    spec, made = built("causal")
+    quick = steps(trainer(recipe(spec), made), 2)
+    slow = steps(trainer(recipe(spec), (SlowPreprocess(made[0]), *made[1:])), 2)  # type: ignore[arg-type]
+    for event in slow:
+        assert 14 * 0.01 <= event.data_seconds <= event.seconds
+    assert all(0 < event.data_seconds < event.seconds for event in quick)
 
 
 # Recompute

@@ -48,7 +48,7 @@ def build_fixed_planner(
     batch: R.FixedBatch, samples: Samples, seed: int, length: int
 ) -> BatchPlanner:
     if batch.sort_pool is None:
-        return FixedPlanner(len(samples), seed, batch.size)
+        return FixedPlanner(len(samples), seed, batch.size, batch.repeats)
     return PoolPlanner(samples, seed, length, batch.sort_pool, GroupByLength(batch.size))
 
 
@@ -74,8 +74,8 @@ class FixedPlanner:
 
     packed: int | None = None
 
-    def __init__(self, n: int, seed: int, count: int) -> None:
-        self.order, self.count = Order(n, seed), count
+    def __init__(self, n: int, seed: int, count: int, repeats: int = 1) -> None:
+        self.order, self.count = Order(n, seed, repeats), count
 
     def at(self, position: int) -> StepPlan:
         epochs, indices = self.order.at(position, self.count)

@@ -255,6 +255,12 @@ class QuestionEncoder:
         }
 
 
+def image_column(rows: list[SourceRow]) -> tuple[Array, Array]:
+    from .images import stored_image
+
+    return bytes_column([stored_image(image_bytes(row.fields["image"])) for row in rows])
+
+
 class ImageEncoder:
     schema = pa.schema([("image", pa.large_binary()), ("label", pa.int64())])
 
@@ -265,7 +271,7 @@ class ImageEncoder:
 
     def __call__(self, rows: list[SourceRow]) -> Columns:
         return {
-            "image": bytes_column([image_bytes(row.fields["image"]) for row in rows]),
+            "image": image_column(rows),
             "label": (
                 np.array([label_index(self.labels, row.fields["label"]) for row in rows], np.int64),
             ),
@@ -290,7 +296,7 @@ class BoxEncoder:
         boxes = [np.array(row.fields["boxes"], np.float32).reshape(-1) for row in rows]
         names = [[label_index(self.labels, name) for name in row.fields["labels"]] for row in rows]
         return {
-            "image": bytes_column([image_bytes(row.fields["image"]) for row in rows]),
+            "image": image_column(rows),
             "boxes": (np.concatenate(boxes), np.cumsum([len(b) for b in boxes])),
             "labels": (
                 np.array([n for row_names in names for n in row_names], np.int32),

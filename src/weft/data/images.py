@@ -2,6 +2,8 @@
 
 All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
 
+import re
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -9,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from .. import recipe as R
 from .. import spec as S
-from .samples import RowSamples
+from ..recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
+from .samples import RowSamples, Sample
 from .store import Store
 
 Floats = NDArray[np.floating]
 MODES = {1: "L", 3: "RGB"}  # by the number of channels
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's training images
 TRIES = 10  # before a random crop gives up and takes the middle
 
 
@@ -33,7 +36,20 @@ def crop_box(
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> NDArray[np.int64]:
     """left, top, right, bottom of a random part: a share of the area and a ratio of the sides, the first of `TRIES` that fits
-    (Szegedy et al. 2014, arXiv:1409.4842, section 6). `chance` is uniform, (..., TRIES, 4); so any number of boxes at once."""
+    (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is (..., TRIES, 4); so any number of boxes at once."""
+    boxes, fits = fitting_boxes(width, height, uniforms, area, ratio)
+    first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
+    return np.where(np.asarray(fits.any(-1))[..., None], first, middle_box(width, height, ratio))
+
+
+def fitting_boxes(
+    width: int,
+    height: int,
+    uniforms: Floats,
+    area: tuple[float, float],
+    ratio: tuple[float, float],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """A random part for each four uniform numbers, and whether the image has it."""
     size = width * height * (area[0] + (area[1] - area[0]) * uniforms[..., 0])
     sides = np.exp(np.log(ratio[0]) + np.log(ratio[1] / ratio[0]) * uniforms[..., 1])
     w, h = (np.rint(np.sqrt(part)).astype(np.int64) for part in (size * sides, size / sides))
@@ -42,9 +58,7 @@ def crop_box(
         np.floor(uniforms[..., 2 + i] * np.maximum(room + 1, 1)).astype(np.int64)
         for i, room in enumerate((width - w, height - h))
     )
-    boxes = np.stack((left, top, left + w, top + h), -1)
-    first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
-    return np.where(fits.any(-1)[..., None], first, middle_box(width, height, ratio))
+    return np.stack((left, top, left + w, top + h), -1), fits
 
 
 def middle_box(width: int, height: int, ratio: tuple[float, float]) -> NDArray[np.int64]:
@@ -70,32 +84,35 @@ def random_crop_and_flip(
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance[0, 0] < 0.5 else part
 
 
-def shorter_side(size: int, share: float = 0.875) -> int:
-    """The shorter side of an image of which a square of `size` shows `share`."""
-    return round(size / share)
+def normalise(
+    image: Image.Image,
+    mean: tuple[float, ...] = IMAGENET_MEAN,
+    std: tuple[float, ...] = IMAGENET_STD,
+) -> NDArray[np.float32]:
+    """(channels, rows, columns), each channel less its mean and divided by its deviation; grey by the middle of the three.
+
+    Plane by plane and in place: four times as fast as pixel by pixel, and within a few microseconds of one pass over a batch."""
+    pixels = np.asarray(image).reshape(image.height, image.width, -1)
+    channels = pixels.shape[-1]
+    planes = pixels.transpose(2, 0, 1).astype(np.float32, order="C")
+    planes /= np.float32(255)
+    planes -= per_channel(mean, channels)
+    planes /= per_channel(std, channels)
+    return planes
 
 
-def centre_crop(image: Image.Image, size: int, share: float = 0.875) -> Image.Image:
-    """The middle square, `share` of the shorter side: what validation sees. Sizes are rounded down, as torchvision and transformers do."""
-    short = shorter_side(size, share)
-    width, height = (int(short * side / min(image.size)) for side in image.size)
-    left, top = (width - size) // 2, (height - size) // 2
-    return image.resize((width, height), Image.Resampling.BICUBIC).crop(
-        (left, top, left + size, top + size)
-    )
-
-
-def normalise(image: Image.Image) -> NDArray[np.float32]:
-    """(channels, rows, columns), each channel with mean 0 and deviation 1 over ImageNet; grey by the middle of the three."""
-    pixels = np.asarray(image, np.float32).reshape(image.height, image.width, -1)
-    mean, std = (
-        np.array(t if pixels.shape[-1] == 3 else np.mean(t), np.float32) for t in (MEAN, STD)
-    )
-    return np.ascontiguousarray(((pixels / np.float32(255) - mean) / std).transpose(2, 0, 1))
+def per_channel(values: tuple[float, ...], channels: int) -> NDArray[np.float32]:
+    if len(values) != channels and channels > 1:
+        raise ValueError(
+            f"the image has {channels} channels, Normalize {len(values)}; give one number per channel"
+        )
+    middle = values if len(values) == channels else (np.mean(values),)
+    return np.array(middle, np.float32)[:, None, None]
 
 
 class ImageSamples(RowSamples):
-    """Rows with an image, seen at `size`: a random part, or in validation (`still`) the middle."""
+    """Rows with an image, seen at the model's size through `transforms`. None of these: a random part of at least the `area`, mirrored
+    half of the time, or in validation (`deterministic`) the middle."""
 
     def __init__(
         self,
@@ -103,26 +120,53 @@ class ImageSamples(RowSamples):
         patches: S.Patches,
         area: tuple[float, float] = (0.08, 1.0),
         deterministic: bool = False,
+        transforms: Sequence[R.Transform] | None = None,
     ) -> None:
+        from .transforms import ImagePipeline
+
         super().__init__(store)
-        self.size, self.channels, self.area, self.deterministic = (
-            patches.image_size,
-            patches.channels,
-            area,
-            deterministic,
-        )
+        self.size, self.channels, self.area = patches.image_size, patches.channels, area
         self.tokens = (patches.image_size // patches.patch_size) ** 2 + len(patches.extra_tokens)
+        if transforms is None and deterministic:
+            transforms = usual_transforms(patches.image_size)
+        self.pipeline = None if transforms is None else ImagePipeline(transforms)
 
     def lengths(self, indices: NDArray[Any]) -> NDArray[np.int64]:
         return np.full(len(indices), self.tokens)
 
     def transform(self, data: bytes, rng: np.random.Generator) -> NDArray[np.float32]:
         image = decode(data, self.channels)
-        return normalise(
-            centre_crop(image, self.size)
-            if self.deterministic
-            else random_crop_and_flip(image, self.size, rng, self.area)
-        )
+        if self.pipeline is None:
+            return normalise(random_crop_and_flip(image, self.size, rng, self.area))
+        pixels = self.pipeline(image, None, rng)[0]
+        if pixels.shape[1:] != (self.size, self.size):
+            raise ValueError(
+                f"the transforms give {pixels.shape[2]} × {pixels.shape[1]} pixels, the model reads {self.size} × {self.size}; "
+                f"end them with Resize(size=({self.size}, {self.size})) or a crop"
+            )
+        return pixels
+
+    def labelled(self, sample: Sample, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """A sample's pixels and label. Where samples are mixed, the second one is drawn from all, by the first one's generator, and both
+        labels are there with the weight of the first."""
+        pixels, label = self.transform(sample["image"], rng), np.asarray(sample["label"])
+        if self.pipeline is None or self.pipeline.mix is None:
+            return {"image": pixels, "labels": label}
+        other = self[int(rng.integers(len(self)))]
+        mixed, share = self.pipeline.mix(pixels, self.transform(other["image"], rng), rng)
+        second = np.asarray(other["label"])
+        return {
+            "image": mixed,
+            "labels": label,
+            "mixed_labels": second,
+            "label_weight": np.asarray(share),
+        }
+
+
+def usual_transforms(size: int) -> tuple[R.Transform, ...]:
+    """What validation sees of an image where nothing says otherwise."""
+    part = R.RandomResizedCrop(size=size, interpolation="bicubic")
+    return *part.for_evaluation(), R.Normalize()
 
 
 FORMATS = (
@@ -137,13 +181,23 @@ FORMATS = (
 MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
 
 
+def read_image_header(data: bytes) -> Image.Image:
+    """An image whose pixels are not read yet; ValueError for too many of them."""
+    image = Image.open(BytesIO(data), formats=FORMATS)
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"an image of {image.width} × {image.height} pixels")
+    return image
+
+
 def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
     """Decode an image to its last line and convert it to `mode`. Raises ValueError if the bytes are not a whole image."""
+    if (raw := raw_image(data)) is not None:
+        return raw if raw.mode == mode else raw.convert(mode)
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(f"an image of {image.width} × {image.height} pixels")
+        with read_image_header(data) as image:
             image.load()
+            if image.mode.startswith("I;16"):  # Pillow would clip it at 255
+                return eight_bits(image).convert(mode)
             if "transparency" in image.info:  # a palette's clear colour has no place in other modes
                 return image.convert("RGBA").convert(mode)
             return image.convert(mode)
@@ -154,3 +208,45 @@ def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
         raise ValueError(
             "cannot identify the image" if reason.startswith("cannot identify") else reason
         ) from None
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """The higher byte of each of an image's 16-bit numbers."""
+    return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+
+
+# Raw pixels
+
+RAW_BYTES = 1 << 14  # of the pixels of an image that is stored as they are
+PNM = re.compile(rb"P([56])\n([1-9]\d{0,8}) ([1-9]\d{0,8})\n255\n")
+
+
+def encode_pixels(pixels: NDArray[np.uint8]) -> bytes:
+    """Rows of grey or RGB pixels as a file that every program reads, a PGM or PPM: the shape, then the bytes as they are."""
+    height, width = pixels.shape[:2]
+    kind = 6 if pixels.ndim == 3 and pixels.shape[2] == 3 else 5
+    assert pixels.size == height * width * (3 if kind == 6 else 1), pixels.shape
+    return b"P%d\n%d %d\n255\n" % (kind, width, height) + pixels.tobytes()
+
+
+def raw_image(data: bytes) -> Image.Image | None:
+    """The image of bytes that `encode_pixels` wrote, a fifth of the time that Pillow's reader takes; None for other bytes."""
+    header = PNM.match(data)
+    if header is None:
+        return None
+    mode, width, height = "RGB" if header[1] == b"6" else "L", int(header[2]), int(header[3])
+    if len(data) - header.end() != width * height * len(mode) or width * height > MAX_PIXELS:
+        return None
+    return Image.frombytes(mode, (width, height), memoryview(data)[header.end() :])
+
+
+def stored_image(data: bytes) -> bytes:
+    """The bytes that a shard holds of an encoded image: small ones as raw pixels, for decoding takes longer than all else that is
+    done with them; large ones, and those that are neither grey nor RGB, as they came."""
+    if PNM.match(data):
+        return data
+    with read_image_header(data) as image:
+        plain = image.mode in ("L", "RGB") and "transparency" not in image.info
+        if not plain or image.width * image.height * len(image.mode) > RAW_BYTES:
+            return data
+        return encode_pixels(np.asarray(image))

@@ -59,10 +59,11 @@ def hash_half(x: np.ndarray, key: np.uint64, bits: int) -> np.ndarray:
 
 
 class Order:
-    """The endless stream of samples, epoch after epoch, each shuffled its own way."""
+    """The endless stream of samples, epoch after epoch, each shuffled its own way. With `repeats`, that many epochs share a shuffle and
+    go through it together: a sample comes so many times in a row, each time in another epoch, whose draws are others."""
 
-    def __init__(self, n: int, seed: int) -> None:
-        self.n, self.seed = n, seed
+    def __init__(self, n: int, seed: int, repeats: int = 1) -> None:
+        self.n, self.seed, self.repeats = n, seed, repeats
         self.start, self.ahead = 0, (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def at(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,12 +77,13 @@ class Order:
         return self.ahead[0][here], self.ahead[1][here]
 
     def compute(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        epochs, places = np.divmod(np.arange(position, position + count), self.n)
-        bounds = np.searchsorted(epochs, np.arange(epochs[0], epochs[-1] + 2))
+        places, repeat = np.divmod(np.arange(position, position + count), self.repeats)
+        passes, places = np.divmod(places, self.n)
+        bounds = np.searchsorted(passes, np.arange(passes[0], passes[-1] + 2))
         parts = [
-            permute(places[a:b], self.n, self.seed, int(epochs[a])) for a, b in pairwise(bounds)
+            permute(places[a:b], self.n, self.seed, int(passes[a])) for a, b in pairwise(bounds)
         ]
-        return epochs, np.concatenate(parts)
+        return passes * self.repeats + repeat, np.concatenate(parts)
 
 
 class SampleGenerators:

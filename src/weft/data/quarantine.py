@@ -60,7 +60,7 @@ def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None
     fields = (
         item.fields if isinstance(item, SourceRow) else {}
     )  # images say which file they are; a text's column may be called so too
-    file = fields["file"] if "image" in fields else item.path or path
+    file = fields["file"] if {"image", "file"} <= fields.keys() else item.path or path
     return {
         "file": file,
         "offset": wrong.offset,

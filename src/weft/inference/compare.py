@@ -11,9 +11,11 @@ from PIL import Image
 from torch import Tensor
 
 from .. import spec as S
-from ..data.images import centre_crop, decode, normalise
+from ..data.images import decode
 from ..data.tokenizer import SPECIAL_TOKEN_NAMES, SPECIAL_TOKENS, Tokenizer
+from ..data.transforms import ImagePipeline
 from ..generate.text_generator import TextGenerator
+from ..interop.image_processor import image_transforms
 from ..interop.sentence_transformers import read_modules
 from ..interop.verify import import_transformers, load_in_transformers
 from ..layers.sequence import HiddenStates as Vectors
@@ -172,13 +174,14 @@ def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
     s, draw = model.model.spec.source, np.random.default_rng(0)
     assert isinstance(s, S.Patches)
     other = import_transformers().AutoImageProcessor.from_pretrained(folder, backend="pil")
+    pipeline = ImagePipeline(image_transforms(folder, model.model.spec))
 
     def each() -> Iterator[tuple[object, bool]]:
         for side in ((48, 32), (33, 57), (32, 32), (20, 31), (300, 201)):
             shape = (*side[::-1], 3) if s.channels == 3 else side[::-1]
             file = BytesIO()
             Image.fromarray(draw.integers(0, 256, shape, dtype=np.uint8)).save(file, "PNG")
-            ours = normalise(centre_crop(decode(file.getvalue(), s.channels), s.image_size))
+            ours = pipeline(decode(file.getvalue(), s.channels), None, draw)[0]
             pixels = np.asarray(other(Image.open(file), return_tensors="np")["pixel_values"][0])
             yield side, pixels.shape == ours.shape and float(np.abs(pixels - ours).max()) <= LIMIT
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.images import MEAN, STD, shorter_side
 from ..data.tokenizer import Tokenizer
+from .image_processor import IMAGES, image_processor_config
 from .json_files import read_json_object
 from .sentence_transformers import module_files
 
@@ -25,11 +25,10 @@ TOKENIZER_FILES = (
     "tokenizer.model",
     "chat_template.jinja",
 )
-TOKENIZER, TOKENIZER_CONFIG, GENERATION, IMAGES = (
+TOKENIZER, TOKENIZER_CONFIG, GENERATION = (
     "tokenizer.json",
     "tokenizer_config.json",
     "generation_config.json",
-    "preprocessor_config.json",
 )
 CODE_KEYS = {
     "auto_map",
@@ -158,28 +157,6 @@ def generation_config(spec: S.Spec) -> dict[str, Any]:
         "decoder_start_token_id": spec.special_tokens.decoder_start,
     }
     return {name: i for name, i in ids.items() if i is not None} | {"max_new_tokens": NEW_TOKENS}
-
-
-# Images
-
-
-def image_processor_config(spec: S.Patches) -> dict[str, Any]:
-    """preprocessor_config.json: what `data.image.centre` and `normalise` do."""
-    mean, std = (list(t) if spec.channels == 3 else [sum(t) / len(t)] for t in (MEAN, STD))
-    return {
-        "image_processor_type": "BitImageProcessor",
-        "do_resize": True,
-        "size": {"shortest_edge": shorter_side(spec.image_size)},
-        "resample": 3,
-        "do_center_crop": True,
-        "crop_size": {"height": spec.image_size, "width": spec.image_size},
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": mean,
-        "image_std": std,
-        "do_convert_rgb": spec.channels == 3,
-    }
 
 
 def add_missing_files(folder: Path, spec: S.Spec, ours: bool) -> None:

@@ -1,7 +1,7 @@
 """Folders: `load` and `save`. Safetensors and JSON only; nothing is unpickled, nothing outside the folder is named."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from ..families.base import Family, write_labels
 from ..families.weights import WeightRow
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build_on_meta
+from ..recipe import Transform
 from .bounds import check_header, check_parameters
 from .companion_files import (
     CODE_KEYS,
@@ -41,6 +42,7 @@ from .convert import (
 from .describe import CONFIG_FILE, read_folder
 from .equivalent_specs import find_family
 from .hub import local_folder
+from .image_processor import IMAGES, image_processor_config
 from .json_files import read_json_object
 from .manifest import SPEC_FILE, publish_folder, write_manifest
 from .sentence_transformers import cross_encoder_files, read_modules
@@ -259,9 +261,11 @@ def save(
     to: str = "hf",
     shard: int = 5_000_000_000,
     tokenizer: str | None = None,
+    transforms: Sequence[Transform] | None = None,
 ) -> Path:
     """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names, with a manifest of SHA-256s.
-    `tokenizer` is the text of its tokenizer.json, where that is not carried over from the folder that the model was loaded from."""
+    `tokenizer` is the text of its tokenizer.json, and `transforms` are what it sees of an image in evaluation, where these are not carried
+    over from the folder that the model was loaded from."""
     if to not in ("hf", "weft"):
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
     folder = Path(folder)
@@ -299,6 +303,8 @@ def save(
             copy_companion_files(model.origin, new, spec)
         if tokenizer is not None:
             (new / TOKENIZER).write_text(tokenizer, "utf-8")
+        if transforms is not None and isinstance(spec.source, S.Patches):
+            write_json(new / IMAGES, image_processor_config(spec.source, transforms))
         if export_plan is not None:
             add_missing_files(new, export_plan.spec, ours=model.family is None)
         else:

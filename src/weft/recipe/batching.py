@@ -36,6 +36,13 @@ class FixedBatch(Batching):
     sort_pool: PositiveInt | None = (
         None  # samples that are sorted together, so that those of a step are about as long; None: in any order
     )
+    repeats: PositiveInt = 1  # times in a row that a sample is read, each with its own draws (Hoffer et al. 2019, arXiv:1901.09335)
+
+    def __post_init__(self) -> None:
+        if self.repeats > 1 and self.sort_pool is not None:
+            raise ValueError(
+                f"FixedBatch.repeats = {self.repeats}: samples that are sorted are not repeated; leave sort_pool out"
+            )
 
     def rows_per_step(self) -> int:
         return self.size

@@ -124,6 +124,8 @@ for _name, _place in {
     "conll": "conll:CONLL",
     "squad": "squad:SQUAD",
     "folder": "image_folder:FOLDER",
+    "idx": "idx:IDX",
+    "npz": "npz:NPZ",
     "coco": "coco:COCO",
 }.items():
     register_named(Format, _name, f"weft.data.formats.{_place}")

@@ -323,9 +323,6 @@ class LabelledImages(RowSchema):
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         label_index(labels, require_cell(fields, "label", object))
 
-    def default_format(self, paths: tuple[str, ...]) -> str:
-        return "folder"
-
 
 @choice
 class ImagesWithBoxes(RowSchema):

@@ -35,6 +35,7 @@ from .rows import (
     TaggedWords,
     TemplatedPairs,
 )
+from .transforms import Transform, check_transforms
 
 __all__ = [
     "CausalLM",
@@ -421,6 +422,14 @@ class Classification(PairTask):
     both_orders: bool = False  # GPT's similarity: both orders, added
     label_smoothing: Probability = 0.0
     lm_weight: LossWeight = 0.0  # of GPT's auxiliary next-token loss, for decoders (its paper: 0.5)
+    transforms: tuple[Transform, ...] | None = (
+        None  # of images in training; None: a random resized crop, mirrored half of the time
+    )
+    eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
+
+    def __post_init__(self) -> None:
+        check_transforms(self.transforms)
+        check_transforms(self.eval_transforms)
 
     @classmethod
     def infer_rows(
@@ -556,6 +565,18 @@ class MaskedAutoencoding(Task):
 
     mask_rate: Probability = 0.75
     normalise_pixels: bool = True  # each patch's pixels by their own mean and deviation
+    transforms: tuple[Transform, ...] | None = (
+        None  # in training; None: a random resized crop, mirrored half of the time
+    )
+    eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
+
+    def __post_init__(self) -> None:
+        check_transforms(self.transforms)
+        check_transforms(self.eval_transforms)
+        if any(transform.stage == "mix" for transform in self.transforms or ()):
+            raise ValueError(
+                "MaskedAutoencoding rebuilds one image at a time; leave MixUp and CutMix out of transforms"
+            )
 
     def visible_fraction(self) -> float:
         return 1 - self.mask_rate
@@ -595,15 +616,18 @@ class Detection(Task):
     no_object_weight: PositiveFraction = 0.1  # of a query that is matched with nothing
     auxiliary_losses: bool = True  # the same loss after every layer of the decoder
     denoising: DenoisingQueries | None = None  # for anchor queries
-    min_sizes: tuple[
-        PositiveInt, ...
-    ] = ()  # shorter sides of training, one at random; (): as stored
-    max_size: PositiveInt = 1333  # of the longer side
-    horizontal_flip: Fraction = 0.0  # probability
+    transforms: tuple[Transform, ...] | None = None  # in training; None: Normalize() alone
+    eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
 
     def __post_init__(self) -> None:
         if not (self.class_weight or self.l1_weight or self.giou_weight):
             raise ValueError("all weights are 0: nothing could be matched; give one of them")
+        check_transforms(self.transforms)
+        check_transforms(self.eval_transforms)
+        if any(transform.stage == "mix" for transform in self.transforms or ()):
+            raise ValueError(
+                "Detection has no mixed boxes; leave MixUp and CutMix out of transforms"
+            )
 
     def for_inference(self, rows: RowSchema) -> Task:
         """Leave out what only the loss needs."""
@@ -625,10 +649,19 @@ class Distillation(Task):
     hard_labels: bool = False
     temperature: PositiveFloat = 3.0
     teacher_weight: PositiveFraction = 0.5
+    label_smoothing: Probability = 0.0  # of the data's own labels
+    transforms: tuple[Transform, ...] | None = None  # of images, as in Classification
+    eval_transforms: tuple[Transform, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_transforms(self.transforms)
+        check_transforms(self.eval_transforms)
 
     def for_inference(self, rows: RowSchema) -> Task:
         """Return the task that the student was taught."""
-        return CausalLM() if isinstance(rows, Documents) else Classification()
+        if isinstance(rows, Documents):
+            return CausalLM()
+        return Classification(transforms=self.transforms, eval_transforms=self.eval_transforms)
 
 
 implements(Distillation, "weft.tasks.distillation:DistillationTask")

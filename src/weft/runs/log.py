@@ -89,6 +89,7 @@ class RunLog:
             grad_norm=finite_or_none(e.grad_norm),
             lr=e.lr,
             seconds=round(e.seconds, 4),
+            data_seconds=round(e.data_seconds, 4),
             **more,
         )
 
@@ -135,7 +136,7 @@ def scalars(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]
 # Reading
 
 VALIDATION_KEYS = ("valid", "averaged", "best")  # what a line beside those of steps holds
-NUMBERS = ("loss", "grad_norm", "lr", "seconds", "tokens", "images")
+NUMBERS = ("loss", "grad_norm", "lr", "seconds", "data_seconds", "tokens", "images")
 LONG = 1 << 22  # bytes of a log that is read whole
 PART = 1 << 18  # and of the end of a longer one
 BLOCK, BLOCKS = 1 << 12, 64  # and of the blocks that stand for all of it

@@ -121,6 +121,10 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
     return page
 
 
+def moving_average(before: float | None, now: float) -> float:
+    return now if before is None else before + 0.05 * (now - before)
+
+
 class TrainProgressLine:
     """A live line on a terminal; elsewhere a plain line every ten seconds."""
 
@@ -130,6 +134,7 @@ class TrainProgressLine:
         self.last_print = self.begin = time.monotonic()
         self.loss: float | None = None
         self.pace: float | None = None
+        self.data_pace: float | None = None
         self.valid = ""
         if self.live:
             from rich.console import Console
@@ -147,8 +152,9 @@ class TrainProgressLine:
 
     def show(self, e: "TrainStep") -> None:
         if not e.skipped_reason:
-            self.loss = e.loss if self.loss is None else self.loss + 0.05 * (e.loss - self.loss)
-        self.pace = e.seconds if self.pace is None else self.pace + 0.05 * (e.seconds - self.pace)
+            self.loss = moving_average(self.loss, e.loss)
+        self.pace = moving_average(self.pace, e.seconds)
+        self.data_pace = moving_average(self.data_pace, e.data_seconds)
         now = time.monotonic()
         if e.validation is not None:
             scores = self.recipe.scores(e.validation)
@@ -171,10 +177,12 @@ class TrainProgressLine:
 
     def line(self, e: "TrainStep") -> str:
         assert self.pace is not None
+        assert self.data_pace is not None
         return (
             f"loss {nan if self.loss is None else self.loss:.4f}{self.valid}  lr {e.lr:.2e}  "
             f"{format_number(e.tokens / self.pace)} {sample_unit(self.recipe)}/s  "
-            f"{self.flops / self.pace / self.peak:.0%} of peak  {format_duration((self.recipe.steps - e.step) * self.pace)} left"
+            f"{self.flops / self.pace / self.peak:.0%} of peak  {self.data_pace / self.pace:.1%} waiting for data  "
+            f"{format_duration((self.recipe.steps - e.step) * self.pace)} left"
         )
 
     def close(self) -> None:

@@ -427,4 +427,5 @@ def export_model(run: RunState, folder: Path) -> Path:
         folder / "model",
         to="weft",
         tokenizer=with_special_frame(text, corruption.frame) if text and corruption.frame else text,
+        transforms=R.transforms_for(run.recipe.task, evaluation=True),
     )

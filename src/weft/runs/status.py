@@ -67,12 +67,21 @@ def run_status(folder: Path) -> dict[str, Any]:
         "seconds": round(share * total(taken, "seconds"), 1),
         "estimated": not whole,
         "speed": total(last, unit) / total(last, "seconds") if total(last, "seconds") else None,
+        "data_wait": data_wait(last),
         "seconds_left": round(pace * (recipe.steps - done), 1),
         "skipped_steps": skipped_steps(folder, saved, [*steps, *taken]),
         "expert_load": steps[-1].get("expert_load") if steps else None,
         "checkpoints": saved,
         "checkpoint_step": int(saved[-1].removeprefix("step-")) if saved else 0,
     }
+
+
+def data_wait(lines: list[dict[str, Any]]) -> float | None:
+    """Return the share of their time that steps waited for data; None where the log does not say."""
+    if not any("data_seconds" in line for line in lines) or not total(lines, "seconds"):
+        return None
+    share: float = total(lines, "data_seconds") / total(lines, "seconds")
+    return share
 
 
 def total(lines: list[dict[str, Any]], name: str) -> Any:
@@ -174,6 +183,11 @@ def status_page(status: dict[str, Any]) -> "Table":
         page.add_row(
             "so far",
             f"{about}{format_number(status[status['unit']])} {status['unit']} in {format_duration(status['seconds'])}, {format_number(status['speed'])} {status['unit']}/s",
+        )
+    if status["data_wait"] is not None:
+        page.add_row(
+            "data",
+            f"{status['data_wait']:.1%} of the time of the last steps was spent waiting for it",
         )
     if status["expert_load"]:
         page.add_row(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import recipe as R
@@ -27,6 +28,7 @@ from .base import (
     TaskContext,
     check_head,
     encode_batch,
+    selected_labels,
 )
 from .pair_encoding import PairEncoding
 from .predict import probabilities
@@ -56,6 +58,8 @@ def check_classification(task: Value, context: TaskContext) -> None:
             if number
             else "the data's labels are numbers; use Regression, or prepare them with LabelledTexts(numeric_label=False)"
         )
+    if isinstance(row, R.LabelledTexts) and getattr(task, "transforms", None) is not None:
+        raise ValueError("transforms are for images; the data are texts")
     auxiliary_lm.check_lm_weight(task, context)
     if task.both_orders and getattr(row, "second_text", None) is None:
         raise ValueError("symmetric reads a pair in both orders; the data have no second text")
@@ -110,33 +114,31 @@ class TextClassificationPreprocess(Preprocess):
 
 
 class ImageClassificationPreprocess(Preprocess):
-    """A random part of the image, mirrored half of the time; in validation its middle."""
+    """What the task's transforms make of an image and, where they mix two, of their labels."""
 
-    def __init__(self, task: Value, context: TaskContext) -> None:
+    def __init__(self, task: R.Classification, context: TaskContext) -> None:
         check_classification(task, context)
         super().__init__(task, context)
         self.source, self.terms, self.fields = context.spec.source, loss_term(task), {}
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
         assert isinstance(self.source, S.Patches)
-        return ImageSamples(store, self.source, deterministic=include_partial)
+        return ImageSamples(
+            store,
+            self.source,
+            deterministic=include_partial,
+            transforms=R.transforms_for(self.value, include_partial),
+        )
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        sample = samples[index]
-        return {
-            "image": transform_image(samples, sample["image"], rng),
-            "labels": np.asarray(sample["label"]),
-        }
+        return image_samples(samples).labelled(samples[index], rng)
 
 
-def transform_image(
-    samples: LengthLimitedSamples, data: bytes, rng: np.random.Generator
-) -> np.ndarray:
-    pictures = samples.samples
-    assert isinstance(pictures, ImageSamples)
-    return pictures.transform(data, rng)
+def image_samples(samples: LengthLimitedSamples) -> ImageSamples:
+    assert isinstance(samples.samples, ImageSamples)
+    return samples.samples
 
 
 def loss_term(task: Any) -> tuple[str]:
@@ -178,12 +180,25 @@ class ClassificationLoss(Loss):
     ) -> dict[str, Tensor]:
         logits_BV, more = auxiliary_lm.task_logits(answer), auxiliary_lm.lm_term(answer)
         if self.smoothing is not None:
-            return {"class": cross_entropy(logits_BV, batch["labels"], self.smoothing)} | more
+            return {"class": label_cross_entropy(logits_BV, batch, self.smoothing)} | more
         return {
             "number": (logits_BV[:, 0].to(accumulation_dtype(logits_BV)) - batch["number"])
             .square()
             .sum()
         } | more
+
+
+def label_cross_entropy(logits_BV: Tensor, batch: Batch, smoothing: float) -> Tensor:
+    """The sum over samples; where two are mixed, both labels by their weights (mixup, arXiv:1710.09412, section 2: the loss is linear in
+    the target)."""
+    if "mixed_labels" not in batch:
+        return cross_entropy(logits_BV, selected_labels(batch), smoothing)
+    logits_BV = logits_BV.to(accumulation_dtype(logits_BV))
+    first_B, second_B = (
+        F.cross_entropy(logits_BV, batch[name], reduction="none", label_smoothing=smoothing)
+        for name in ("labels", "mixed_labels")
+    )
+    return second_B.lerp(first_B, batch["label_weight"].to(first_B.dtype)).sum()
 
 
 def stack_both_orders(batch: Batch) -> Batch:

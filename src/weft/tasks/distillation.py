@@ -24,7 +24,6 @@ from .base import (
     encode_batch,
     logits_at,
     max_row_length,
-    selected_labels,
 )
 from .task import TaskImplementation
 
@@ -41,7 +40,10 @@ class DistillationPreprocess(Preprocess):
         if isinstance(context.data.rows, R.Documents):
             self.rows: Preprocess = causal_lm.CausalLMPreprocess(R.CausalLM(), context)
         else:
-            self.rows = classification.preprocess_class(context)(R.Classification(), context)
+            same = R.Classification(
+                transforms=task.transforms, eval_transforms=task.eval_transforms
+            )
+            self.rows = classification.preprocess_class(context)(same, context)
         check_teacher(context)
         assert context.teacher is not None
         self.fields, self.frame, self.expert_stacks = (
@@ -102,6 +104,7 @@ class DistillationLoss(Loss):
         assert context.teacher is not None
         self.teacher = (context.teacher.eval(),)  # in a tuple: no part of what is trained or saved
         self.hard, self.temperature = task.hard_labels, task.temperature
+        self.smoothing = task.label_smoothing
 
     def forward_outputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What learns from labels, what learns from the teacher, and what the teacher says."""
@@ -116,7 +119,7 @@ class DistillationLoss(Loss):
     def loss_sums(self, answer: tuple[Tensor, Tensor, Tensor], batch: Batch) -> dict[str, Tensor]:
         own_TV, copied_TV, taught_TV = answer
         return {
-            "label": cross_entropy(own_TV, selected_labels(batch)),
+            "label": classification.label_cross_entropy(own_TV, batch, self.smoothing),
             "teacher": cross_entropy(copied_TV, taught_TV.argmax(-1))
             if self.hard
             else soft_cross_entropy(copied_TV, taught_TV, self.temperature),

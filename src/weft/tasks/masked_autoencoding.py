@@ -11,7 +11,7 @@ from .. import spec as S
 from ..data.images import ImageSamples
 from ..kernels.cross_entropy import accumulation_dtype
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
-from .classification import transform_image
+from .classification import image_samples
 from .task import TaskImplementation
 
 if TYPE_CHECKING:
@@ -38,13 +38,17 @@ class MaskedAutoencodingPreprocess(Preprocess):
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
         return ImageSamples(
-            store, self.source, area=(0.2, 1.0), deterministic=include_partial
-        )  # appendix A.1: a random crop is all the augmentation
+            store,
+            self.source,
+            area=(0.2, 1.0),  # appendix A.1: a random crop is all the augmentation
+            deterministic=include_partial,
+            transforms=R.transforms_for(self.value, include_partial),
+        )
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        image = transform_image(samples, samples[index]["image"], rng)
+        image = image_samples(samples).transform(samples[index]["image"], rng)
         return {"image": image} | mask_patches(
             rng.random(self.cells), self.shown, len(self.source.extra_tokens)
         )

@@ -14,6 +14,7 @@ from .recipe_part import (
     check_schedule,
     check_trainable,
 )
+from .transform import check_transform
 from .value import check_value
 
 CHECKS: dict[type, Callable[[Any], None]] = {
@@ -24,6 +25,7 @@ CHECKS: dict[type, Callable[[Any], None]] = {
     R.Batching: check_batching,
     R.WeightAverage: check_average,
     R.Trainable: check_trainable,
+    R.Transform: check_transform,
 }
 
 
@@ -43,7 +45,8 @@ def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> 
     - schedule: a pure function of the step, finite and not negative;
     - batching: each sample once per epoch, rows that fit, steps that depend on their position alone;
     - weight average: holds the weights that are trained, and resumes bit for bit;
-    - trainable: the body is frozen, the head is trained, and new parameters follow from the seed.
+    - trainable: the body is frozen, the head is trained, and new parameters follow from the seed;
+    - transform: decided by its generator alone, boxes stay inside, and nothing is random in evaluation.
 
     Args:
         part: the value.

@@ -45,6 +45,7 @@ class TrainStep(NamedTuple):
     validation: dict[str, float] | None = (
         None  # what validation found after this step, where it was due
     )
+    data_seconds: float = 0.0  # of `seconds`, those that the step waited for its batch
 
 
 class Trainer:
@@ -87,10 +88,12 @@ class Trainer:
                 works = self.loader(length).from_position(self.position)
             assert works is not None
             begin = time.perf_counter()
-            event = self.train_step(next(works), begin)
+            work = next(works)
+            waited = time.perf_counter() - begin
+            event = self.train_step(work, begin)
             if event is None:
                 return
-            yield event
+            yield event._replace(data_seconds=waited)
             self.guard.check_budget()  # once the step is logged
 
     def train_step(self, work: RankBatch, begin: float) -> TrainStep | None:

@@ -19,6 +19,10 @@ class FolderFormat(Format):
     name = "folder"
     offset_unit = "file"
 
+    def sniff(self, head: bytes, path: str) -> float:
+        """The usual reading of a folder."""
+        return 0.5 if not head and os.path.isdir(path) else 0.0
+
     def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
         return sorted({name for folder in expand(source.paths) for name in class_folders(folder)})
 

@@ -1,4 +1,6 @@
-"""Which format a file has: each is asked with the file's first bytes and its name."""
+"""Which format a file or a folder has: each is asked with the file's first bytes and its name."""
+
+import os
 
 from ...recipe.formats import Format
 from ...registry import named, names
@@ -26,15 +28,22 @@ def detect_format(path: str) -> str:
     if by_name is not None:
         return by_name.name
     try:
-        head = read_head(find(path)[0])
+        where = find(path)[0]
     except MissingFile:
         if len(likely) != 1:
             raise
         return likely[0].name  # of a run whose data are gone
+    if os.path.isdir(where):
+        return surest_format(b"", where).name
+    head = read_head(where)
     if not full_lines(head):
         if not likely:
             raise ValueError(f"{path} is empty")
         return likely[0].name
+    return surest_format(head, path).name
+
+
+def surest_format(head: bytes, path: str) -> Format:
     score, surest = max(
         ((format.sniff(head, path), format) for format in all_formats()), key=lambda pair: pair[0]
     )
@@ -43,4 +52,4 @@ def detect_format(path: str) -> str:
             f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
             "of these, or say what it is (prepare --format, Source(format=…))"
         )
-    return surest.name
+    return surest

@@ -1,0 +1,103 @@
+"""preprocessor_config.json: what a model sees of an image in evaluation, for other libraries and back."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.folder_files import find_file
+from ..data.images import usual_transforms
+from .json_files import read_json_object
+
+IMAGES = "preprocessor_config.json"
+RESAMPLE = {"nearest": 0, "bilinear": 2, "bicubic": 3}  # Pillow's numbers
+PLAIN = R.Normalize(mean=(0.0,), std=(1.0,))
+
+
+def image_processor_config(
+    spec: S.Patches, transforms: Sequence[R.Transform] | None = None
+) -> dict[str, Any]:
+    """Write evaluation transforms in Hugging Face's words. Without a resize, images of other sizes than the model's are resized to it: of
+    those that have its size, nothing changes.
+
+    Args:
+        spec: the model's input.
+        transforms: what evaluation does; None: the usual.
+    """
+    steps = usual_transforms(spec.image_size) if transforms is None else transforms
+    whole = R.Resize(size=(spec.image_size, spec.image_size))
+    resize = next((step for step in steps if isinstance(step, R.Resize)), whole)
+    normal = next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
+    crops = resize is not whole and any(isinstance(step, R.CenterCrop) for step in steps)
+    return {
+        "image_processor_type": "BitImageProcessor",
+        "do_resize": True,
+        "size": {"shortest_edge": resize.size}
+        if isinstance(resize.size, int)
+        else {"height": resize.size[0], "width": resize.size[1]},
+        "resample": RESAMPLE[resize.interpolation],
+        "do_center_crop": crops,
+        "crop_size": {"height": spec.image_size, "width": spec.image_size},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": per_channel(normal.mean, spec.channels),
+        "image_std": per_channel(normal.std, spec.channels),
+        "do_convert_rgb": spec.channels == 3,
+    }
+
+
+def per_channel(numbers: tuple[float, ...], channels: int) -> list[float]:
+    if len(numbers) == channels:
+        return list(numbers)
+    return [sum(numbers) / len(numbers)] * channels
+
+
+def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
+    """Return what a preprocessor_config.json says.
+
+    Raises:
+        ValueError: for what cannot be read.
+    """
+    steps: list[R.Transform] = []
+    if config.get("do_resize", True) and "size" in config:
+        names = {number: name for name, number in RESAMPLE.items()}
+        method: Any = names.get(config.get("resample", 2))
+        if method is None:
+            raise ValueError(f"resample is {config['resample']!r}; give 0, 2 or 3")
+        size, longest = config["size"], None
+        if isinstance(size, dict):
+            longest = size.get("longest_edge")
+        steps.append(R.Resize(size=read_size(size), max_size=longest, interpolation=method))
+    if config.get("do_center_crop") and "crop_size" in config:
+        sides = read_size(config["crop_size"])
+        steps.append(R.CenterCrop(size=sides if isinstance(sides, int) else sides[0]))
+    if config.get("do_normalize", True):
+        mean, std = (tuple(map(float, config[key])) for key in ("image_mean", "image_std"))
+        steps.append(R.Normalize(mean=mean, std=std))
+    return tuple(steps)
+
+
+def read_size(size: Any) -> int | tuple[int, int]:
+    """One number is both sides, as in the oldest files."""
+    if isinstance(size, int):
+        return size, size
+    if "shortest_edge" in size:
+        return int(size["shortest_edge"])
+    return int(size["height"]), int(size["width"])
+
+
+def image_transforms(folder: Path, spec: S.Spec) -> tuple[R.Transform, ...]:
+    """Return what the model of a folder sees of an image: as its preprocessor_config.json says; without one, the usual.
+
+    Raises:
+        ValueError: for a file that cannot be read.
+    """
+    if find_file(folder, IMAGES):
+        try:
+            return transforms_from_config(read_json_object(folder, IMAGES))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder / IMAGES} cannot be read: {error}") from None
+    assert isinstance(spec.source, S.Patches)
+    return usual_transforms(spec.source.image_size)

@@ -1,0 +1,339 @@
+"""idx, npz and Parquet of images: read as they are published, within bounds, and what is damaged is named."""
+
+import gzip
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from weft import recipe as R
+from weft.data import images as images_module
+from weft.data.formats import npz as npz_module
+from weft.data.images import decode, encode_pixels, raw_image, stored_image
+from weft.data.prepare import prepare
+from weft.data.source import resolve_source, split_source
+from weft.data.store import Store, open_store
+from weft.testing import check_format
+
+DRAW = np.random.default_rng(0)
+PIXELS = DRAW.integers(0, 256, (30, 9, 7), np.uint8)
+LABELS = np.arange(30) % 4
+
+
+def idx(values: np.ndarray) -> bytes:
+    sides = np.array(values.shape, ">u4").tobytes()
+    return bytes((0, 0, 8, values.ndim)) + sides + values.astype(np.uint8).tobytes()
+
+
+def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
+    out = BytesIO()
+    Image.fromarray(pixels).save(out, kind)
+    return out.getvalue()
+
+
+def write_pair(folder: Path, name: str, packed: bool = False) -> None:
+    for part, values in (("images-idx3", PIXELS), ("labels-idx1", LABELS)):
+        data = idx(values)
+        path = folder / f"{name}-{part}-ubyte{'.gz' if packed else ''}"
+        path.write_bytes(gzip.compress(data) if packed else data)
+
+
+def prepared(tmp_path: Path, *paths: Any, **more: Any) -> Store:
+    source = R.Source(paths=tuple(map(str, paths)))
+    data = R.Data(rows=R.LabelledImages(), train=source, **more)
+    return open_store(prepare(data, tmp_path / "prepared", workers=1))
+
+
+def grey(store: Store, i: int) -> np.ndarray:
+    return np.asarray(decode(store.row(i)["image"], channels=1))
+
+
+# idx
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("how", ["two files", "glob", "folder"])
+def test_idx_is_read_pixel_by_pixel_from_two_files_a_glob_or_a_folder(
+    tmp_path: Path, packed: bool, how: str
+) -> None:
+    write_pair(tmp_path, "train", packed)
+    end = ".gz" if packed else ""
+    names = [f"train-{part}-ubyte{end}" for part in ("images-idx3", "labels-idx1")]
+    paths = {"two files": names, "glob": ["train-*"], "folder": ["."]}[how]
+    store = prepared(tmp_path, *(tmp_path / name for name in paths))
+    assert len(store) == 30
+    assert store.meta.labels == ("0", "1", "2", "3")
+    for i in range(30):
+        assert store.row(i)["label"] == LABELS[i]
+        assert np.array_equal(grey(store, i), PIXELS[i])
+
+
+def test_a_folder_with_training_and_test_files_asks_which(tmp_path: Path) -> None:
+    write_pair(tmp_path, "train")
+    write_pair(tmp_path, "t10k")
+    with pytest.raises(ValueError, match=r"2 pairs of idx files; give .*t10k-\* or .*train-\*"):
+        prepared(tmp_path, tmp_path)
+    assert len(prepared(tmp_path, tmp_path / "t10k-*")) == 30
+
+
+def test_packed_idx_keeps_the_contract(tmp_path: Path) -> None:
+    write_pair(tmp_path, "a", packed=True)
+    check_format("idx", R.Source(paths=(str(tmp_path / "a-*"),)))
+
+
+def test_idx_files_that_do_not_belong_together_or_claim_too_much_are_named(tmp_path: Path) -> None:
+    write_pair(tmp_path, "a")
+    (tmp_path / "a-labels-idx1-ubyte").write_bytes(idx(LABELS[:20]))
+    with pytest.raises(ValueError, match=r"30 images, .* 20 labels"):
+        prepared(tmp_path, tmp_path / "a-*")
+    with pytest.raises(ValueError, match="not 1 and 0; give both"):
+        prepared(tmp_path, tmp_path / "a-images-idx3-ubyte")
+    bomb = bytes((0, 0, 8, 3)) + np.array((60_000, 28, 28), ">u4").tobytes() + b"x"
+    (tmp_path / "a-images-idx3-ubyte").write_bytes(bomb)
+    with pytest.raises(ValueError, match="claims 47,040,016 bytes"):
+        prepared(tmp_path, tmp_path / "a-*")
+
+
+def test_rows_of_a_cut_off_archive_are_set_aside(tmp_path: Path) -> None:
+    write_pair(tmp_path, "a", packed=True)
+    path = tmp_path / "a-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"30 of 30 rows cannot be read .*cannot be unpacked"):
+        prepared(tmp_path, path, tmp_path / "a-labels-idx1-ubyte.gz")
+
+
+# npz
+
+
+@pytest.mark.parametrize("shape", [(9, 7), (9, 7, 1), (9, 7, 3)])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_of_arrays_is_read_pixel_by_pixel(
+    tmp_path: Path, shape: tuple[int, ...], save: Any
+) -> None:
+    pixels = DRAW.integers(0, 256, (30, *shape), np.uint8)
+    save(tmp_path / "a.npz", images=pixels, labels=LABELS)
+    store = prepared(tmp_path, tmp_path / "a.npz")
+    for i in range(30):
+        image = decode(store.row(i)["image"], 3 if shape[2:] == (3,) else 1)
+        assert np.array_equal(np.asarray(image), pixels[i].squeeze())
+        assert store.row(i)["label"] == LABELS[i]
+
+
+def jpeg_archive(path: Path, **change: Any) -> list[bytes]:
+    draw = np.random.default_rng(1)
+    files = [encoded(draw.integers(0, 256, (8, 8, 3), np.uint8), "JPEG") for _ in range(30)]
+    arrays = {
+        "jpeg": np.frombuffer(b"".join(files), np.uint8),
+        "offsets": np.cumsum([0, *map(len, files)]),
+        "labels": LABELS.astype(np.uint8),
+        "classes": np.array(["warp", "weft", "loom", "reed"]),
+    }
+    np.savez(path, **(arrays | change))
+    return files
+
+
+def test_npz_of_encoded_files_end_to_end_has_their_pixels_and_names_of_classes(
+    tmp_path: Path,
+) -> None:
+    files = jpeg_archive(tmp_path / "a.npz")
+    store = prepared(tmp_path, tmp_path / "a.npz")
+    assert store.meta.labels == ("loom", "reed", "warp", "weft")
+    for i, file in enumerate(files):
+        expected = np.asarray(Image.open(BytesIO(file)).convert("RGB"))
+        assert np.array_equal(np.asarray(decode(store.row(i)["image"])), expected)
+        assert store.meta.labels[store.row(i)["label"]] == ("warp", "weft", "loom", "reed")[i % 4]
+
+
+def test_npz_of_encoded_files_keeps_the_contract(tmp_path: Path) -> None:
+    jpeg_archive(tmp_path / "a.npz")
+    check_format("npz", tmp_path / "a.npz")
+
+
+def test_offsets_and_labels_out_of_range_are_set_aside(tmp_path: Path) -> None:
+    wrong = LABELS.astype(np.uint8)
+    wrong[3] = 9
+    offsets = np.cumsum([0, *map(len, jpeg_archive(tmp_path / "a.npz"))])
+    offsets[7] = 1 << 40
+    jpeg_archive(tmp_path / "a.npz", labels=wrong, offsets=offsets)
+    store = prepared(tmp_path, tmp_path / "a.npz", max_bad_row_fraction=0.2)
+    assert len(store) < 30
+    lines = (tmp_path / "prepared/train/quarantine.jsonl").read_text().splitlines()
+    reasons = {entry["offset"]: entry["reason"] for entry in map(json.loads, lines)}
+    assert reasons[3] == "label 9 of 4 classes"
+    assert "bytes" in reasons[6]
+    assert "bytes" in reasons[7]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"a": np.zeros(3)}, "holds the arrays a; images are read from `images` and `labels`"),
+        ({"images": PIXELS, "labels": LABELS[:9]}, "30 images and 9 labels"),
+        ({"images": PIXELS.astype(np.float32), "labels": LABELS}, "float32 of shape"),
+        ({"images": PIXELS[0], "labels": LABELS[:9]}, "give uint8"),
+        ({"images": np.asfortranarray(PIXELS), "labels": LABELS}, "not a whole array"),
+    ],
+    ids=["other names", "lengths", "floats", "one image", "columns first"],
+)
+def test_an_archive_that_is_no_images_is_refused_in_one_line(
+    tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=words):
+        prepared(tmp_path, tmp_path / "a.npz")
+
+
+class Canary:
+    """Leaves a trace if it is unpickled."""
+
+    path = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path(self.path).touch, ())
+
+
+def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
+    Canary.path = str(tmp_path / "canary")
+    objects = np.empty(30, object)
+    objects[0] = Canary()
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=objects)
+    with pytest.raises(ValueError, match=r"labels.npy is object"):
+        prepared(tmp_path, tmp_path / "a.npz")
+    assert not (tmp_path / "canary").exists()
+
+
+def test_an_archive_that_would_unpack_without_end_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros((99, 99, 99), np.uint8), labels=LABELS)
+    monkeypatch.setattr(npz_module, "UNPACKED", 1e-6)
+    with pytest.raises(ValueError, match=r"images.npy claims 970,427 bytes"):
+        prepared(tmp_path, tmp_path / "a.npz")
+
+
+def test_a_piece_reads_its_own_rows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive is not read whole for every piece."""
+    np.savez(tmp_path / "a.npz", images=np.zeros((400, 50, 50), np.uint8), labels=np.zeros(400))
+    monkeypatch.setattr("weft.data.source.PIECE_BYTES", 100_000)
+    source = resolve_source(R.Source(paths=(str(tmp_path / "a.npz"),)), R.LabelledImages())
+    piece = split_source(source)[3]
+    unread = zipfile.ZipExtFile.read
+
+    def refuse(self: zipfile.ZipExtFile, n: int | None = -1) -> bytes:
+        assert self.tell() + (n or 0) < 1000, "only headers are read through the archive"
+        return unread(self, n)
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", refuse)
+    assert len(list(npz_module.NPZ.read(piece, source))) == piece.spans[0][1] - piece.spans[0][0]  # type: ignore[operator]
+
+
+def test_a_changed_byte_in_an_archive_is_found_by_its_checksum(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS)
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[900] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(ValueError, match=r"a\.npz is damaged: images\.npy"):
+        prepared(tmp_path, tmp_path / "a.npz")
+
+
+# Parquet
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_parquet_of_images_is_read_with_its_labels_as_numbers_or_names(
+    tmp_path: Path, wrapped: bool, named: bool
+) -> None:
+    files = [encoded(pixels) for pixels in PIXELS]
+    cells = [{"bytes": file, "path": None} if wrapped else file for file in files]
+    labels = [f"class {n}" if named else int(n) for n in LABELS]
+    pq.write_table(pa.table({"image": cells, "label": labels}), tmp_path / "a.parquet")
+    store = prepared(tmp_path, tmp_path / "a.parquet")
+    assert store.meta.labels == tuple(f"class {n}" if named else str(n) for n in range(4))
+    for i in range(30):
+        assert np.array_equal(grey(store, i), PIXELS[i])
+        assert store.row(i)["label"] == LABELS[i]
+
+
+def test_a_spoilt_image_of_a_table_is_set_aside_with_its_row(tmp_path: Path) -> None:
+    cells = [encoded(pixels) for pixels in PIXELS]
+    cells[5] = cells[5][:40]
+    pq.write_table(pa.table({"image": cells, "label": LABELS}), tmp_path / "a.parquet")
+    assert len(prepared(tmp_path, tmp_path / "a.parquet")) == 29
+    (entry,) = map(
+        json.loads, (tmp_path / "prepared/train/quarantine.jsonl").read_text().splitlines()
+    )
+    assert (entry["offset"], entry["file"]) == (5, str(tmp_path / "a.parquet"))
+
+
+# What is stored
+
+
+@pytest.mark.parametrize("shape", [(9, 7), (9, 7, 3), (1, 1), (1, 1, 3)])
+def test_raw_pixels_are_a_file_that_pillow_reads_and_our_reader_gives_the_same(
+    shape: tuple[int, ...],
+) -> None:
+    pixels = DRAW.integers(0, 256, shape, np.uint8)
+    data = encode_pixels(pixels)
+    ours = raw_image(data)
+    assert ours is not None
+    assert np.array_equal(np.asarray(ours), pixels)
+    assert np.array_equal(np.asarray(Image.open(BytesIO(data))), pixels)
+    assert raw_image(data[:-1]) is None
+    assert raw_image(data + b"x") is None
+    for channels in (1, 3):
+        theirs = Image.open(BytesIO(data)).convert({1: "L", 3: "RGB"}[channels])
+        assert np.array_equal(np.asarray(decode(data, channels)), np.asarray(theirs))
+
+
+def odd_images() -> dict[str, tuple[bytes, np.ndarray]]:
+    """Encoded images of every mode, and the RGB pixels that they must give."""
+    rgb = DRAW.integers(0, 256, (9, 7, 3), np.uint8)
+    deep = DRAW.integers(0, 1 << 16, (9, 7), np.uint16)
+    alpha = Image.fromarray(np.concatenate((rgb, rgb[..., :1]), -1))
+    palette = Image.fromarray(rgb).quantize(8)
+    cmyk = Image.fromarray(rgb).convert("CMYK")
+    bits = Image.fromarray(rgb).convert("1")
+
+    def save(image: Image.Image, kind: str, **more: Any) -> bytes:
+        out = BytesIO()
+        image.save(out, kind, **more)
+        return out.getvalue()
+
+    return {
+        "16 bits": (encoded(deep), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
+        "16 bits, TIFF": (encoded(deep, "TIFF"), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
+        "alpha": (save(alpha, "PNG"), rgb),
+        "palette": (save(palette, "PNG"), np.asarray(palette.convert("RGB"))),
+        "clear colour": (save(palette, "PNG", transparency=0), np.asarray(palette.convert("RGB"))),
+        "CMYK": (save(cmyk, "TIFF"), np.asarray(cmyk.convert("RGB"))),
+        "one bit": (save(bits, "PNG"), np.asarray(bits.convert("RGB"))),
+        "RGB": (save(Image.fromarray(rgb), "PNG"), rgb),
+        "grey": (encoded(rgb[..., 0]), np.stack((rgb[..., 0],) * 3, -1)),
+    }
+
+
+@pytest.mark.parametrize("name", odd_images())
+def test_images_of_every_mode_give_their_colours_stored_or_not(name: str) -> None:
+    data, expected = odd_images()[name]
+    assert np.array_equal(np.asarray(decode(data)), expected)
+    for channels in (1, 3):
+        stored = np.asarray(decode(stored_image(data), channels))
+        assert np.array_equal(stored, np.asarray(decode(data, channels)))
+
+
+def test_small_plain_images_are_stored_raw_and_others_as_they_came() -> None:
+    small, large = encoded(PIXELS[0]), encoded(np.zeros((200, 200), np.uint8))
+    assert raw_image(stored_image(small)) is not None
+    assert stored_image(large) == large
+    assert stored_image(stored_image(small)) == stored_image(small)
+    alpha = encoded(np.zeros((9, 7, 4), np.uint8))
+    assert stored_image(alpha) == alpha
+    assert images_module.RAW_BYTES >= 64 * 64 * 3
