@@ -29,6 +29,11 @@ from weft.recipe import (
     Detection,
     FixedBatch,
     ImagesWithBoxes,
+    Normalize,
+    RandomApply,
+    RandomHorizontalFlip,
+    RandomShortestSize,
+    RandomSizeCrop,
     Recipe,
     Source,
 )
@@ -77,9 +82,20 @@ paper = Recipe(
     name="detr-paper",
     model=weft.detr("resnet-50"),
     task=Detection(
-        min_sizes=(480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800),
-        max_size=1333,
-        horizontal_flip=0.5,
+        transforms=(
+            RandomHorizontalFlip(),
+            RandomApply(
+                transforms=(
+                    RandomShortestSize(min_size=(400, 500, 600)),
+                    RandomSizeCrop(min_size=384, max_size=600),
+                ),
+                p=0.5,
+            ),
+            RandomShortestSize(
+                min_size=(480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800), max_size=1333
+            ),
+            Normalize(),
+        )
     ),
     data=Data(
         rows=ImagesWithBoxes(),
@@ -123,7 +139,12 @@ bccd = replace(
     init_from="runs/detr-denoising/model",
     model=from_scratch(weft.dab_detr(**SMALL, classes=3)),
     task=replace(
-        denoising.task, min_sizes=(176, 192, 208, 224, 240), max_size=320, horizontal_flip=0.5
+        denoising.task,
+        transforms=(
+            RandomHorizontalFlip(),
+            RandomShortestSize(min_size=(176, 192, 208, 224, 240), max_size=320),
+            Normalize(),
+        ),
     ),
     data=Data(
         rows=ImagesWithBoxes(),

@@ -320,7 +320,12 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
     made["detection"] = partial_recipe(
         detector(),
         R.Detection(
-            denoising=R.DenoisingQueries(groups=2), horizontal_flip=0.5, min_sizes=(24, 32)
+            denoising=R.DenoisingQueries(groups=2),
+            transforms=(
+                R.RandomHorizontalFlip(),
+                R.RandomShortestSize(min_size=(24, 32)),
+                R.Normalize(),
+            ),
         ),
         micro_batch_size=3,
         workers=1,

@@ -2,19 +2,21 @@
 
 import io
 from contextlib import redirect_stdout
+from io import BytesIO
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from transformers import DabDetrConfig, DetrConfig
 from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.boxes import BoxSamples, relative_boxes, resized, transform_boxes
+from weft.data.boxes import BoxSamples, relative_boxes
 from weft.data.images import decode
 from weft.kernels.cross_entropy import IGNORE_INDEX
 from weft.kernels.keyed_random import sample_numbers
@@ -27,9 +29,10 @@ from weft.tasks import build_task
 from weft.tasks.base import Batch
 from weft.tasks.detection_denoising import noise_objects
 from weft.tasks.detection_matching import Objects, Scores, match
+from weft.testing import small_store
 
 from .made import batch, gradients, loss, rows
-from .scenes import detector, scenes
+from .scenes import LABELS, detector, scenes
 
 
 def built(task: R.Detection | None = None, spec: S.Spec | None = None) -> Any:
@@ -426,14 +429,37 @@ def test_boxes_become_fractions_of_the_image_and_follow_it() -> None:
     assert relative_boxes(corners, 20, 10).tolist() == [[0.3, 0.6, 0.4, 0.4]]
     pixels = np.zeros((10, 20, 3), np.uint8)
     pixels[4:8, 2:10] = 255
-    from PIL import Image
+    out = BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    row = {"image": out.getvalue(), "boxes": [[2, 4, 8, 4]], "labels": [LABELS[1]]}
+    store = small_store([row], R.ImagesWithBoxes(), LABELS, None)[0]
+    flip, size = R.RandomHorizontalFlip(p=1.0), R.RandomShortestSize(min_size=(30,), max_size=50)
+    task = R.Detection(transforms=(flip, size))
+    made = build_task(task, detector(), store.meta)
+    moved, still = (
+        rows(made.preprocess, made.preprocess.open_samples(store, 32, include_partial=partial))[0]
+        for partial in (False, True)
+    )
+    assert moved["image"].shape == still["image"].shape == (3, 25, 50)
+    for found, corners in ((moved, (25, 10, 45, 20)), (still, (5, 10, 25, 20))):
+        lit = np.argwhere(found["image"][0] > 0.5)
+        assert (*(lit.min(0)[::-1]), *(lit.max(0)[::-1] + 1)) == corners
+        left, top, right, bottom = corners
+        expected = [(left + right) / 100, (top + bottom) / 50, (right - left) / 50, 0.4]
+        assert found["boxes"][0].tolist() == pytest.approx(expected)
+    with pytest.raises(ValueError, match="Detection has no mixed boxes"):
+        R.Detection(transforms=(R.Normalize(), R.MixUp()))
 
-    task = R.Detection(horizontal_flip=1.0, min_sizes=(30,), max_size=50)
-    image, moved = transform_boxes(Image.fromarray(pixels), corners, np.random.default_rng(0), task)
-    assert image.size == resized((20, 10), 30, 50) == (50, 25)
-    lit = np.argwhere(np.asarray(image)[..., 0] > 127)
-    (top, left), (bottom, right) = lit.min(0), lit.max(0) + 1
-    assert moved[0].tolist() == pytest.approx([left, top, right, bottom], abs=1)
+
+def test_a_crop_drops_the_classes_of_the_boxes_that_it_drops() -> None:
+    task = R.Detection(transforms=(R.CenterCrop(size=10), R.Normalize()))
+    store = scenes()
+    made = build_task(task, detector(), store.meta)
+    given = rows(made.preprocess, made.preprocess.open_samples(store, 32))
+    assert any(len(row["labels"]) < len(store.row(i)["labels"]) for i, row in enumerate(given))
+    for i, row in enumerate(given):
+        assert len(row["labels"]) == len(row["boxes"])
+        assert set(row["labels"]) <= set(store.row(i)["labels"])
 
 
 def test_a_batch_of_unequal_images_has_a_mask_of_visible_pixels() -> None:

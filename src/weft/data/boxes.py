@@ -1,16 +1,18 @@
-"""Images with boxes: resized and mirrored together; checked before they are trained on."""
+"""Images with boxes, checked before they are trained on."""
 
+from collections.abc import Sequence
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from .. import recipe as R
 from ..recipe.cells import check_boxes
 from .images import decode
 from .samples import RowSamples, Sample
 from .store import Store
+from .transforms import ImagePipeline
 
 Floats = NDArray[np.floating]
 CHECKED = 256  # rows, evenly spread, whose boxes are compared with their image before training
@@ -19,9 +21,14 @@ CHECKED = 256  # rows, evenly spread, whose boxes are compared with their image 
 class BoxSamples(RowSamples):
     """Rows with an image and its boxes, as x, y, width and height in pixels."""
 
-    def __init__(self, store: Store, classes: int, deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        classes: int,
+        transforms: Sequence[R.Transform] | None = None,
+    ) -> None:
         super().__init__(store)
-        self.deterministic = deterministic
+        self.pipeline = ImagePipeline((R.Normalize(),) if transforms is None else transforms)
         every = max(1, len(store) // CHECKED)
         for i in range(0, len(store), every):
             check_sample(i, store.row(i), classes)
@@ -54,34 +61,6 @@ def relative_boxes(corners_N4: Floats, width: int, height: int) -> Floats:
     """Left, top, right and bottom in pixels -> centre x, y, width and height as fractions of the image."""
     low, high = corners_N4[:, :2], corners_N4[:, 2:]
     return np.concatenate(((low + high) / 2, high - low), 1) / (width, height, width, height)
-
-
-def resized(size: tuple[int, int], shorter: int, longest: int) -> tuple[int, int]:
-    """Width and height with a shorter side of `shorter`, unless the longer one would be over `longest`."""
-    scale = min(shorter / min(size), longest / max(size))
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-
-def transform_boxes(
-    image: Image.Image, corners_N4: Floats, rng: np.random.Generator, task: Any
-) -> tuple[Image.Image, Floats]:
-    """Mirror and resize an image with its boxes (DETR, appendix A.4): two draws, whatever the image."""
-    mirror, pick = rng.random(2)
-    if mirror < task.horizontal_flip:
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        corners_N4 = corners_N4[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (image.width, 0) * 2
-    return resize_boxes(image, corners_N4, task, int(pick * len(task.min_sizes)))
-
-
-def resize_boxes(
-    image: Image.Image, corners_N4: Floats, task: Any, choice: int
-) -> tuple[Image.Image, Floats]:
-    """Resize to one of the task's sizes; without sizes, leave the image as stored."""
-    if not task.min_sizes:
-        return image, corners_N4
-    size = resized(image.size, task.min_sizes[choice], task.max_size)
-    scale = np.divide(size, image.size)
-    return image.resize(size, Image.Resampling.BILINEAR), corners_N4 * np.tile(scale, 2)
 
 
 def decode_boxed(sample: Sample, channels: int) -> tuple[Image.Image, Floats]:

@@ -25,7 +25,7 @@ def draw_boxes(image: Image.Image, objects: Sequence[dict[str, Any]]) -> Image.I
         x, y, w, h = (scale * side for side in thing["box"])
         colour = COLOURS[labels.index(thing["label"]) % len(COLOURS)]
         draw.rectangle((x, y, x + w, y + h), outline=colour, width=max(2, size[1] // 300))
-        text = f"{thing['label']} {thing['score']:.2f}"
+        text = f"{thing['label']}: {thing['score']:.2f}"
         left, top, right, bottom = draw.textbbox((x + 2, max(0, y - size[1] // 30)), text, font)
         draw.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=colour)
         draw.text((left, top), text, "white", font, anchor="lt")

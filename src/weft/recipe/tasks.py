@@ -624,15 +624,18 @@ class Detection(Task):
     no_object_weight: PositiveFraction = 0.1  # of a query that is matched with nothing
     auxiliary_losses: bool = True  # the same loss after every layer of the decoder
     denoising: DenoisingQueries | None = None  # for anchor queries
-    min_sizes: tuple[
-        PositiveInt, ...
-    ] = ()  # shorter sides of training, one at random; (): as stored
-    max_size: PositiveInt = 1333  # of the longer side
-    horizontal_flip: Fraction = 0.0  # probability
+    transforms: tuple[Transform, ...] | None = None  # in training; None: Normalize() alone
+    eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
 
     def __post_init__(self) -> None:
         if not (self.class_weight or self.l1_weight or self.giou_weight):
             raise ValueError("all weights are 0: nothing could be matched; give one of them")
+        check_transforms(self.transforms)
+        check_transforms(self.eval_transforms)
+        if any(transform.stage == "mix" for transform in self.transforms or ()):
+            raise ValueError(
+                "Detection has no mixed boxes; leave MixUp and CutMix out of transforms"
+            )
 
     def for_inference(self, rows: RowSchema) -> Task:
         """Leave out what only the loss needs."""

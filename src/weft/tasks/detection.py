@@ -9,15 +9,8 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.boxes import (
-    BoxSamples,
-    decode_boxed,
-    relative_boxes,
-    resize_boxes,
-    transform_boxes,
-)
+from ..data.boxes import BoxSamples, decode_boxed, relative_boxes
 from ..data.collate import IGNORE_INDEX
-from ..data.images import normalise
 from ..kernels.cross_entropy import accumulation_dtype
 from ..metrics.detection import MAX_DETECTIONS, detection_metrics
 from ..model.heads import Detections
@@ -42,7 +35,7 @@ DENOISING = "denoising_"  # before a term: of the noised queries, over all layer
 
 
 class DetectionPreprocess(Preprocess):
-    """An image with its boxes, mirrored and resized in training; in validation resized alone."""
+    """What the task's transforms make of an image and of its boxes, as fractions of it."""
 
     def __init__(self, task: R.Detection, context: TaskContext) -> None:
         check_detection(task, context)
@@ -54,7 +47,7 @@ class DetectionPreprocess(Preprocess):
         self.terms = tuple(loss_weights(task, context.spec))
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
-        return BoxSamples(store, self.classes, deterministic=include_partial)
+        return BoxSamples(store, self.classes, R.transforms_for(self.task, include_partial))
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
@@ -63,21 +56,17 @@ class DetectionPreprocess(Preprocess):
         assert isinstance(rows, BoxSamples)
         image, corners_N4 = decode_boxed(sample, self.channels)
         size = np.array((image.width, image.height))
-        if rows.deterministic:
-            image, corners_N4 = resize_boxes(image, corners_N4, task, choice=-1)
-        else:
-            image, corners_N4 = transform_boxes(image, corners_N4, rng, task)
-        boxes, labels = (
-            relative_boxes(corners_N4, *image.size),
-            np.asarray(sample["labels"], np.int64),
-        )
+        pixels_CRS, moved_N4, keep_N = rows.pipeline(image, corners_N4, rng)
+        assert moved_N4 is not None
+        boxes = relative_boxes(moved_N4, pixels_CRS.shape[2], pixels_CRS.shape[1])
+        labels = np.asarray(sample["labels"], np.int64)[keep_N]
         noised = (
             noise_objects(boxes, labels, self.classes, task.denoising, rng)
             if task.denoising
             else {}
         )
         return noised | {
-            "image": normalise(image),
+            "image": pixels_CRS,
             "boxes": boxes.astype(np.float32),
             "labels": labels,
             "original_size": size,

@@ -1,0 +1,134 @@
+"""`weft detect`: the objects of image files, printed, drawn, and in COCO's layout."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
+
+import weft
+from tests.objectives.scenes import LABELS, detector
+from weft import spec as S
+from weft.cli import main
+from weft.observe.boxes import draw_boxes
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small detector with names for its classes, and two images of unequal size."""
+    folder = tmp_path_factory.mktemp("detect")
+    spec = detector()
+    model = weft.build(S.replace(spec, head=S.replace(spec.head, labels=LABELS)), seed=2)
+    weft.save(model, folder / "model", to="weft")
+    for name, size in (("7", (48, 32)), ("other", (40, 40))):
+        generator = torch.Generator().manual_seed(size[0])
+        pixels = torch.randint(0, 256, (size[1], size[0], 3), generator=generator)
+        Image.fromarray(pixels.to(torch.uint8).numpy()).save(folder / f"{name}.png")
+    return folder
+
+
+def detected(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+    assert main(["detect", *map(str, words), "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_command_and_the_method_find_the_same_objects_in_any_batch(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = [home / "7.png", home / "other.png"]
+    rows = detected(capsys, home / "model", *images, "--threshold", "0")
+    opened = weft.open(home / "model")
+    assert "detect" in dir(opened)
+    assert "classify" not in dir(opened)
+    with Image.open(images[1]) as picture:
+        alone = [opened.detect(images[0], threshold=0), opened.detect(picture, threshold=0)]
+    for row, objects in zip(rows, alone, strict=True):
+        assert len(row["objects"]) == 5
+        for one, other in zip(row["objects"], objects, strict=True):
+            assert one["label"] == other["label"]
+            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+            assert one["box"] == pytest.approx(other["box"], abs=1e-3)
+    scores = [thing["score"] for thing in rows[0]["objects"]]
+    assert scores == sorted(scores, reverse=True)
+    fewer = detected(capsys, home / "model", images[0], "--threshold", scores[2])
+    assert len(fewer[0]["objects"]) == 3
+
+
+def test_the_objects_are_those_of_transformers_own_post_processing(home: Path) -> None:
+    opened = weft.open(home / "model")
+    objects = opened.detect(home / "7.png", threshold=0.0)
+    from weft.data.images import decode, normalise
+
+    image = decode((home / "7.png").read_bytes())
+    with torch.no_grad():
+        outputs = opened.model(torch.from_numpy(normalise(image))[None])
+
+    class Theirs:
+        logits, pred_boxes = outputs.logits_BNV, outputs.boxes_BN4
+
+    (theirs,) = DetrImageProcessorPil().post_process_object_detection(
+        Theirs, threshold=0.0, target_sizes=[(image.height, image.width)]
+    )
+    order = theirs["scores"].argsort(descending=True)
+    for thing, i in zip(objects, order.tolist(), strict=True):
+        left, top, right, bottom = theirs["boxes"][i].tolist()
+        assert thing["box"] == pytest.approx([left, top, right - left, bottom - top], abs=1e-3)
+        assert LABELS.index(thing["label"]) == theirs["labels"][i]
+        assert thing["score"] == pytest.approx(theirs["scores"][i].item(), abs=1e-6)
+
+
+def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coco, drawn = tmp_path / "results.json", tmp_path / "drawn.png"
+    words = ("--threshold", "0", "--coco", coco, "--draw", drawn)
+    (row,) = detected(capsys, home / "model", home / "7.png", *words)
+    results = json.loads(coco.read_text())
+    assert [r["image_id"] for r in results] == [7] * 5
+    assert [LABELS[r["category_id"] - 1] for r in results] == [t["label"] for t in row["objects"]]
+    assert [r["bbox"] for r in results] == [t["box"] for t in row["objects"]]
+    with Image.open(drawn) as picture, Image.open(home / "7.png") as before:
+        assert picture.size == (48 * 8, 32 * 8)  # enlarged, so that labels can be read
+        assert picture.tobytes() != before.resize(picture.size, 0).tobytes()
+
+
+def test_a_box_is_drawn_where_it_is() -> None:
+    thing = {"label": "a", "score": 0.9, "box": [100.0, 150.0, 200.0, 120.0]}
+    black = Image.new("RGB", (400, 400))
+    drawn = draw_boxes(black, [thing])
+    for x, y in ((100, 200), (300, 200), (200, 150), (200, 270)):
+        assert drawn.getpixel((x, y)) != (0, 0, 0)
+    assert drawn.getpixel((200, 210)) == (0, 0, 0)
+    assert black.getpixel((100, 200)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.png",), "missing"),
+        (("note.txt",), "cannot identify the image"),
+        (("7.png", "other.png", "--draw", "x.png"), "give a folder for 2 images"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    home: Path,
+    words: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(home)
+    (home / "note.txt").write_text("no image")
+    assert main(["detect", "model", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_without_boxes_says_how_to_get_one(tmp_path: Path) -> None:
+    vit = weft.vit(depth=1, width=16, heads=2, hidden=32, image_size=16, patch_size=4, classes=3)
+    weft.save(weft.build(vit), tmp_path / "vit")
+    with pytest.raises(ValueError, match="cannot detect: its head is ClassifierHead"):
+        weft.open(tmp_path / "vit").detect(b"")
