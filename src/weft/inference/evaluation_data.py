@@ -90,7 +90,7 @@ def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
     if isinstance(model.model.spec.source, S.Tokens):
         return task.default_rows()
     schemas: tuple[type[R.RowSchema], ...] = task.row_schemas
-    return next((rows() for rows in schemas if rows.image_columns), task.default_rows())
+    return next((rows() for rows in schemas if rows().image_columns), task.default_rows())
 
 
 def match_columns(
