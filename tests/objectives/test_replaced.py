@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_in_one_line() -> None:
     ):
         build_pair(R.ReplacedTokenDetection(generator=model), model, meta(SENTENCES))
     with pytest.raises(
-        ValueError, match=r"one score a token: TokenClassifierHead\(num_labels=1\), not 3"
+        ValueError, match=r"one output per token: use TokenClassifierHead\(num_labels=1\), not 3"
     ):
         build_pair(
             R.ReplacedTokenDetection(generator=generator),
