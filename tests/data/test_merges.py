@@ -45,9 +45,9 @@ def test_every_cut_spells_the_same_text(tokenizer) -> None:  # type: ignore[no-u
 def test_a_cut_does_not_depend_on_who_asked_first(tokenizer) -> None:  # type: ignore[no-untyped-def]
     words = [tuple(tokenizer.encode(word).tolist()) for word in TEXTS[1].split()]
     there, back = BPEDropout(tokenizer.text, 0.5), BPEDropout(tokenizer.text, 0.5)
-    first = [there.cuts(word, way) for word in words for way in range(VARIANTS_PER_WORD)]
+    first = [there.segment(word, way) for word in words for way in range(VARIANTS_PER_WORD)]
     last = [
-        back.cuts(word, way)
+        back.segment(word, way)
         for word in reversed(words)
         for way in reversed(range(VARIANTS_PER_WORD))
     ]

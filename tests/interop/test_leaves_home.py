@@ -51,6 +51,7 @@ CLASSES = {  # how each opens
     "gpt_char:best": "Starcoder2ForCausalLM",
     "gpt_char:large": "Starcoder2ForCausalLM",
     "mae:tiny": "ViTMAEForPreTraining",
+    "mae:cifar10": "ViTMAEForPreTraining",
     "roberta:tiny": "RobertaForMaskedLM",
     "similarity_stsb:tiny": "BertModel in CrossEncoder",
     "swin:tiny": "SwinForImageClassification",

@@ -27,6 +27,7 @@ EXEMPT = {  # what an evaluated forward cannot show: a pattern in "family path o
     r" context_length ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
     r" layer_mix ": "a new head's input, which no published class has; tests/twins/test_features.py compares it with hidden_states",
+    r" source\.stem ": "convolutions, which none of these classes has; tests/twins/test_compact.py holds them",
     r" head\.bias (trained -> buffer|buffer -> trained)": "the same sum; whether it trains shows in the parameter count",
     r" source\.positions LearnedPositions -> SinusoidalPositions2D": "on patches both are the file's table; whether it trains shows in the gradients",
     r"swin source\.image_size ": "the images it was trained on, where no table is shaped by them",

@@ -59,7 +59,8 @@ both = pytest.mark.parametrize("c", [ORIGINAL, *CASES.values()], ids=lambda c: c
 
 
 def test_every_family_has_a_case() -> None:
-    assert set(MAIN) == set(family_names())
+    """But CCT, which transformers does not have: tests/twins/test_compact.py compares it with its paper."""
+    assert {*MAIN, "cct"} == set(family_names())
 
 
 @both

@@ -1,0 +1,84 @@
+"""Recipes of images, trained with several seeds: accuracy, cost and curves in one receipt.
+
+    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3] [--set steps=9380] [--output runs] [--receipt FILE]
+
+The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe selects. A finished run is not run again.
+The last line is JSON: recipe -> parameters, FLOP, accuracy of each seed, and the validation curve of each.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft import recipe as R
+from weft.recipe.cost import run_flops
+from weft.runs import run
+from weft.runs.log import read_log
+
+from . import receipt
+
+
+def train(recipe: R.Recipe, folder: Path) -> float:
+    """Train or go on; -> the accuracy of the model that is kept."""
+    for event in run.train(recipe, folder):
+        if event.validation is not None:
+            print(
+                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} accuracy {event.validation['accuracy']:.4f}",
+                flush=True,
+            )
+    accuracy: float = weft.evaluate(str(folder))["accuracy"]
+    return accuracy
+
+
+def curve(folder: Path) -> list[tuple[int, float]]:
+    lines = read_log(folder / "log.jsonl")
+    return [(line["step"], line["valid"]["accuracy"]) for line in lines if "valid" in line]
+
+
+def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
+    accuracy, curves, began = [], [], time.perf_counter()
+    for seed in range(seeds):
+        named = replace(recipe, name=f"{recipe.name}-{seed}", seed=seed)
+        accuracy.append(train(named, output / named.name))
+        curves.append(curve(output / named.name))
+    return {
+        "parameters": recipe.model.parameter_count(),
+        "flops": run_flops(recipe),
+        "seconds": round(time.perf_counter() - began, 1),
+        "accuracy": accuracy,
+        "mean": statistics.mean(accuracy),
+        "stdev": statistics.stdev(accuracy) if seeds > 1 else None,
+        "curves": curves,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipes", nargs="+", metavar="FILE:NAME", help="such as vit:fashion_mnist")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
+    )
+    parser.add_argument("--output", type=Path, default=Path("runs"))
+    parser.add_argument("--receipt", metavar="FILE")
+    options, start_time = parser.parse_args(), time.perf_counter()
+    table = {}
+    for name in options.recipes:
+        file, _, variable = name.partition(":")
+        recipe = weft.load_recipe(f"recipes/{file}.py:{variable or 'tiny'}", options.overrides)
+        table[name] = row(recipe, options.seeds, options.output)
+        print(f"{name}: accuracy {table[name]['mean']:.4f} over {options.seeds} seeds", flush=True)
+    if options.receipt:
+        receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
+    print(json.dumps(table))
+
+
+if __name__ == "__main__":
+    main()
