@@ -10,8 +10,8 @@
 Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.0 AP. There the backbone starts from ImageNet's weights
         and trains at a tenth of the rate, which drops after 400 epochs; here one rate falls along a cosine.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
-Cost:   `tiny`, `anchors` and `denoising` 12,000 steps of 32 images of 128 × 128 pixels, about 90 minutes on two cores each;
-        `paper` about 2e19 FLOP a forward pass over all epochs, three times that in all.
+Cost:   steps of 32 images of 128 × 128 pixels: `tiny` 12,000, `anchors` 10,500, `denoising` 8,000, about 90 minutes on two cores each;
+        `bccd` 3,000 of 16 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; anchors and noised queries much sooner than the plain queries of `tiny`.
 Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
         coco/train2017 and coco/val2017.
@@ -121,6 +121,7 @@ anchors = replace(
     name="detr-anchors",
     model=from_scratch(weft.dab_detr(**SMALL, classes=10)),
     task=Detection(class_cost=2.0),
+    steps=10_500,
 )
 
 # And noised boxes beside them, which need no matching
@@ -129,6 +130,7 @@ denoising = replace(
     anchors,
     name="detr-denoising",
     task=Detection(class_cost=2.0, denoising=DenoisingQueries(groups=5)),
+    steps=8_000,
 )
 
 # Blood cells, starting from the digits' model

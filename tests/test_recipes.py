@@ -13,6 +13,7 @@ from benchmarks.generated import make_clone, make_data, small
 import weft
 from weft import recipe as R
 from weft.data.store import open_store
+from weft.recipe.cost import step_flops
 from weft.runs import run
 from weft.runs.log import read_log as read_log
 from weft.training.optimisers import Optimiser
@@ -114,6 +115,11 @@ def test_a_paper_recipe_has_the_papers_parameters(name: str) -> None:
     assert ALL[name].model.parameter_count() == pytest.approx(
         PAPERS[name.partition(":")[0]] * 1e6, rel=0.02
     )
+
+
+def test_images_of_any_size_cost_as_many_cells_as_a_row_of_the_batch() -> None:
+    recipe = TINY["detr"]
+    assert step_flops(recipe) == 3 * recipe.model.flops(batch=32, length=128)
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -374,7 +374,12 @@ def backbone_models(draw: st.DrawFn) -> S.Spec:
         widths=(8, 16),
         stem_width=4,
         positions=place,
-        positions_at=draw(st.sampled_from(("attention", "input"))),
+        positions_at=draw(
+            st.sampled_from(("attention", "input", "encoder-attention", "decoder-attention"))
+        ),
+        block=draw(st.sampled_from(("bottleneck", "basic"))),
+        norm=draw(st.sampled_from((S.FrozenBatchNorm(), S.GroupNorm(groups=2)))),
+        padding=draw(st.sampled_from(("zeros", "masked"))),
     )
     encoder = draw(stacks(width, looking_around))
     if draw(st.booleans()):
@@ -388,13 +393,16 @@ def backbone_models(draw: st.DrawFn) -> S.Spec:
     return S.Spec(
         width=width,
         source=source,
-        target=S.ObjectQueries(count=3),
+        target=S.ObjectQueries(count=3, at=draw(st.sampled_from(("attention", "input")))),
         encoder=encoder,
         decoder=draw(stacks(width, st.just(S.FullAttention()), cross=True)),
         head=draw(
             st.one_of(
                 st.builds(
-                    S.DetectionHead, num_labels=st.integers(1, 3), box_layers=st.integers(1, 3)
+                    S.DetectionHead,
+                    num_labels=st.integers(1, 3),
+                    box_layers=st.integers(1, 3),
+                    scores=st.sampled_from(("softmax", "sigmoid")),
                 ),
                 pooled_heads(),
             )

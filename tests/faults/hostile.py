@@ -334,7 +334,11 @@ def make_tiny(folder: Path) -> None:
         names = {*next(iter(family.sizes.values())), *(field.argument for field in family.fields)}
         for to in ("hf", "weft"):
             there = folder / f"tiny-{to}-{family.name}"
-            if family.model_type and family.name not in ("swin", "detr") and not there.exists():
+            if (
+                family.model_type
+                and family.name not in ("swin", "detr", "dab_detr")
+                and not there.exists()
+            ):
                 weft.save(
                     weft.build(
                         family(**{name: value for name, value in TINY.items() if name in names})

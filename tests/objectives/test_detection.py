@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import DabDetrConfig, DetrConfig
 from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
@@ -25,6 +26,7 @@ from weft.metrics.detection import coco_ground_truth, coco_results, detection_me
 from weft.model.heads import Detections
 from weft.model.model import build
 from weft.recipe.cells import check_boxes
+from weft.spec.count import parameter_shapes
 from weft.tasks import build_task
 from weft.tasks.base import Batch
 from weft.tasks.detection_denoising import noise_objects
@@ -337,6 +339,18 @@ def test_anchors_start_where_they_are_and_each_layer_refines_the_one_before() ->
         moved = model(image)
     expected = (model.target.anchors.weight + 2 * bias).sigmoid()  # type: ignore[union-attr]
     torch.testing.assert_close(moved.boxes_BN4[0], expected)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("block", ["basic", "bottleneck"])
+def test_anchors_cost_what_the_spec_says(block: str) -> None:
+    spec = detector("dab_detr", source={"block": block, "norm": S.GroupNorm(groups=2)})
+    model = build(spec, device="meta").requires_grad_(False).eval()
+    mask = torch.ones(2, 32, 32, dtype=torch.bool, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        model(torch.empty(2, 3, 32, 32, device="meta"), attention_mask=mask)
+    assert spec.flops(batch=2, length=32) == counter.get_total_flops()
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    assert dict(parameter_shapes(spec)) == shapes
 
 
 # DETR's ablations: where positions enter (table 3)

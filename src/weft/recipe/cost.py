@@ -18,7 +18,7 @@ ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are:
 def step_flops(recipe: Recipe, length: int | None = None) -> float:
     """Forward and twice that backward, of one whole step over all ranks; rows taken as full."""
     if sample_unit(recipe) == "images":
-        return 3.0 * recipe.model.flops(batch=rows_per_step(recipe))
+        return 3.0 * recipe.model.flops(rows_per_step(recipe), image_side(recipe))
     length = length or recipe.batch.length
     many = rows_per_step(recipe) * recipe.batch.length // length
     target = (
@@ -28,6 +28,15 @@ def step_flops(recipe: Recipe, length: int | None = None) -> float:
     for extra in recipe.task.extra_models():
         total += 3.0 * extra.flops(batch=many, length=length)
     return total
+
+
+def image_side(recipe: Recipe) -> int | None:
+    """Pixels of a side, of images of any size, that have as many cells as a row of the batch; None: as the model says."""
+    source = recipe.model.source
+    if not isinstance(source, S.ResNet):
+        return None
+    pixels_per_cell = 4 << len(source.depths) - 1
+    return round(recipe.batch.length**0.5) * pixels_per_cell
 
 
 def run_flops(recipe: Recipe) -> float:
