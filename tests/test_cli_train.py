@@ -335,7 +335,7 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         (["train", "small.py", "--set", "steps"], "path=value"),
         (
             ["train", "small.py", "--set", "model.decoder.blocks.9.attention.dropout=0.5"],
-            "nothing at",
+            "does not exist",
         ),
         (["train", "small.py", "--set", "batch.length=17"], "17"),
         (["train", "small.py", "--set", 'data.train.paths=["lost.txt"]'], "lost.txt"),

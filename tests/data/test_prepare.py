@@ -727,7 +727,7 @@ def test_what_cannot_be_prepared_is_one_line(
 
 def test_an_empty_source_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n \n")
-    with pytest.raises(ValueError, match="not one row"):
+    with pytest.raises(ValueError, match="has no rows"):
         rows(tmp_path, R.Documents(), R.Source(paths=(str(tmp_path / "a.txt"),)))
 
 

@@ -177,7 +177,9 @@ class Model(nn.Module):
         if isinstance(self.target, AnchorQueriesLayer) and sequence.anchor_BL4 is not None:
             move = getattr(self.head, "box_offset", None)
             anchors = AnchorRefinement(self.target, sequence.anchor_BL4, move)
-        hidden_states: HiddenStates = self.decoder(sequence, memory, cache, every_layer, anchors)
+        # A stack that is packed for the CPU decodes text alone.
+        of_detection = (every_layer, anchors) if every_layer or anchors is not None else ()
+        hidden_states: HiddenStates = self.decoder(sequence, memory, cache, *of_detection)
         return hidden_states if self.layer_mix is None else self.layer_mix(hidden_states)
 
     def read(self, sequence: HiddenStates) -> Output:

@@ -6,7 +6,7 @@ from ..registry import choice
 from ..values import PositiveFloat, Probability
 from .attention import Attention
 from .norms import LayerNorm, Norm
-from .parts import Inner, Shapes, with_prefix
+from .parts import Inner, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias
 
 
@@ -100,6 +100,12 @@ class Pyramid:
     stages: tuple[tuple[Block | ParallelBlock, ...], ...]
     norm: Norm | None = None
     merge_norm: Norm = LayerNorm()
+
+
+def position_scale_shapes(stack: Stack, width: int) -> Shapes:
+    """Of the MLP that scales positions at queries and keys."""
+    for i in range(2) if stack.scale_positions else ():
+        yield from linear_shapes(f"position_scale.{i}", width, width)
 
 
 def shared_bias_shapes(stack: Stack) -> Shapes:

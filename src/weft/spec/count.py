@@ -6,7 +6,7 @@ FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounter
 from collections.abc import Iterator
 from math import prod
 
-from .block import Block, ParallelBlock, Stack, shared_bias_shapes
+from .block import Block, ParallelBlock, Stack, position_scale_shapes, shared_bias_shapes
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import GroupNorm, norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
@@ -51,9 +51,7 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
         if isinstance(stack, Stack):
             yield from with_prefix(name, shared_bias_shapes(stack))
             yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
-            if stack.scale_positions:
-                for i in range(2):
-                    yield from linear_shapes(f"{name}.position_scale.{i}", spec.width, spec.width)
+            yield from with_prefix(name, position_scale_shapes(stack, spec.width))
         elif stack is not None:
             for s in range(len(stack.stages) - 1):
                 yield from norm_shapes(

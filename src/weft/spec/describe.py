@@ -8,7 +8,15 @@ from typing import NamedTuple, TypeVar
 
 from ..values import fold_repeats
 from . import count
-from .block import Block, Branch, ParallelBlock, Pyramid, Stack, shared_bias_shapes
+from .block import (
+    Block,
+    Branch,
+    ParallelBlock,
+    Pyramid,
+    Stack,
+    position_scale_shapes,
+    shared_bias_shapes,
+)
 from .heads import LayerMix, PixelDecoder
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import Norm, norm_shapes
@@ -225,6 +233,7 @@ def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
             stack.position_bias.describe() if stack.position_bias else "",
             *block_lines([without_drop_path(b) for b in stack.blocks], d),
             *tensor_lines(shared_bias_shapes(stack)),
+            *tensor_lines(position_scale_shapes(stack, d)),
             *tensor_lines(norm_shapes("norm", stack.norm, d)),
         )
     parts: list[TreeLine] = []
