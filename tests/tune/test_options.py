@@ -135,7 +135,7 @@ def test_block_i_of_n_is_n_minus_i_below_the_head_and_embeddings_lie_lowest() ->
 
 
 def test_muon_has_no_rates_by_layer() -> None:
-    with pytest.raises(ValueError, match="Muon has one rate"):
+    with pytest.raises(ValueError, match="Muon has one learning rate"):
         R.Muon(lr=1.0, other=R.AdamW(lr=1.0, layer_decay=0.5))
 
 

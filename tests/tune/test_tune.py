@@ -304,7 +304,7 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (("--task", "tag"), "tagging reads a list of words and a list of tags a row"),
+        (("--task", "tag"), "tagging needs a list of words and a list of tags per row"),
         (("--metric", "pearson"), "Classification has loss"),
         (("--freeze-body", "--lora-rank", "2"), "give one of them"),
         (("--epochs", "0"), "--epochs 0.0: give a number above 0"),

@@ -36,7 +36,8 @@ def image_side(recipe: Recipe) -> int | None:
     if not isinstance(source, S.ResNet):
         return None
     pixels_per_cell = 4 << len(source.depths) - 1
-    return round(recipe.batch.length**0.5) * pixels_per_cell
+    pixels: int = round(recipe.batch.length**0.5) * pixels_per_cell
+    return pixels
 
 
 def run_flops(recipe: Recipe) -> float:
