@@ -85,12 +85,13 @@ class ParallelBlock:
 
 @choice
 class Stack:
-    """Blocks in order; a depth pattern is a comprehension."""
+    """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions at queries and keys by a map of the
+    vectors, the same in all blocks (DAB-DETR's encoder)."""
 
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
     position_bias: PositionBias | None = None
-    scale_positions: bool = False  # positions at queries and keys times an MLP of the vectors, shared by all blocks (DAB-DETR)
+    position_scale: Literal["none", "mlp"] = "none"
 
 
 @choice

@@ -51,7 +51,7 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
         if isinstance(stack, Stack):
             yield from with_prefix(name, shared_bias_shapes(stack))
             yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
-            if stack.scale_positions:
+            if stack.position_scale == "mlp":
                 for i in range(2):
                     yield from linear_shapes(f"{name}.position_scale.{i}", spec.width, spec.width)
         elif stack is not None:
