@@ -78,7 +78,7 @@ def make(
         head=head or DetectionHead(num_labels=classes, scores="sigmoid"),
         encoder=Stack(
             blocks=(Block(attention=attention(), feedforward=feed(dropout)),) * depth,
-            scale_positions=True,
+            position_scale="mlp",
         ),
         decoder=Stack(
             blocks=(

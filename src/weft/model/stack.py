@@ -66,7 +66,9 @@ class StackLayer(nn.Module):
         ]
         self.width = width
         self.position_bias = build_position_bias(spec.position_bias, self.attentions[0].heads)
-        self.position_scale = two_layers(width, width, width) if spec.scale_positions else None
+        self.position_scale = (
+            two_layers(width, width, width) if spec.position_scale == "mlp" else None
+        )
         self.norm = build_norm(spec.norm, width)
         with_scope(self, residual_branches=count_branches(self))
         self.attention_mask_BL: Tensor | None = None  # of the newest forward, for routers' losses

@@ -1,6 +1,6 @@
 """What a run costs, from its recipe alone: FLOPs, bytes on disk, bytes in memory."""
 
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple
 
 from .. import spec as S
@@ -36,8 +36,7 @@ def image_side(recipe: Recipe) -> int | None:
     if not isinstance(source, S.ResNet):
         return None
     pixels_per_cell = 4 << len(source.depths) - 1
-    pixels: int = round(recipe.batch.length**0.5) * pixels_per_cell
-    return pixels
+    return round(sqrt(recipe.batch.length)) * pixels_per_cell
 
 
 def run_flops(recipe: Recipe) -> float:

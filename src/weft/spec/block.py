@@ -85,12 +85,13 @@ class ParallelBlock:
 
 @choice
 class Stack:
-    """Blocks in order; a depth pattern is a comprehension."""
+    """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions at queries and keys by a map of the
+    vectors, the same in all blocks (DAB-DETR's encoder)."""
 
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
     position_bias: PositionBias | None = None
-    scale_positions: bool = False  # positions at queries and keys times an MLP of the vectors, shared by all blocks (DAB-DETR)
+    position_scale: Literal["none", "mlp"] = "none"
 
 
 @choice
@@ -104,7 +105,7 @@ class Pyramid:
 
 def position_scale_shapes(stack: Stack, width: int) -> Shapes:
     """Of the MLP that scales positions at queries and keys."""
-    for i in range(2) if stack.scale_positions else ():
+    for i in range(2) if stack.position_scale == "mlp" else ():
         yield from linear_shapes(f"position_scale.{i}", width, width)
 
 

@@ -264,11 +264,11 @@ def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[P
 
 
 def check_scaled_positions(spec: Spec) -> Iterator[Problem]:
-    if isinstance(spec.decoder, Stack) and spec.decoder.scale_positions:
-        yield "decoder.scale_positions", "anchors have their own scale; use False"
-    scaled = isinstance(spec.encoder, Stack) and spec.encoder.scale_positions
+    if isinstance(spec.decoder, Stack) and spec.decoder.position_scale != "none":
+        yield "decoder.position_scale", "anchors have their own; use 'none'"
+    scaled = isinstance(spec.encoder, Stack) and spec.encoder.position_scale != "none"
     if scaled and not has_positions_at(spec, "encoder"):
-        yield "encoder.scale_positions", "there are no positions at its attention; use False"
+        yield "encoder.position_scale", "there are no positions at its attention; use 'none'"
 
 
 def check_position_bias(spec: Spec) -> Iterator[Problem]:
