@@ -210,6 +210,14 @@ def detector() -> S.Spec:
     return replace(spec, source=source)
 
 
+def patience(seconds: float) -> float:
+    """So many seconds of a processor's time as time passes here and now: a host may give most of it to others."""
+    start, before = time.monotonic(), time.process_time()
+    while time.process_time() - before < 0.05:
+        pass
+    return seconds * max(1.0, (time.monotonic() - start) / 0.05)
+
+
 def gpt(**more: Any) -> S.Spec:
     return weft.gpt2(**{**SHAPE, "positions": 32, "attention_dropout": 0.1, **more})
 
