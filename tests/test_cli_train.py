@@ -251,8 +251,9 @@ def test_long_work_without_a_terminal_prints_plain_lines_of_progress(
 ) -> None:
     main(["train", "small.py"])
     capsys.readouterr()
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 1e9)
     main(words)
-    assert capsys.readouterr().err == ""  # it took less than ten seconds
+    assert capsys.readouterr().err == ""
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     main(words)
     assert capsys.readouterr().err.startswith(line)
@@ -266,9 +267,11 @@ def test_an_interrupted_verification_says_that_the_run_is_unchanged(
     with monkeypatch.context() as inside:
         inside.setattr(Trainer, "train_step", lambda *_: signal.raise_signal(signal.SIGINT))
         assert main(["resume", "runs/small", "--verify"]) == 130
-    assert capsys.readouterr().err == (
-        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start over\n"
+    *progress, last = capsys.readouterr().err.splitlines()  # progress: on a slow machine
+    assert last == (
+        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start over"
     )
+    assert all("step" in line for line in progress)
 
 
 def test_the_generator_of_steps_raises_when_a_signal_stops_it() -> None:
