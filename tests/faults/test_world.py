@@ -1,5 +1,6 @@
 """Ranks, workers and micro-batches may change at every start: the global batch, its samples and the loss do not."""
 
+import contextlib
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,8 @@ def walk(recipe: R.Recipe, out: Path, leg: Leg, one: bool) -> list[Any]:
                 ):
                     made.trainer.stop_requested = True
 
-        train(recipe, out, plot)
+        with contextlib.suppress(run.RunStopped):
+            train(recipe, out, plot)
         return seen
 
     return ranks(recipe, out, leg.world, work)
