@@ -40,16 +40,22 @@ def curve(folder: Path) -> list[tuple[int, float]]:
     return [(line["step"], line["valid"]["accuracy"]) for line in lines if "valid" in line]
 
 
+def training_seconds(folder: Path) -> float:
+    """Of all steps, in whichever session they were made."""
+    return sum(line.get("seconds", 0.0) for line in read_log(folder / "log.jsonl"))
+
+
 def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
-    accuracy, curves, began = [], [], time.perf_counter()
+    accuracy, curves, seconds = [], [], 0.0
     for seed in range(seeds):
         named = replace(recipe, name=f"{recipe.name}-{seed}", seed=seed)
         accuracy.append(train(named, output / named.name))
         curves.append(curve(output / named.name))
+        seconds += training_seconds(output / named.name)
     return {
         "parameters": recipe.model.parameter_count(),
         "flops": run_flops(recipe),
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(seconds, 1),
         "accuracy": accuracy,
         "mean": statistics.mean(accuracy),
         "stdev": statistics.stdev(accuracy) if seeds > 1 else None,

@@ -25,6 +25,7 @@ from weft.recipe import (
     RandomHorizontalFlip,
     RandomResizedCrop,
     Recipe,
+    Resize,
     Source,
 )
 
@@ -100,7 +101,10 @@ cifar10 = replace(
             RandomHorizontalFlip(),
             Normalize(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616)),
         ),
-        eval_transforms=(Normalize(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616)),),
+        eval_transforms=(
+            Resize(size=(32, 32)),
+            Normalize(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616)),
+        ),
     ),
     data=Data(
         rows=LabelledImages(),

@@ -88,7 +88,7 @@ def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
     words = ("--threshold", "0", "--coco", coco, "--draw", drawn)
     (row,) = detected(capsys, home / "model", home / "7.png", *words)
     results = json.loads(coco.read_text())
-    assert [r["image_id"] for r in results] == [7] * 5
+    assert [r["image_id"] for r in results] == [1] * 5
     assert [LABELS[r["category_id"] - 1] for r in results] == [t["label"] for t in row["objects"]]
     assert [r["bbox"] for r in results] == [t["box"] for t in row["objects"]]
     with Image.open(drawn) as picture, Image.open(home / "7.png") as before:
@@ -96,10 +96,58 @@ def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
         assert picture.tobytes() != before.resize(picture.size, 0).tobytes()
 
 
+def test_the_ids_of_a_results_file_are_those_of_the_annotations(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth, coco = tmp_path / "truth.json", tmp_path / "results.json"
+    categories = [{"id": 90 - i, "name": name} for i, name in enumerate(LABELS)]
+    table = {
+        "images": [{"id": 139, "file_name": "val/other.png"}, {"id": 5, "file_name": "7.png"}],
+        "categories": categories,
+        "annotations": [],
+    }
+    truth.write_text(json.dumps(table))
+    words = (home / "model", home, "--threshold", "0", "--coco", coco, "--coco-truth", truth)
+    rows = detected(capsys, *words)  # a folder: every image below it
+    results = json.loads(coco.read_text())
+    assert [Path(row["image"]).name for row in rows] == ["7.png", "other.png"]
+    assert [r["image_id"] for r in results] == [5] * 5 + [139] * 5
+    names = {c["id"]: c["name"] for c in categories}
+    labels = [t["label"] for row in rows for t in row["objects"]]
+    assert [names[r["category_id"]] for r in results] == labels
+    truth.write_text(json.dumps(table | {"images": table["images"][:1]}))
+    assert main(["detect", *map(str, words)]) == 2
+    assert "7.png is not among the images of --coco-truth" in capsys.readouterr().err
+    truth.write_text(json.dumps(table | {"categories": categories[1:]}))
+    assert main(["detect", *map(str, words)]) == 2
+    assert f"class {LABELS[0]} is not among the categories" in capsys.readouterr().err
+
+
+def test_a_folder_s_own_preprocessing_is_what_the_model_sees(home: Path, tmp_path: Path) -> None:
+    """As DETR's oldest files have it: one number for the shorter side, and the longest that the other may be."""
+    import shutil
+
+    shutil.copytree(home / "model", tmp_path / "model")
+    config = {"size": 64, "max_size": 80, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "model" / "preprocessor_config.json").write_text(json.dumps(config))
+    sizes: list[tuple[int, ...]] = []
+
+    def hook(_: Any, args: tuple[Any, ...]) -> None:
+        sizes.append(tuple(args[0].shape[-2:]))
+
+    opened = weft.open(tmp_path / "model")
+    first = next(m for m in opened.model.modules() if isinstance(m, torch.nn.Conv2d))
+    first.register_forward_pre_hook(hook)
+    opened.detect(home / "7.png", threshold=0)  # 48 × 32
+    assert sizes == [(53, 80)]
+
+
 def test_a_box_is_drawn_where_it_is() -> None:
     thing = {"label": "a", "score": 0.9, "box": [100.0, 150.0, 200.0, 120.0]}
     black = Image.new("RGB", (400, 400))
     drawn = draw_boxes(black, [thing])
+    other = draw_boxes(black, [thing], labels=("first", "a"))
+    assert drawn.getpixel((100, 200)) != other.getpixel((100, 200))  # a class has its own colour
     for x, y in ((100, 200), (300, 200), (200, 150), (200, 270)):
         assert drawn.getpixel((x, y)) != (0, 0, 0)
     assert drawn.getpixel((200, 210)) == (0, 0, 0)
@@ -112,6 +160,8 @@ def test_a_box_is_drawn_where_it_is() -> None:
         (("missing.png",), "missing"),
         (("note.txt",), "cannot identify the image"),
         (("7.png", "other.png", "--draw", "x.png"), "give a folder for 2 images"),
+        (("7.png", "7.png", "--draw", "drawn"), "2 images would be drawn in drawn/7.png"),
+        (("7.png", "--coco", "r.json", "--coco-truth", "none.json"), "none.json is not a file"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

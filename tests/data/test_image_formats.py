@@ -219,6 +219,50 @@ def test_an_archive_that_would_unpack_without_end_is_not_opened(
         prepared(tmp_path, tmp_path / "a.npz")
 
 
+def test_a_header_whose_product_overflows_is_refused(tmp_path: Path) -> None:
+    """2^32 × 2^32 rows are 0 in 64 bits."""
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS)
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4), }"
+    body = b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n"
+    with zipfile.ZipFile(tmp_path / "b.npz", "w") as file:
+        file.writestr("images.npy", body)
+        with zipfile.ZipFile(tmp_path / "a.npz") as good:
+            file.writestr("labels.npy", good.read("labels.npy"))
+    with pytest.raises(ValueError, match=r"images.npy is uint8 of shape .* not a whole array"):
+        prepared(tmp_path, tmp_path / "b.npz")
+
+
+def test_names_of_classes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS, classes=np.array(["a", "b", "c"]))
+    monkeypatch.setattr(npz_module, "MAX_CLASSES", 2)
+    with pytest.raises(ValueError, match="classes has 3 names; 2 are read at most"):
+        prepared(tmp_path, tmp_path / "a.npz")
+
+
+def test_a_compressed_archive_is_unpacked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from its start for every few rows."""
+    pixels = np.random.default_rng(0).integers(0, 256, (400, 50, 50), np.uint8)
+    np.savez_compressed(tmp_path / "a.npz", images=pixels, labels=np.zeros(400))
+    monkeypatch.setattr(npz_module, "ROWS_PER_READ", 10)
+    source = resolve_source(R.Source(paths=(str(tmp_path / "a.npz"),)), R.LabelledImages())
+    (piece,) = split_source(source)
+    unpacked = 0
+    plain = zipfile.ZipExtFile._read1  # type: ignore[attr-defined]
+
+    def counted(self: zipfile.ZipExtFile, n: int) -> bytes:
+        nonlocal unpacked
+        data: bytes = plain(self, n)
+        unpacked += len(data)
+        return data
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "_read1", counted)
+    rows = list(npz_module.NPZ.read(piece, source))
+    assert len(rows) == 400
+    assert unpacked < 1.2 * pixels.nbytes
+
+
 def test_a_piece_reads_its_own_rows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive is not read whole for every piece."""
     np.savez(tmp_path / "a.npz", images=np.zeros((400, 50, 50), np.uint8), labels=np.zeros(400))

@@ -439,13 +439,14 @@ def test_evaluation_leaves_chance_out() -> None:
         R.RandomErasing(),
         R.RandomChoice(transforms=(R.MixUp(), R.CutMix())),
     )
-    assert R.evaluation_transforms(train) == (R.CenterCrop(size=32), train[3])
+    assert R.evaluation_transforms(train) == (R.Resize(size=(32, 32)), train[3])
+    assert R.RandomCrop(size=32).for_evaluation() == (R.CenterCrop(size=32),)
     part = R.RandomResizedCrop(size=224, interpolation="bicubic")
     middle = (R.Resize(size=256, interpolation="bicubic"), R.CenterCrop(size=224))
     assert R.evaluation_transforms((part,)) == middle
     task = R.Classification(transforms=train)
     assert R.transforms_for(task, evaluation=False) == train
-    assert R.transforms_for(task, evaluation=True) == (R.CenterCrop(size=32), train[3])
+    assert R.transforms_for(task, evaluation=True) == (R.Resize(size=(32, 32)), train[3])
     other = R.Classification(transforms=train, eval_transforms=(R.Normalize(),))
     assert R.transforms_for(other, evaluation=True) == (R.Normalize(),)
     assert R.transforms_for(R.Classification(), evaluation=True) is None

@@ -287,6 +287,18 @@ def test_learned_queries_do_not_see_the_noised_ones() -> None:
         torch.testing.assert_close(a[:, :, :5], b, rtol=1e-12, atol=1e-12)
 
 
+def test_noised_queries_see_the_learned_ones() -> None:
+    """DN-DETR, arXiv:2203.01305, section 4.4: its mask hides only what would tell the learned queries the answer."""
+    made, whole = denoised()
+    anchors = next(p for n, p in made.loss.named_parameters() if "anchor" in n)
+    with torch.no_grad():
+        before = made.loss.forward_outputs(whole).boxes_BN4[:, :, 5:]
+        anchors.add_(torch.randn_like(anchors))
+        after = made.loss.forward_outputs(whole).boxes_BN4[:, :, 5:]
+    is_object = (whole["labels"] != IGNORE_INDEX).repeat_interleave(3, 1)
+    assert (before - after)[-1][is_object].abs().min() > 0
+
+
 def test_a_group_of_noised_queries_sees_no_other_and_no_padding() -> None:
     made, whole = denoised()
     changed = dict(whole)
@@ -465,8 +477,15 @@ def test_boxes_become_fractions_of_the_image_and_follow_it() -> None:
         R.Detection(transforms=(R.Normalize(), R.MixUp()))
 
 
+@pytest.mark.parametrize("field", ["transforms", "eval_transforms"])
+def test_evaluation_never_crops_what_boxes_are_looked_for_in(field: str) -> None:
+    with pytest.raises(ValueError, match="its evaluation would crop it"):
+        R.Detection(**{field: (R.CenterCrop(size=32), R.Normalize())})
+    R.Detection(transforms=(R.RandomSizeCrop(min_size=8, max_size=16), R.Normalize()))
+
+
 def test_a_crop_drops_the_classes_of_the_boxes_that_it_drops() -> None:
-    task = R.Detection(transforms=(R.CenterCrop(size=10), R.Normalize()))
+    task = R.Detection(transforms=(R.CenterCrop(size=10), R.Normalize()), eval_transforms=())
     store = scenes()
     made = build_task(task, detector(), store.meta)
     given = rows(made.preprocess, made.preprocess.open_samples(store, 32))

@@ -2,7 +2,10 @@
 
 import argparse
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..console import print_result, report, spinner
 from . import AddCommand, Fields
@@ -14,23 +17,25 @@ from .rows import check_output_file, report_written, write_output_rows
 def detect(args: argparse.Namespace) -> int:
     check_output_file(args.output)
     check_output_file(args.coco)
-    if args.draw and len(args.images) > 1 and Path(args.draw).suffix:
-        raise ValueError(f"--draw {args.draw}: give a folder for {len(args.images)} images")
+    truth = read_truth(args.coco_truth) if args.coco_truth else None
     model, options = open_for_prediction(args)
     from ..inference import detect as inference
     from ..inference import methods
+    from ..inference.images import expand_folders
 
+    images, names = expand_folders(args.images), methods.label_names(model)
+    drawings = draw_targets(args.draw, images) if args.draw else []
+    ids = coco_ids(images, names, truth) if args.coco else None
     with spinner(f"detecting with {args.name}"):
-        objects = inference.detect(model, args.images, args.threshold, options)
+        objects = inference.detect(model, images, args.threshold, options)
     rows: list[Fields] = [
         {"image": path, "objects": image_objects}
-        for path, image_objects in zip(args.images, objects, strict=True)
+        for path, image_objects in zip(images, objects, strict=True)
     ]
-    if args.draw:
-        draw(args.draw, rows)
-    if args.coco:
-        names = methods.label_names(model)
-        Path(args.coco).write_text(json.dumps(coco_results(rows, names)))
+    for row, out in zip(rows if drawings else [], drawings, strict=True):
+        draw(row, out, names)
+    if ids is not None:
+        Path(args.coco).write_text(json.dumps(coco_results(rows, *ids)))
         report_written(sum(len(row["objects"]) for row in rows), args.coco)
     if args.output:
         write_output_rows(args.output, rows)
@@ -48,40 +53,82 @@ def object_lines(row: Fields) -> str:
     return "\n".join([row["image"], *(lines or ["  nothing"])])
 
 
-def coco_results(rows: list[Fields], names: tuple[str, ...]) -> list[Fields]:
-    """COCO's results file; an image's id is the number in its file's name, or its place; a category's its place among the
-    classes, from 1."""
-    results = []
-    for place, row in enumerate(rows, 1):
-        stem = Path(row["image"]).stem
-        image_id = int(stem) if stem.isdecimal() else place
-        for thing in row["objects"]:
-            category = names.index(thing["label"]) + 1
-            results.append(
-                {
-                    "image_id": image_id,
-                    "category_id": category,
-                    "bbox": thing["box"],
-                    "score": thing["score"],
-                }
+Ids = dict[str, Any]
+
+
+def read_truth(path: str) -> tuple[Ids, Ids]:
+    """Return the ids of images by the name of their file, and of categories by theirs, as COCO's annotations have them."""
+    from ..data.files import size_and_mtime
+    from ..data.formats.coco import load_coco
+
+    if not Path(path).is_file():
+        raise ValueError(f"--coco-truth {path} is not a file; give COCO's annotations, JSON")
+    table = load_coco(path, size_and_mtime(path))
+    images = {
+        Path(image["file_name"]).name: image["id"]
+        for image in table.images
+        if isinstance(image, dict)
+    }
+    return images, {name: number for number, name in table.names.items()}
+
+
+def coco_ids(
+    images: Sequence[str], names: Sequence[str], truth: tuple[Ids, Ids] | None
+) -> tuple[Ids, Ids]:
+    """Return the id of each image and of each class: those of `truth`, or numbers from 1 in order."""
+    if truth is None:
+        return (
+            {path: number for number, path in enumerate(images, 1)},
+            {name: number for number, name in enumerate(names, 1)},
+        )
+    ids = {path: truth[0].get(Path(path).name) for path in images}
+    for path, number in ids.items():
+        if number is None:
+            raise ValueError(f"{path} is not among the images of --coco-truth; leave it out")
+    for name in names:
+        if name not in truth[1]:
+            raise ValueError(
+                f"the model's class {name} is not among the categories of --coco-truth: {', '.join(truth[1])}"
             )
-    return results
+    return ids, truth[1]
 
 
-def draw(target: str, rows: list[Fields]) -> None:
-    """Draw the objects of one image into a file, or those of each image into a folder."""
-    from PIL import Image
+def coco_results(rows: list[Fields], images: Ids, categories: Ids) -> list[Fields]:
+    """COCO's results file."""
+    return [
+        {
+            "image_id": images[row["image"]],
+            "category_id": categories[thing["label"]],
+            "bbox": thing["box"],
+            "score": thing["score"],
+        }
+        for row in rows
+        for thing in row["objects"]
+    ]
 
+
+def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
+    """Return where each image is drawn: in the file, or in a folder under its own name."""
+    if Path(target).suffix:
+        if len(images) > 1:
+            raise ValueError(f"--draw {target}: give a folder for {len(images)} images")
+        return [Path(target)]
+    Path(target).mkdir(parents=True, exist_ok=True)
+    drawings = [Path(target) / f"{Path(path).stem}.png" for path in images]
+    name, count = Counter(drawings).most_common(1)[0]
+    if count > 1:
+        raise ValueError(
+            f"--draw {target}: {count} images would be drawn in {name}; draw them into several folders"
+        )
+    return drawings
+
+
+def draw(row: Fields, out: Path, names: Sequence[str]) -> None:
+    from ..data.images import open_image
     from ..observe.boxes import draw_boxes
 
-    into_file = bool(Path(target).suffix)
-    if not into_file:
-        Path(target).mkdir(parents=True, exist_ok=True)
-    for row in rows:
-        out = Path(target) if into_file else Path(target) / f"{Path(row['image']).stem}.png"
-        with Image.open(row["image"]) as image:
-            draw_boxes(image, row["objects"]).save(out)
-        report(f"{len(row['objects'])} objects drawn in {out}")
+    draw_boxes(open_image(Path(row["image"]).read_bytes()), row["objects"], names).save(out)
+    report(f"{len(row['objects'])} objects drawn in {out}")
 
 
 def add(verb: AddCommand) -> None:
@@ -91,7 +138,9 @@ def add(verb: AddCommand) -> None:
         "Example: weft detect runs/detr scene.jpg --draw out.png.",
     )
     add_model_name(parser)
-    parser.add_argument("images", metavar="IMAGE", nargs="+", help="image file")
+    parser.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="image files, or folders of images"
+    )
     parser.add_argument(
         "--threshold",
         type=fraction,
@@ -105,7 +154,14 @@ def add(verb: AddCommand) -> None:
         help="draw the boxes: an image file, or a folder for several images",
     )
     parser.add_argument(
-        "--coco", metavar="FILE", help="write the objects as COCO's results file, JSON"
+        "--coco",
+        metavar="FILE",
+        help="write the objects as COCO's results file, JSON; images and classes are numbered from 1",
+    )
+    parser.add_argument(
+        "--coco-truth",
+        metavar="FILE",
+        help="COCO's annotations, JSON: take the ids of images (by file name) and categories from there",
     )
     parser.add_argument(
         "-o",

@@ -37,7 +37,8 @@ def add(verb: AddCommand) -> None:
     parser = verb(
         reconstruct,
         "hide patches of images and rebuild them",
-        "Draws the original, the visible patches and what a masked autoencoder rebuilds, side by side.",
+        "Draws the original, the visible patches and what a masked autoencoder rebuilds, side by side. The mean and deviation of a hidden "
+        "patch are the original's, where the model was trained on normalised pixels.",
     )
     add_model_name(parser)
     parser.add_argument(

@@ -1,7 +1,6 @@
 """Images with boxes, checked before they are trained on."""
 
 from collections.abc import Sequence
-from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +8,7 @@ from PIL import Image
 
 from .. import recipe as R
 from ..recipe.cells import check_boxes
-from .images import decode
+from .images import decode, read_image_header
 from .samples import RowSamples, Sample
 from .store import Store
 from .transforms import ImagePipeline
@@ -43,7 +42,7 @@ def check_sample(index: int, sample: Sample, classes: int) -> None:
             f"sample {index} has class {wrong[0]}, the head {classes} classes, counted from 0; "
             "prepare the data again, or use replace(head, num_labels=…)"
         )
-    with Image.open(BytesIO(sample["image"])) as image:
+    with read_image_header(sample["image"]) as image:
         size = image.size
     try:
         check_boxes(np.asarray(sample["boxes"], float).reshape(-1, 4).tolist(), size)

@@ -169,6 +169,13 @@ def usual_transforms(size: int) -> tuple[R.Transform, ...]:
     return *part.for_evaluation(), R.Normalize()
 
 
+def fit_to_size(transforms: Sequence[R.Transform], size: int) -> tuple[R.Transform, ...]:
+    """Evaluation transforms for images of any size: where nothing changes the size, the whole image is resized first."""
+    if any(transform.stage == "image" for transform in transforms):
+        return tuple(transforms)
+    return R.Resize(size=(size, size)), *transforms
+
+
 FORMATS = (
     "PNG",
     "JPEG",

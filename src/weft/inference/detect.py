@@ -9,7 +9,7 @@ from ..data.in_memory import InMemoryStore
 from ..model.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
 from ..tasks.task import predict
-from .images import ImageInput, encoded_image
+from .images import ImageInput, encoded_image, with_transforms
 from .methods import label_names, task_as_trained
 
 
@@ -29,7 +29,7 @@ def detect(
     names = label_names(model)
     rows = [{"image": encoded_image(image), "boxes": [], "labels": []} for image in images]
     store = InMemoryStore(rows, R.ImagesWithBoxes(), None, names)
-    task = task_as_trained(model, R.Detection)
+    task = with_transforms(task_as_trained(model, R.Detection), model)
     return [
         [
             {"label": names[label], "score": score, "box": box}

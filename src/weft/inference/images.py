@@ -14,7 +14,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.images import ImageSamples, open_image
+from ..data.images import ImageSamples, fit_to_size, open_image
 from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows
 from ..data.source import resolve_source
@@ -106,11 +106,13 @@ def load_labelled_images(
 
 def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
     """What the model sees of an image: as its run's validation did, or as its folder's preprocessor_config.json says."""
-    task = model.recipe.task if model.recipe is not None else None
+    task, source = model.recipe.task if model.recipe is not None else None, model.model.spec.source
     transforms = R.transforms_for(task, evaluation=True)
-    if transforms is not None:
-        return transforms
-    return image_transforms(model.model.origin or model.folder, model.model.spec)
+    if transforms is None:
+        return image_transforms(model.model.origin or model.folder, model.model.spec)
+    if isinstance(source, S.Patches):
+        return fit_to_size(transforms, source.image_size)
+    return transforms
 
 
 def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:

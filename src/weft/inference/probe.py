@@ -58,8 +58,10 @@ def fit_least_squares(
     return LeastSquaresProbe(mean_D, weight_DC, bias_C, best)
 
 
-def draw_shots(label_N: np.ndarray, shots: int | None, seed: int) -> np.ndarray:
-    """The numbers of `shots` random samples per class; None: of all.
+def draw_shots(
+    label_N: np.ndarray, shots: int | None, seed: int, names: Sequence[str] = ()
+) -> np.ndarray:
+    """The numbers of `shots` random samples per class; None: of all. `names`: of the classes, for the error.
 
     Raises:
         ValueError: if a class has fewer.
@@ -70,7 +72,10 @@ def draw_shots(label_N: np.ndarray, shots: int | None, seed: int) -> np.ndarray:
     for label in np.unique(label_N):
         members = np.flatnonzero(label_N == label)
         if len(members) < shots:
-            raise ValueError(f"a class has {len(members)} images, fewer than {shots} shots")
+            raise ValueError(
+                f"class {names[label] if names else label} has {len(members)} images, and {shots} shots need as many; "
+                f"give at most --shots {len(members)}"
+            )
         chosen.append(rng.choice(members, shots, replace=False))
     return np.concatenate(chosen)
 
@@ -102,15 +107,19 @@ def probe(
         pooling: of the patches (default: the class token, or the mean where there is none).
         options: the size of batches, the precision and the ranks.
     """
+    label_N, label_M = (np.array(column_values(store, "label")) for store in (train, valid))
+    classes = train.meta.labels or ()
+    draws = [
+        (count, seed, draw_shots(label_N, count, seed, classes))
+        for count in shots
+        for seed in range(1 if count is None else seeds)
+    ]
     x_ND, x_MD = (
         torch.tensor(embed_store(model, store, pooling, None, options), dtype=torch.float64)
         for store in (train, valid)
     )
-    label_N, label_M = (np.array(column_values(store, "label")) for store in (train, valid))
-    classes = len(train.meta.labels or ())
-    for count in shots:
-        for seed in range(1 if count is None else seeds):
-            chosen = draw_shots(label_N, count, seed)
-            fitted = fit_least_squares(x_ND[chosen], torch.from_numpy(label_N[chosen]), classes)
-            right = fitted.predict(x_MD).numpy() == label_M
-            yield ProbeScore(count, seed, float(right.mean()), fitted.l2)
+    for count, seed, chosen in draws:
+        label_n = torch.from_numpy(label_N[chosen])
+        fitted = fit_least_squares(x_ND[chosen], label_n, len(classes))
+        right = fitted.predict(x_MD).numpy() == label_M
+        yield ProbeScore(count, seed, float(right.mean()), fitted.l2)

@@ -25,7 +25,7 @@ class Reconstruction(NamedTuple):
     original: Image.Image
     masked: Image.Image
     rebuilt: Image.Image  # hidden patches as the model guesses them, visible ones as they are
-    error: float  # mean squared error of a hidden pixel, in units of the image's standard deviation per channel
+    error: float  # mean squared error of a hidden pixel, in units of `Normalize.std`
 
 
 def reconstruct(
@@ -35,7 +35,8 @@ def reconstruct(
     seed: int = 0,
     bf16: bool = False,
 ) -> list[Reconstruction]:
-    """Hide patches of each image, and rebuild them.
+    """Hide patches of each image, and rebuild them. A model that was trained on normalised pixels says nothing of a patch's brightness
+    and contrast: these are taken from the original, as in the paper's figures.
 
     Args:
         model: with a `PixelDecoder` head.

@@ -7,7 +7,7 @@ from typing import Any
 from .. import recipe as R
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.images import usual_transforms
+from ..data.images import fit_to_size, usual_transforms
 from .json_files import read_json_object
 
 IMAGES = "preprocessor_config.json"
@@ -18,26 +18,25 @@ PLAIN = R.Normalize(mean=(0.0,), std=(1.0,))
 def image_processor_config(
     spec: S.Patches, transforms: Sequence[R.Transform] | None = None
 ) -> dict[str, Any]:
-    """Write evaluation transforms in Hugging Face's words. Without a resize, images of other sizes than the model's are resized to it: of
-    those that have its size, nothing changes.
+    """Write evaluation transforms in Hugging Face's words.
 
     Args:
         spec: the model's input.
         transforms: what evaluation does; None: the usual.
     """
     steps = usual_transforms(spec.image_size) if transforms is None else transforms
-    whole = R.Resize(size=(spec.image_size, spec.image_size))
-    resize = next((step for step in steps if isinstance(step, R.Resize)), whole)
+    steps = fit_to_size(steps, spec.image_size)
+    resizes = [step for step in steps if isinstance(step, R.Resize)]
+    resize = (resizes or [R.Resize(size=spec.image_size)])[0]
     normal = next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
-    crops = resize is not whole and any(isinstance(step, R.CenterCrop) for step in steps)
     return {
         "image_processor_type": "BitImageProcessor",
-        "do_resize": True,
+        "do_resize": bool(resizes),
         "size": {"shortest_edge": resize.size}
         if isinstance(resize.size, int)
         else {"height": resize.size[0], "width": resize.size[1]},
         "resample": RESAMPLE[resize.interpolation],
-        "do_center_crop": crops,
+        "do_center_crop": any(isinstance(step, R.CenterCrop) for step in steps),
         "crop_size": {"height": spec.image_size, "width": spec.image_size},
         "do_rescale": True,
         "rescale_factor": 1 / 255,
@@ -66,10 +65,11 @@ def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
         method: Any = names.get(config.get("resample", 2))
         if method is None:
             raise ValueError(f"resample is {config['resample']!r}; give 0, 2 or 3")
-        size, longest = config["size"], None
+        size, longest = config["size"], config.get("max_size")
         if isinstance(size, dict):
-            longest = size.get("longest_edge")
-        steps.append(R.Resize(size=read_size(size), max_size=longest, interpolation=method))
+            longest = size.get("longest_edge", longest)
+        sides = size if longest and isinstance(size, int) else read_size(size)
+        steps.append(R.Resize(size=sides, max_size=longest, interpolation=method))
     if config.get("do_center_crop") and "crop_size" in config:
         sides = read_size(config["crop_size"])
         steps.append(R.CenterCrop(size=sides if isinstance(sides, int) else sides[0]))
@@ -80,7 +80,7 @@ def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
 
 
 def read_size(size: Any) -> int | tuple[int, int]:
-    """One number is both sides, as in the oldest files."""
+    """One number is both sides, as in the oldest files without `max_size`."""
     if isinstance(size, int):
         return size, size
     if "shortest_edge" in size:
@@ -99,5 +99,6 @@ def image_transforms(folder: Path, spec: S.Spec) -> tuple[R.Transform, ...]:
             return transforms_from_config(read_json_object(folder, IMAGES))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder / IMAGES} cannot be read: {error}") from None
-    assert isinstance(spec.source, S.Patches)
-    return usual_transforms(spec.source.image_size)
+    if isinstance(spec.source, S.Patches):
+        return usual_transforms(spec.source.image_size)
+    return (R.Normalize(),)  # through convolutions, images of any size

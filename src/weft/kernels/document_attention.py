@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .attention import AttentionBackend
 from .keyed_random import Keys, keys_for_shape, use_keys
-from .masks import CausalMask, FullMask, PatternMask, Positions
+from .masks import SHARED_DOCUMENT, CausalMask, FullMask, PatternMask, Positions
 
 MIN_SCORES = (
     1 << 18
@@ -120,10 +120,11 @@ def per_document_attention(
 
 
 def document_runs(document_ids_BL: Tensor) -> list[DocumentLengths] | None:
-    """None where a document stands in two places."""
+    """None where a document stands in two places, or is seen by others."""
     rows = [torch.unique_consecutive(ids_L, return_counts=True) for ids_L in document_ids_BL]
     document_rows = [
         list(zip(number.tolist(), length.tolist(), strict=True)) for number, length in rows
     ]
     documents = [[number for number, _ in row if number] for row in document_rows]
-    return document_rows if all(len(set(row)) == len(row) for row in documents) else None
+    apart = all(len(set(row)) == len(row) and SHARED_DOCUMENT not in row for row in documents)
+    return document_rows if apart else None

@@ -10,6 +10,8 @@ from torch import Tensor
 from .. import spec as S
 from ..registry import implementation
 
+SHARED_DOCUMENT = -1  # every document sees it; it sees itself alone
+
 
 class Positions(NamedTuple):
     """Queries and keys that meet: their positions, which keys are real tokens, and everyone's document, (B or 1, length)."""
@@ -61,11 +63,12 @@ def is_not_padding(positions: Positions) -> Tensor:
 
 
 def in_same_document(positions: Positions) -> Tensor:
-    """Only within one's own document (of packed short ones)."""
+    """Only within one's own document (of packed short ones), and the one that is shared."""
     query_BL, key_BM = positions.query_document_ids_BL, positions.key_document_ids_BM
     assert query_BL is not None
     assert key_BM is not None
-    return query_BL[:, :, None] == key_BM[:, None, :]
+    is_shared_BM = key_BM == SHARED_DOCUMENT
+    return (query_BL[:, :, None] == key_BM[:, None, :]) | is_shared_BM[:, None, :]
 
 
 def all_of(*predicates: Predicate) -> Predicate:

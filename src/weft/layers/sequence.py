@@ -23,7 +23,7 @@ class HiddenStates(NamedTuple):
         Tensor, ...
     ] = ()  # outputs of the layers that `Model.layer_mix` names, in its order
     anchor_BL4: Tensor | None = None  # each query's box: centre, width and height (DAB-DETR)
-    group_ids_BL: Tensor | None = None  # queries attend only within their own group (DN-DETR)
+    group_ids_BL: Tensor | None = None  # as documents: groups of queries (DN-DETR)
     layer_anchors: tuple[Tensor, ...] = ()  # of each of these outputs, the boxes that it refines
 
     def select(self, index_BS: Tensor) -> "HiddenStates":

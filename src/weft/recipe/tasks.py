@@ -35,7 +35,15 @@ from .rows import (
     TaggedWords,
     TemplatedPairs,
 )
-from .transforms import Transform, check_transforms
+from .transforms import (
+    CenterCrop,
+    RandomCrop,
+    RandomResizedCrop,
+    RandomSizeCrop,
+    Transform,
+    check_transforms,
+    transforms_for,
+)
 
 __all__ = [
     "CausalLM",
@@ -635,6 +643,12 @@ class Detection(Task):
         if any(transform.stage == "mix" for transform in self.transforms or ()):
             raise ValueError(
                 "Detection has no mixed boxes; leave MixUp and CutMix out of transforms"
+            )
+        crops = (CenterCrop, RandomCrop, RandomResizedCrop, RandomSizeCrop)
+        if any(isinstance(step, crops) for step in transforms_for(self, evaluation=True) or ()):
+            raise ValueError(
+                "Detection looks for boxes in the whole image, and its evaluation would crop it; "
+                "give eval_transforms without a crop, such as (Resize(size=800, max_size=1333), Normalize())"
             )
 
     def for_inference(self, rows: RowSchema) -> Task:

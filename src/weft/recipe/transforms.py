@@ -93,6 +93,9 @@ class RandomCrop(Transform):
     padding: NonNegativeInt = 0
 
     def for_evaluation(self) -> tuple[Transform, ...]:
+        """The middle; with `padding`, where images have the size of the crop, the whole image."""
+        if self.padding:
+            return (Resize(size=(self.size, self.size)),)
         return (CenterCrop(size=self.size),)
 
 
@@ -255,7 +258,7 @@ class CutMix(Transform):
 
 
 class _Several(Transform):
-    """Of transforms that stand at one place."""
+    """Of transforms that stand at one place. Evaluation does none of them."""
 
     transforms: tuple[Transform, ...]
 

@@ -179,7 +179,7 @@ class DetectionLoss(Loss):
         logits, boxes = (t.unflatten(2, shape) for t in (logits, boxes))
         label = objects.label_BM[None, :, :, None].expand(boxes.shape[:-1])
         truth = objects.box_BM4[None, :, :, None].expand_as(boxes)
-        l1, giou = box_sums(boxes[label != IGNORE_INDEX], truth[label != IGNORE_INDEX])
+        l1, giou = box_sums(boxes, truth, label != IGNORE_INDEX)
         classes = self.scores.sum(logits, label)
         return {f"{DENOISING}class": classes, f"{DENOISING}l1": l1, f"{DENOISING}giou": giou}
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from ..data.collate import IGNORE_INDEX
+from ..kernels.masks import SHARED_DOCUMENT
 from ..layers.sequence import HiddenStates
 from .base import ArrayRow, Batch
 
@@ -36,7 +37,8 @@ def noise_objects(
 def add_noised_queries(queries: HiddenStates, content_BMPD: Tensor, batch: Batch) -> HiddenStates:
     """The learned queries, then the noised ones, box by box, so that a query's place does not depend on the batch.
 
-    Queries see their own group alone; the slots of boxes that an image does not have, only themselves."""
+    Noised queries see their own group and the learned queries, learned ones only each other (section 4.4): what they say without
+    noised ones beside them. Left out is the paper's indicator, a number in the content that tells one kind from the other."""
     assert queries.anchor_BL4 is not None
     B, M, P, _ = content_BMPD.shape
     is_object_BM1 = (batch["labels"] != IGNORE_INDEX)[..., None]
@@ -44,7 +46,7 @@ def add_noised_queries(queries: HiddenStates, content_BMPD: Tensor, batch: Batch
     group_P = torch.arange(1, P + 1, device=content_BMPD.device)
     slot_MP = torch.arange(P + 1, P + 1 + M * P, device=group_P.device).view(M, P)
     group_BS = torch.where(is_object_BM1, group_P, slot_MP).flatten(1)
-    learned_BN = group_BS.new_zeros(B, queries.x_BLD.shape[1])
+    learned_BN = group_BS.new_full((B, queries.x_BLD.shape[1]), SHARED_DOCUMENT)
     anchors_BS4 = noised_BMF.reshape(B, M * P, 4).to(queries.anchor_BL4.dtype)
     return queries._replace(
         x_BLD=torch.cat((queries.x_BLD, content_BMPD.flatten(1, 2).to(queries.x_BLD.dtype)), 1),

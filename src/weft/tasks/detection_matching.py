@@ -120,15 +120,17 @@ def matched_labels(match_BM: Tensor, objects: Objects, queries: int) -> Tensor:
     return label[..., :queries]  # the last slot took what is not matched
 
 
-def matched_boxes(boxes_BN4: Tensor, match_BM: Tensor, objects: Objects) -> tuple[Tensor, Tensor]:
-    """(T, 4) twice: predictions, and the labelled boxes that they are matched with."""
+def matched_boxes(
+    boxes_BN4: Tensor, match_BM: Tensor, objects: Objects
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(…, B, M, 4) twice: predictions, and the labelled boxes that they are matched with; and which of the pairs are any."""
     N = boxes_BN4.shape[-2]
-    is_matched = match_BM < N
     at = match_BM.clamp(max=N - 1)[..., None].expand(*match_BM.shape, 4)
-    guess, truth = boxes_BN4.gather(-2, at), objects.box_BM4.expand(*match_BM.shape, 4)
-    return guess[is_matched], truth[is_matched]
+    return boxes_BN4.gather(-2, at), objects.box_BM4.expand(*match_BM.shape, 4), match_BM < N
 
 
-def box_sums(guess_T4: Tensor, truth_T4: Tensor) -> tuple[Tensor, Tensor]:
-    """L1 distance and 1 - GIoU of pairs of boxes."""
-    return (guess_T4 - truth_T4).abs().sum(), (1 - generalized_iou(guess_T4, truth_T4)).sum()
+def box_sums(guess_4: Tensor, truth_4: Tensor, is_pair: Tensor) -> tuple[Tensor, Tensor]:
+    """L1 distance and 1 - GIoU of pairs of boxes. Others become two equal boxes, which add nothing: to pick the pairs, the device would
+    have to say how many there are."""
+    guess_4, truth_4 = (box.masked_fill(~is_pair[..., None], 0.5) for box in (guess_4, truth_4))
+    return (guess_4 - truth_4).abs().sum(), (1 - generalized_iou(guess_4, truth_4)).sum()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import SEEK_CUR
 from itertools import pairwise
+from math import prod
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ NAME_LENGTHS = (
     26  # byte of a member's header that holds the lengths of its name and of its extra field
 )
 UNPACKED = 1000  # times its packed size; more is a bomb
+MAX_CLASSES = 1 << 20
 
 
 class NpzFormat(FileFormat):
@@ -67,10 +69,11 @@ class NpzFormat(FileFormat):
         first, last = span
         assert last is not None
         wanted = not columns or "image" in columns
-        for start in range(first, last, ROWS_PER_READ):
-            stop = min(start + ROWS_PER_READ, last)
-            with open_archive(path) as archive:
-                yield from read_rows(archive, start, stop, wanted)
+        with open_archive(path) as archive:
+            names = class_names(archive)
+            for start in range(first, last, ROWS_PER_READ):
+                stop = min(start + ROWS_PER_READ, last)
+                yield from read_rows(archive, start, stop, wanted, names)
 
 
 class Array(NamedTuple):
@@ -88,14 +91,18 @@ class Archive(NamedTuple):
     labels: str  # names of arrays
     images: str | None
     encoded: str | None
+    streams: dict[str, tuple[IO[bytes], int]]  # members that were read, and where their bytes start
 
     def read(self, name: str, begin: int, end: int) -> np.ndarray:
-        """Rows [begin, end) of an array."""
+        """Rows [begin, end) of an array. A compressed one is unpacked from where the last read ended."""
         shape, dtype, start = self.arrays[name]
-        row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
-        with open_member(self.path, self.file, f"{name}.npy") as stream:
-            stream.seek(start + begin * row_bytes, SEEK_CUR)
-            data = stream.read((end - begin) * row_bytes)
+        row_bytes = prod(shape[1:]) * dtype.itemsize
+        if name not in self.streams:
+            stream = open_member(self.path, self.file, f"{name}.npy")
+            self.streams[name] = stream, stream.tell()
+        stream, first = self.streams[name]
+        stream.seek(first + start + begin * row_bytes)
+        data = stream.read((end - begin) * row_bytes)
         if len(data) < (end - begin) * row_bytes:
             raise ValueError(f"{self.path}: {name} ends early; fetch it again")
         return np.frombuffer(data, dtype).reshape(end - begin, *shape[1:])
@@ -127,7 +134,12 @@ def open_archive(path: str) -> Iterator[Archive]:
     """ValueError for a file that is no archive of images and labels."""
     try:
         with zipfile.ZipFile(path) as file:
-            yield describe_archive(path, file)
+            archive = describe_archive(path, file)
+            try:
+                yield archive
+            finally:
+                for stream, _ in archive.streams.values():
+                    stream.close()
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} cannot be read as npz: {error}; fetch it again") from None
 
@@ -155,7 +167,7 @@ def describe_archive(path: str, file: zipfile.ZipFile) -> Archive:
             f"{path}: {images} are {arrays[images].dtype} of shape {arrays[images].shape}; give uint8, "
             "(images, rows, columns) or (images, rows, columns, 1 or 3)"
         )
-    return Archive(path, file, arrays, labels, images, encoded)
+    return Archive(path, file, arrays, labels, images, encoded, {})
 
 
 def read_header(path: str, member: zipfile.ZipInfo, stream: Any) -> Array:
@@ -167,7 +179,7 @@ def read_header(path: str, member: zipfile.ZipInfo, stream: Any) -> Array:
     except (ValueError, EOFError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path}: {member.filename} is no array: {reason}") from None
-    values = int(np.prod(shape)) * dtype.itemsize
+    values = prod(shape) * dtype.itemsize
     if dtype.hasobject or by_columns or not shape or stream.tell() + values > member.file_size:
         raise ValueError(
             f"{path}: {member.filename} is {dtype} of shape {shape}, not a whole array of numbers in C order"
@@ -185,11 +197,22 @@ def is_image_shape(array: Array) -> bool:
     return array.dtype == np.uint8 and sides and 0 < shape[1] * shape[2] <= MAX_PIXELS
 
 
-def read_rows(archive: Archive, begin: int, end: int, wanted: bool) -> Iterator[SourceItem]:
+def class_names(archive: Archive) -> np.ndarray | None:
+    """What the numbers of the labels stand for; None: themselves."""
+    if "classes" not in archive.arrays:
+        return None
+    count = archive.arrays["classes"].shape[0]
+    if count > MAX_CLASSES:
+        raise ValueError(
+            f"{archive.path}: classes has {count:,} names; {MAX_CLASSES:,} are read at most"
+        )
+    return archive.read("classes", 0, count)
+
+
+def read_rows(
+    archive: Archive, begin: int, end: int, wanted: bool, names: np.ndarray | None
+) -> Iterator[SourceItem]:
     labels = archive.read(archive.labels, begin, end).reshape(end - begin, -1)
-    names = None
-    if "classes" in archive.arrays:
-        names = archive.read("classes", 0, archive.arrays["classes"].shape[0])
     images = read_images(archive, begin, end) if wanted else [None] * (end - begin)
     for i, (label, image) in enumerate(zip(labels[:, 0].tolist(), images, strict=True)):
         if isinstance(image, str):
