@@ -141,6 +141,8 @@ def write(folder: Path, split: str, count: int, seed: int) -> None:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number in range(count):
+        if number and number % 1000 == 0:
+            print(f"{split}: {number:,} of {count:,} scenes", flush=True)
         image, digits = scene(seed, split, number)
         name = f"{number:06}.jpg"
         image.save(folder / split / name, quality=90)

@@ -35,6 +35,7 @@ from weft.recipe import (
     RandomShortestSize,
     RandomSizeCrop,
     Recipe,
+    Resize,
     Source,
 )
 
@@ -52,6 +53,9 @@ SMALL = {
     "dropout": 0.0,
 }
 
+# Scenes have this size; of a photograph, what detection is asked for later, only its size changes
+SMALL_IMAGES = (Resize(size=128, max_size=256), Normalize())
+
 
 def from_scratch(model: weft.Spec) -> weft.Spec:
     """The model with a light ResNet that trains from random weights: frozen statistics would be those of nothing."""
@@ -62,7 +66,7 @@ def from_scratch(model: weft.Spec) -> weft.Spec:
 tiny = Recipe(
     name="detr",
     model=from_scratch(weft.detr(**SMALL, classes=10)),
-    task=Detection(),
+    task=Detection(transforms=SMALL_IMAGES),
     data=Data(
         rows=ImagesWithBoxes(),
         train=Source(paths=("digits_in_scenes/train.json", "digits_in_scenes/train")),
@@ -120,7 +124,7 @@ anchors = replace(
     tiny,
     name="detr-anchors",
     model=from_scratch(weft.dab_detr(**SMALL, classes=10)),
-    task=Detection(class_cost=2.0),
+    task=Detection(class_cost=2.0, transforms=SMALL_IMAGES),
     steps=10_500,
 )
 
@@ -129,7 +133,7 @@ anchors = replace(
 denoising = replace(
     anchors,
     name="detr-denoising",
-    task=Detection(class_cost=2.0, denoising=DenoisingQueries(groups=5)),
+    task=replace(anchors.task, denoising=DenoisingQueries(groups=5)),
     steps=8_000,
 )
 

@@ -103,8 +103,10 @@ class PrepareProgressLine(ProgressLine):
 
 
 def prepare_speed(speed: float, tokenizer_speed: float) -> str:
-    """Format both speeds, which are in millions of characters per second."""
-    alone = f" (tokenizer alone: {format_number(1e6 * tokenizer_speed)})" if tokenizer_speed else ""
+    """Format both speeds, which are in millions of characters per second; of what has no tokenizer, such as images, of bytes."""
+    if not tokenizer_speed:
+        return f"{format_number(1e6 * speed)} bytes/s"
+    alone = f" (tokenizer alone: {format_number(1e6 * tokenizer_speed)})"
     return f"{format_number(1e6 * speed)} characters/s{alone}"
 
 
