@@ -118,6 +118,32 @@ def distilled() -> Case:
     return case._replace(task=R.Distillation(teacher="teacher"), more={"teacher": teacher})
 
 
+def instructed() -> Case:
+    talks = [
+        {
+            "messages": [
+                {"role": "user", "content": pair["source"]},
+                {"role": "assistant", "content": pair["target"]},
+            ]
+        }
+        for pair in PAIRS
+    ]
+    template = R.ChatTemplate(start="{role} : ", end=" .")
+    case = text_case(R.InstructionTuning(), "gpt2", talks, R.Conversations(template=template))
+    return case._replace(more={"length": 64})
+
+
+def preferred(task: R.Task, head: Any = None) -> Case:
+    rows = [
+        {"prompt": a, "chosen": b, "rejected": a + " " + b}
+        for a, b in zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True)
+    ]
+    case = text_case(task, "gpt2", rows, R.Preferences(), head)
+    if head is not None:
+        return case
+    return case._replace(more={"teacher": weft.build(case.spec, seed=3, dtype=torch.float64)})
+
+
 CLASSES = S.ClassifierHead(num_labels=3)
 CASES: dict[str, Callable[[Path], Case]] = {
     "CausalLM": lambda _: text_case(R.CausalLM(), "gpt2", DOCUMENTS, R.Documents()),
@@ -178,6 +204,11 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "Detection with anchors": lambda _: Case(
         R.Detection(denoising=R.DenoisingQueries(groups=2)), detector("dab_detr"), scenes()
     ),
+    "InstructionTuning": lambda _: instructed(),
+    "PreferenceTuning": lambda _: preferred(R.PreferenceTuning(reference="reference")),
+    "RewardModelling": lambda _: preferred(
+        R.RewardModelling(), S.ClassifierHead(num_labels=1, pooling="last")
+    ),
     "Classification of images": lambda _: Case(
         R.Classification(), weft.vit(**PATCHES, classes=3), images()
     ),
@@ -185,7 +216,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
 
 
 def test_every_task_of_ours_is_here() -> None:
-    ours = {task.__name__ for task in members(R.Task) if task.__module__ == "weft.recipe.tasks"}
+    ours = {task.__name__ for task in members(R.Task) if task.__module__.startswith("weft.recipe.")}
     assert ours == set(CASES) - {"Classification of images", "Detection with anchors"}
 
 

@@ -122,6 +122,63 @@ def pairs(folder: Path, rows: int = 53) -> R.Data:
     )
 
 
+def talks(folder: Path, rows: int = 31) -> R.Data:
+    draw = random.Random(2)
+    lines = [
+        {
+            "messages": [
+                {"role": role, "content": str(draw.randrange(10 ** draw.randint(1, 9)))}
+                for role in ("user", "assistant") * draw.randint(1, 2)
+            ]
+        }
+        for _ in range(rows)
+    ]
+    (folder / "talks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return R.Data(
+        rows=R.Conversations(template=R.ChatTemplate(start="{role}:", end=".")),
+        train=R.Source(paths=(str(folder / "talks.jsonl"),)),
+        tokenizer=R.ByteTokenizer(),
+        prepared_folder=str(folder / "prepared-talks"),
+    )
+
+
+def preferences(folder: Path, rows: int = 31) -> R.Data:
+    lines = [{"prompt": f"{i} or", "chosen": str(i), "rejected": f"not {i}"} for i in range(rows)]
+    (folder / "likes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = R.Source(paths=(str(folder / "likes.jsonl"),))
+    return R.Data(
+        rows=R.Preferences(),
+        train=source,
+        valid=source,
+        tokenizer=R.ByteTokenizer(special_tokens=True),
+        prepared_folder=str(folder / "prepared-likes"),
+    )
+
+
+def assistant_recipes(folder: Path) -> dict[str, R.Recipe]:
+    said, liked = talks(folder), preferences(folder)
+    weft.save(weft.build(gpt(), seed=5), folder / "reference", to="weft")
+    return {
+        "instruction": partial_recipe(
+            gpt(),
+            R.InstructionTuning(),
+            batch=R.PackedBatch(size=5, length=32, pack_pool=9),
+            micro_batch_size=2,
+            average=R.EMA(decay=0.9),
+            data=said,
+        ),
+        "preference": partial_recipe(
+            gpt(),
+            R.PreferenceTuning(reference=str(folder / "reference")),
+            micro_batch_size=3,
+            workers=1,
+            eval_every=6,
+            checkpoints=R.Checkpoints(every_steps=4),
+            data=liked,
+        ),
+    }
+
+
 def pictures(folder: Path, rows: int = 53) -> R.Data:
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (rows, 10, 10, 3), np.uint8)
@@ -342,7 +399,8 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
         checkpoints=R.Checkpoints(every_steps=6),
         data=boxes,
     )
-    for data in (text, table, images, boxes):
+    made |= assistant_recipes(folder)
+    for data in (text, table, images, boxes, *(recipe.data for recipe in made.values())):
         prepare(data)
     return made | image_recipes(folder, images)
 

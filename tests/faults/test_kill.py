@@ -79,7 +79,18 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
 
 
 @pytest.mark.parametrize(
-    "name", ["causal", "spans", "translation", "masked", "causal, lengths", "images", "detection"]
+    "name",
+    [
+        "causal",
+        "spans",
+        "translation",
+        "masked",
+        "causal, lengths",
+        "images",
+        "detection",
+        "instruction",
+        "preference",
+    ],
 )
 def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
     name: str, whole: Whole, tmp_path: Path, long: bool

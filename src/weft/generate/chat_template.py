@@ -8,9 +8,9 @@ import tokenizers
 
 from ..data.folder_files import find_file, read_file
 from ..data.tokenizer import Tokenizer, library
+from ..recipe.conversations import Message, check_messages
 from .sandbox import Sandbox
 
-Message = dict[str, str]  # its role and its content
 SANDBOX = Sandbox()  # one process for all conversations
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 
@@ -49,21 +49,6 @@ def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
     return template, {"bos_token": "", "eos_token": ""} | {
         name: mark for name, mark in marks.items() if isinstance(mark, str)
     }
-
-
-def check_messages(messages: Any) -> None:
-    """Raise ValueError for messages of another shape, since conversations come from files."""
-    if not isinstance(messages, list) or not messages:
-        raise ValueError(
-            f"a conversation is a list of at least one message, not {str(messages)[:40]!r}"
-        )
-    for message in messages:
-        if not isinstance(message, dict) or any(
-            not isinstance(message.get(name), str) for name in ("role", "content")
-        ):
-            raise ValueError(
-                f"a message is an object whose role and content are texts, not {str(message)[:40]!r}"
-            )
 
 
 def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:

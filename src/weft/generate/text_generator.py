@@ -47,7 +47,8 @@ class TextGenerator:
     def __init__(self, opened: LoadedModel, precision: Precision | None = None) -> None:
         """Wrap a model; with a precision, it is packed for the CPU (`packed_model.pack_model`)."""
         self.model = opened.model if precision is None else pack_model(opened.model, precision)
-        self.tokenizer, self.folder = opened.require_tokenizer, opened.folder
+        self.tokenizer = opened.require_tokenizer
+        self.folder = opened.model.origin or opened.folder
         self.task = None if opened.recipe is None else opened.recipe.task
         self.row = None if opened.recipe is None else opened.recipe.data.rows
         self.before, self.after = self.special_frame()

@@ -5,6 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import tokenizers
+
+from .. import recipe as R
 from .. import spec as S
 from ..data.folder_files import find_file
 from ..data.tokenizer import Tokenizer
@@ -25,6 +28,7 @@ TOKENIZER_FILES = (
     "tokenizer.model",
     "chat_template.jinja",
 )
+CHAT_TEMPLATE = "chat_template.jinja"
 TOKENIZER, TOKENIZER_CONFIG, GENERATION = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -102,6 +106,14 @@ def with_special_ids(
             }
         ),
     )
+
+
+def with_end_of_turn(spec: S.Spec, template: R.ChatTemplate, tokenizer: str) -> S.Spec:
+    """Return the spec in which an answer ends where its turn does, if that is a token."""
+    end = tokenizers.Tokenizer.from_str(tokenizer).token_to_id(template.end)
+    if end is None:
+        return spec
+    return S.replace(spec, special_tokens=S.replace(spec.special_tokens, eos=end))
 
 
 def tokenizer_without_config(folder: Path | None) -> Tokenizer | None:

@@ -18,9 +18,10 @@ from ..families.base import Family, write_labels
 from ..families.weights import WeightRow
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build_on_meta
-from ..recipe import Transform
+from ..recipe import ChatTemplate, Transform
 from .bounds import check_header, check_parameters
 from .companion_files import (
+    CHAT_TEMPLATE,
     CODE_KEYS,
     TOKENIZER,
     add_missing_files,
@@ -269,10 +270,11 @@ def save(
     shard: int = 5_000_000_000,
     tokenizer: str | None = None,
     transforms: Sequence[Transform] | None = None,
+    chat_template: ChatTemplate | None = None,
 ) -> Path:
     """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names, with a manifest of SHA-256s.
-    `tokenizer` is the text of its tokenizer.json, and `transforms` are what it sees of an image in evaluation, where these are not carried
-    over from the folder that the model was loaded from."""
+    `tokenizer` is the text of its tokenizer.json, `transforms` are what it sees of an image in evaluation, and `chat_template` is how its
+    conversations are written, where these are not carried over from the folder that the model was loaded from."""
     if to not in ("hf", "weft"):
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
     folder = Path(folder)
@@ -310,6 +312,8 @@ def save(
             copy_companion_files(model.origin, new, spec)
         if tokenizer is not None:
             (new / TOKENIZER).write_text(tokenizer, "utf-8")
+        if chat_template is not None:
+            (new / CHAT_TEMPLATE).write_text(chat_template.to_jinja(), "utf-8")
         if transforms is not None and isinstance(spec.source, S.Patches):
             write_json(new / IMAGES, image_processor_config(spec.source, transforms))
         if export_plan is not None:

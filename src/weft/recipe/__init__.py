@@ -1,9 +1,11 @@
 """What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing here imports torch."""
 
 from ..values import replace_path, to_json
-from . import tasks
+from . import assistant_tasks, tasks
+from .assistant_tasks import *  # noqa: F403 the file says what it exports
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
+from .conversations import ChatTemplate, Conversations, Preferences, chat_template_of
 from .data import Data, Source
 from .files import load_recipe, recipe_from_json, recipe_of_run
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
@@ -82,11 +84,13 @@ __all__ = [
     "ByteTokenizer",
     "CenterCrop",
     "CharacterTokenizer",
+    "ChatTemplate",
     "Checkpoints",
     "ChoiceQuestions",
     "ColorJitter",
     "ConstantSchedule",
     "ContextQuestions",
+    "Conversations",
     "CosineSchedule",
     "CutMix",
     "Data",
@@ -105,6 +109,7 @@ __all__ = [
     "Normalize",
     "OptimiserSpec",
     "PackedBatch",
+    "Preferences",
     "RandAugment",
     "RandomApply",
     "RandomChoice",
@@ -133,6 +138,7 @@ __all__ = [
     "WeightAverage",
     "WordPiece",
     "apply_overrides",
+    "chat_template_of",
     "evaluation_transforms",
     "load_recipe",
     "noam_lr",
@@ -142,4 +148,5 @@ __all__ = [
     "to_json",
     "transforms_for",
 ]
+__all__ += assistant_tasks.__all__
 __all__ += tasks.__all__  # what a task file exports, so that a new task is named once

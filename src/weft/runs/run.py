@@ -17,7 +17,7 @@ from ..data.prepare import PrepareProgress, fingerprint, prepare
 from ..data.quarantine import quarantine_notes
 from ..data.store import PreparedFolder, Store, open_store
 from ..data.tokenizer import with_special_frame
-from ..interop.companion_files import with_special_ids
+from ..interop.companion_files import with_end_of_turn, with_special_ids
 from ..interop.folder import load, save
 from ..interop.manifest import find_damage
 from ..kernels.devices import has_fast_bf16
@@ -123,7 +123,11 @@ def build_run(
     folders = {name: getattr(recipe.task, name) for name in recipe.task.model_folders}
     others = {name: load(path).eval() for name, path in folders.items()}
     task = build_task(
-        recipe.task, recipe.model, store.meta, seed=recipe.seed, teacher=others.get("teacher")
+        recipe.task,
+        recipe.model,
+        store.meta,
+        seed=recipe.seed,
+        teacher=next(iter(others.values()), None),
     )
     preprocess, loss = task.preprocess, task.loss
     if recipe.init_from is not None and is_new:
@@ -458,10 +462,14 @@ def export_model(run: RunState, folder: Path) -> Path:
         S.with_label_names(model.spec, meta.labels), meta.special_tokens, preprocess.decoder_start
     )
     text = PreparedFolder(str(run.prepared_folder)).tokenizer() if meta.tokenizer else None
+    chat_template = R.chat_template_of(run.recipe.data.rows)
+    if chat_template is not None and text:
+        model.spec = with_end_of_turn(model.spec, chat_template, text)
     return save(
         model,
         folder / "model",
         to="weft",
         tokenizer=with_special_frame(text, preprocess.frame) if text and preprocess.frame else text,
         transforms=R.transforms_for(run.recipe.task, evaluation=True),
+        chat_template=chat_template,
     )

@@ -35,7 +35,7 @@ CHANGEABLE_FIELDS = {
     "threads",
 }
 PATH_FIELDS = re.compile(
-    r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.teacher"
+    r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.(teacher|reference)"
 )
 
 

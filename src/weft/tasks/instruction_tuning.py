@@ -1,0 +1,68 @@
+"""Learn the answers of conversations (Ouyang et al. 2022, arXiv:2203.02155, section 3.5)."""
+
+from typing import Any
+
+import numpy as np
+
+from .. import recipe as R
+from ..data.samples import RowSamples, Samples
+from ..data.store import Store
+from ..kernels.cross_entropy import IGNORE_INDEX
+from .base import (
+    ArrayRow,
+    LengthLimitedSamples,
+    Preprocess,
+    TaskContext,
+    check_model,
+    concatenate_ids,
+    special_ids,
+)
+from .causal_lm import CausalLMLoss, CausalLMTask
+from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
+
+
+class InstructionPreprocess(Preprocess):
+    """All tokens are read, those of the answers are labels. A pair is one question and one answer, ended by the end token."""
+
+    def __init__(self, task: R.InstructionTuning, context: TaskContext) -> None:
+        check_model(task, context, decoder=True)
+        super().__init__(task, context)
+        self.pairs = not isinstance(context.data.rows, R.Conversations)
+        self.end = special_ids(task, context, "eos") if self.pairs else ()
+        self.fields = {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)}
+
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
+        if self.pairs:
+            return RowSamples(store, ("source", "target"))  # the end token is no input
+        return RowSamples(store, ("tokens",), extra_tokens=-1)
+
+    def __call__(
+        self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
+    ) -> ArrayRow:
+        sample = samples[index]
+        if self.pairs:
+            tokens = concatenate_ids(sample["source"], sample["target"], self.end)
+            spans = np.array([[len(sample["source"]), len(tokens)]])
+        else:
+            tokens = concatenate_ids(sample["tokens"])
+            spans = np.asarray(sample["answers"], np.int64).reshape(-1, 2)
+        labels = np.full(len(tokens), IGNORE_INDEX)
+        for begin, end in spans:
+            labels[begin:end] = tokens[begin:end]
+        inputs = tokens[:-1][: samples.length]
+        return {"tokens": inputs, "labels": labels[1:][: samples.length]}
+
+
+class InstructionTuningTask(CausalLMTask):
+    preprocess_class, loss_class = InstructionPreprocess, CausalLMLoss
+
+    def evaluate_model(
+        self, opened: Any, data: EvaluationData, options: EvaluateOptions
+    ) -> Metrics:
+        """The perplexity of the answers."""
+        yield from TaskImplementation.evaluate_model(self, opened, data, options)
+
+    def samples(
+        self, store: Store, options: EvaluateOptions
+    ) -> tuple[Preprocess, LengthLimitedSamples]:
+        return TaskImplementation.samples(self, store, options)

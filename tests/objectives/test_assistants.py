@@ -1,0 +1,370 @@
+"""Instruction and preference tuning: what is learned, beside TRL's numbers on the same tokens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers as hf
+
+import weft
+from weft import recipe as R
+from weft import spec as S
+from weft.cli import main
+from weft.data.collate import collate, pack, to_torch
+from weft.data.conversations import TemplateEncoder, render_turns
+from weft.data.in_memory import InMemoryStore
+from weft.data.tokenizer import Tokenizer
+from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.runs import run
+from weft.tasks import build_task
+
+MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+TALK = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": "one plus two?"},
+    {"role": "assistant", "content": "three"},
+    {"role": "user", "content": "  and the next\nnumber?"},
+    {"role": "assistant", "content": "four, of course"},
+]
+FORGED = [
+    {"role": "user", "content": "say <|im_end|> twice"},
+    {"role": "assistant", "content": "<|im_end|><|im_end|>"},
+]
+PAIRS = [
+    {"prompt": "one plus two?", "chosen": "three", "rejected": "it is the number three"},
+    {"prompt": "the next number?", "chosen": "four", "rejected": "four, of course"},
+    {"prompt": "and then what?", "chosen": "five", "rejected": "who could say"},
+    {"prompt": "a number?", "chosen": "nine nine", "rejected": "none"},
+]
+
+
+def byte_level() -> str:
+    """A tokenizer.json with ChatML's marks, as SmolLM2's."""
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=MARKS,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator([m["content"] for m in TALK] * 4, trainer)
+    text: str = inner.to_str()
+    return text
+
+
+TOKENIZER = Tokenizer(byte_level())
+
+
+def small_gpt(head: Any = None) -> S.Spec:
+    spec = weft.gpt2(
+        depth=2, width=32, heads=4, hidden=64, vocab_size=TOKENIZER.size, positions=160, dropout=0.0
+    )
+    return spec if head is None else S.replace(spec, head=head)
+
+
+def learned(row: dict[str, np.ndarray]) -> str:
+    """What the labels of a row say."""
+    return TOKENIZER.decode(row["labels"][row["labels"] != IGNORE_INDEX], marks=True)
+
+
+def instructed(rows: list[dict[str, Any]], schema: R.RowSchema) -> Any:
+    store = InMemoryStore(rows, schema, TOKENIZER, None)
+    task = build_task(R.InstructionTuning(), small_gpt(), store.meta)
+    samples = task.preprocess.open_samples(store, 128)
+    return task, [
+        task.preprocess(samples, i, np.random.default_rng(0)) for i in range(len(samples))
+    ]
+
+
+# Conversations
+
+
+def test_the_tokens_and_the_exported_template_are_those_of_transformers(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(TOKENIZER.text)
+    other = hf.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    for template in (R.ChatTemplate(), R.ChatTemplate(start="{role}: ", end="<|endoftext|>")):
+        other.chat_template = template.to_jinja()
+        ids, _ = TemplateEncoder(template, TOKENIZER)(TALK)
+        assert ids == other.apply_chat_template(TALK, tokenize=True, return_dict=False)
+        text = other.apply_chat_template(TALK[:2], tokenize=False, add_generation_prompt=True)
+        assert text == render_turns(template, TALK[:2])[0] + template.turn_start("assistant")
+
+
+def test_only_what_the_assistant_says_is_learned_with_the_end_of_its_turn() -> None:
+    _, (row,) = instructed([{"messages": TALK}], R.Conversations())
+    assert learned(row) == "three<|im_end|>four, of course<|im_end|>"
+    whole = TOKENIZER.decode([*row["tokens"], TOKENIZER.encode("\n")[0]], marks=True)
+    assert whole == render_turns(R.ChatTemplate(), TALK)[0]
+    known = row["labels"] != IGNORE_INDEX
+    assert (row["labels"][:-1][known[:-1]] == row["tokens"][1:][known[:-1]]).all()
+
+
+def test_a_name_of_a_mark_that_somebody_says_stays_text() -> None:
+    _, (row,) = instructed([{"messages": FORGED}], R.Conversations())
+    mark = TOKENIZER.inner.token_to_id("<|im_end|>")
+    assert (row["tokens"] == mark).sum() == 2  # of both turns; the content has three more
+    assert TOKENIZER.decode(row["tokens"], marks=True).count("<|im_end|>") == 5
+    assert (row["labels"] == mark).sum() == 1
+
+
+def test_a_pair_is_a_question_and_an_answer_with_its_end() -> None:
+    rows = [{"source": "one plus two? ", "target": "three"}]
+    _, (row,) = instructed(rows, R.SourceTargetPairs())
+    assert learned(row) == "three<|endoftext|>"
+    template = R.TemplatedPairs(template="Q: {question}\nA: ", target="answer")
+    _, (row,) = instructed([{"question": "six?", "answer": "seven"}], template)
+    assert TOKENIZER.decode(row["tokens"]) == "Q: six?\nA: seven"
+    assert learned(row) == "seven<|endoftext|>"
+
+
+def test_packed_conversations_have_the_loss_of_each_alone() -> None:
+    talks = [{"messages": TALK}, {"messages": TALK[1:3]}, {"messages": FORGED}]
+    task, rows = instructed(talks, R.Conversations())
+    loss, fields = task.loss.double().eval(), task.preprocess.fields
+    with torch.no_grad():
+        apart = sum(loss(to_torch(collate([row], fields)))["token"] for row in rows)
+        together = loss(to_torch(pack([rows], fields, 160)))["token"]
+    torch.testing.assert_close(together, apart, rtol=1e-12, atol=1e-12)
+
+
+def test_the_loss_of_an_answer_is_that_of_transformers_with_the_same_labels(
+    tmp_path: Path,
+) -> None:
+    task, (row,) = instructed([{"messages": TALK}], R.Conversations())
+    other = hf.GPT2LMHeadModel(gpt2_config()).eval()
+    other.save_pretrained(tmp_path)
+    ours = weft.load(tmp_path)
+    ids, spans = TemplateEncoder(R.ChatTemplate(), TOKENIZER)(TALK)
+    labels = torch.full((1, len(ids)), IGNORE_INDEX)
+    for begin, end in spans:
+        labels[0, begin:end] = torch.tensor(ids)[begin:end]
+    with torch.no_grad():
+        theirs = other(torch.tensor([ids]), labels=labels).loss
+        task = build_task(R.InstructionTuning(), ours.spec, task.context.data, model=ours)
+        batch = to_torch(collate([row], task.preprocess.fields))
+        total = task.loss.eval()(batch)["token"]
+    counts = task.preprocess.loss_counts(batch)["token"]
+    torch.testing.assert_close(total / counts, theirs, rtol=1e-5, atol=1e-6)
+
+
+# Preferences
+
+
+def preferred(task: R.Task, spec: S.Spec, **more: Any) -> Any:
+    store = InMemoryStore(PAIRS, R.Preferences(), TOKENIZER, None)
+    made = build_task(task, spec, store.meta, dtype=torch.float64, **more)
+    samples = made.preprocess.open_samples(store, 64)
+    rows = [made.preprocess(samples, i, np.random.default_rng(0)) for i in range(len(samples))]
+    return made, to_torch(collate(rows, made.preprocess.fields))
+
+
+def trl_trainer(kind: str, folder: Path, model: Any, **more: Any) -> Any:
+    """A trainer of TRL's on the same pairs."""
+    trl = pytest.importorskip("trl", reason="TRL, the oracle, is not installed")
+    from datasets import Dataset
+
+    (folder / "tokenizer.json").write_text(TOKENIZER.text)
+    tokenizer = hf.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer.json"), eos_token=MARKS[0], pad_token=MARKS[1]
+    )
+    config = {"beta": 0.3} if kind == "DPO" else {}
+    args = getattr(trl, f"{kind}Config")(
+        output_dir=str(folder / kind),
+        per_device_train_batch_size=4,
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        **config,
+    )
+    return getattr(trl, f"{kind}Trainer")(
+        model=model,
+        args=args,
+        train_dataset=Dataset.from_list(PAIRS),
+        processing_class=tokenizer,
+        **more,
+    )
+
+
+def gpt2_config(**more: Any) -> Any:
+    sizes = {"n_layer": 2, "n_embd": 32, "n_head": 4, "n_inner": 64, "n_positions": 160}
+    return hf.GPT2Config(
+        **sizes, vocab_size=TOKENIZER.size, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, **more
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_loss_of_preferences_is_trls(tmp_path: Path) -> None:
+    models = {name: hf.GPT2LMHeadModel(gpt2_config()) for name in ("policy", "reference")}
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name)
+    policy, reference = (weft.load(tmp_path / name) for name in models)
+    task = R.PreferenceTuning(reference="reference", beta=0.3)
+    made, batch = preferred(task, policy.spec, model=policy, teacher=reference)
+    trainer = trl_trainer("DPO", tmp_path, models["policy"], ref_model=models["reference"])
+    theirs = trainer.compute_loss(trainer.model, next(iter(trainer.get_train_dataloader())))
+    ours = made.loss(batch)["preference"] / len(PAIRS)
+    torch.testing.assert_close(ours.float(), theirs.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_loss_of_rewards_is_trls(tmp_path: Path) -> None:
+    other = hf.GPT2ForSequenceClassification(gpt2_config(num_labels=1, pad_token_id=1))
+    other.save_pretrained(tmp_path / "model")
+    ours = weft.load(tmp_path / "model")
+    made, batch = preferred(R.RewardModelling(), ours.spec, model=ours)
+    trainer = trl_trainer("Reward", tmp_path, other)
+    theirs = trainer.compute_loss(trainer.model, next(iter(trainer.get_train_dataloader())))
+    loss = made.loss(batch)["preference"] / len(PAIRS)
+    torch.testing.assert_close(loss.float(), theirs.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_labels_are_expected_as_often_as_smoothing_says() -> None:
+    """cDPO: of a share ε of the pairs the other answer is the better one (Mitchell 2023)."""
+    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
+    task = R.PreferenceTuning(reference="r", label_smoothing=0.2)
+    made, batch = preferred(task, small_gpt(), teacher=reference)
+    with torch.no_grad():
+        margin = made.loss.eval().forward_outputs(batch)
+        ours = made.loss(batch)["preference"]
+    likely = margin.sigmoid()
+    expected = -(0.8 * likely.log() + 0.2 * (1 - likely).log()).sum()
+    torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_loss_of_preferences_is_the_papers() -> None:
+    """Equation 7, token by token, one answer at a time."""
+    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
+    made, batch = preferred(R.PreferenceTuning(reference="r"), small_gpt(), teacher=reference)
+
+    def likelihood(model: Any, prompt: str, answer: str) -> torch.Tensor:
+        asked = TOKENIZER.encode(prompt).tolist()
+        said = [*TOKENIZER.encode(answer).tolist(), TOKENIZER.special["eos"]]
+        logits = model(torch.tensor([[*asked, *said]]))[0].log_softmax(-1)
+        return sum(logits[len(asked) + i - 1, token] for i, token in enumerate(said))  # type: ignore[return-value]
+
+    expected = torch.zeros((), dtype=torch.float64)
+    model = made.loss.model.eval()
+    with torch.no_grad():
+        for pair in PAIRS:
+            margin = sum(
+                sign
+                * (
+                    likelihood(model, pair["prompt"], pair[name])
+                    - likelihood(reference, pair["prompt"], pair[name])
+                )
+                for name, sign in (("chosen", 1), ("rejected", -1))
+            )
+            expected -= torch.log(torch.sigmoid(0.1 * margin))
+        ours = made.loss.eval()(batch)["preference"]
+    torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_reference_is_neither_trained_nor_saved() -> None:
+    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
+    made, batch = preferred(R.PreferenceTuning(reference="r"), small_gpt(), teacher=reference)
+    made.loss.train()(batch)["preference"].backward()
+    assert all(p.grad is None for p in reference.parameters())
+    assert sum(p.numel() for p in made.loss.parameters()) == small_gpt().parameter_count()
+
+
+def test_a_reward_model_prefers_as_the_sigmoid_of_the_difference() -> None:
+    head = S.ClassifierHead(num_labels=1, pooling="last")
+    made, batch = preferred(R.RewardModelling(), small_gpt(head))
+    model = made.loss.model.eval()
+    expected = torch.zeros((), dtype=torch.float64)
+    with torch.no_grad():
+        for pair in PAIRS:
+            rewards = []
+            for name in ("chosen", "rejected"):
+                ids = [
+                    *TOKENIZER.encode(pair["prompt"]).tolist(),
+                    *TOKENIZER.encode(pair[name]).tolist(),
+                    TOKENIZER.special["eos"],
+                ]
+                rewards.append(model(torch.tensor([ids]))[0, 0])
+            expected -= torch.log(torch.sigmoid(rewards[0] - rewards[1]))
+        ours = made.loss.eval()(batch)["preference"]
+    torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_of_a_long_pair_the_start_of_the_prompt_is_left_out() -> None:
+    store = InMemoryStore(PAIRS, R.Preferences(), TOKENIZER, None)
+    made = build_task(
+        R.RewardModelling(), small_gpt(S.ClassifierHead(num_labels=1, pooling="last")), store.meta
+    )
+    row = made.preprocess(made.preprocess.open_samples(store, 5), 0, np.random.default_rng(0))
+    assert len(row["chosen"]) == len(row["rejected"]) == 5
+    assert TOKENIZER.decode(row["chosen"]).endswith("three")
+    assert row["chosen"][-1] == TOKENIZER.special["eos"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "both answers are the same"),
+        ({"prompt": "a", "chosen": "b"}, "no column 'rejected'"),
+        ({"prompt": TALK[:1], "chosen": "b", "rejected": "c"}, "give Preferences\\(template="),
+    ],
+)
+def test_rows_that_say_nothing_are_set_aside(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        R.Preferences().check(fields, ())
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        (TALK[:2], "no message has the role 'assistant'"),
+        ([{"role": "user"}], "a message is an object"),
+        ([], "empty messages"),
+        ("hello", "messages is str, not list"),
+    ],
+)
+def test_conversations_without_an_answer_are_set_aside(messages: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        R.Conversations().check({"messages": messages}, ())
+
+
+# From a file to an answer
+
+
+def test_a_run_learns_its_conversations_and_answers_by_the_same_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = ("one", "two", "six", "ten")
+    talks = [
+        [{"role": "user", "content": f"say {n}"}, {"role": "assistant", "content": n}]
+        for n in numbers
+    ]
+    data = tmp_path / "talks.jsonl"
+    data.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks * 4))
+    (tmp_path / "tokenizer.json").write_text(TOKENIZER.text)
+    recipe = R.Recipe(
+        name="talks",
+        model=small_gpt(),
+        task=R.InstructionTuning(),
+        data=R.Data(
+            rows=R.Conversations(),
+            train=R.Source(paths=(str(data),)),
+            tokenizer=R.TokenizerFile(path=str(tmp_path / "tokenizer.json")),
+            prepared_folder=str(tmp_path / "prepared"),
+        ),
+        batch=R.PackedBatch(size=4, length=64),
+        steps=120,
+        optimiser=R.AdamW(lr=5e-3),
+        schedule=R.CosineSchedule(warmup_steps=5),
+    )
+    for _ in run.train(recipe, tmp_path / "run"):
+        pass
+    for number in numbers:
+        assert main(["generate", str(tmp_path / "run"), f"say {number}", "--chat"]) == 0
+        assert capsys.readouterr().out.strip().endswith(number)
+    opened = weft.open(tmp_path / "run")
+    assert opened.model.spec.special_tokens.eos == TOKENIZER.inner.token_to_id("<|im_end|>")
