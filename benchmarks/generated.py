@@ -15,6 +15,8 @@ import weft
 from weft import recipe as R
 from weft.inference import arithmetic
 
+from . import assistant_data
+
 WORDS = (
     "the",
     "a",
@@ -115,6 +117,19 @@ MAKERS: dict[str, Callable[[Random], str]] = {
             json.dumps({"text": text}) + "\n" for text in arithmetic.documents(40)
         )
         for part in ("train", "valid")
+    },
+    **{
+        f"assistant/{part}.jsonl.gz": lines(
+            count, lambda c, i: json.dumps(assistant_data.conversation(assistant_data.question(c)))
+        )
+        for part, count in (("train", 40), ("valid", 9))
+    },
+    **{
+        f"assistant/{part}.jsonl.gz": lines(
+            count,
+            lambda c, i: json.dumps(assistant_data.preference(assistant_data.question(c), c)),
+        )
+        for part, count in (("preferences", 40), ("preferences_valid", 9))
     },
     **{
         f"conll2003/{part}.txt.gz": lines(count, tagged)

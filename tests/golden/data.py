@@ -67,6 +67,16 @@ def sums(random: Random, i: int) -> str:
     )
 
 
+def talk(random: Random, i: int) -> str:
+    said = (("user", sentence(random)), ("assistant", sentence(random, 1, 3)))
+    return json.dumps({"messages": [{"role": role, "content": text} for role, text in said]})
+
+
+def liked(random: Random, i: int) -> str:
+    answers = {"chosen": sentence(random, 1, 2), "rejected": sentence(random, 3, 5)}
+    return json.dumps({"prompt": sentence(random), **answers})
+
+
 def similar_pair(random: Random, i: int) -> str:
     return f"a\tb\t2012\t{i:04}\t{i % 5}.25\t{sentence(random)}\t{sentence(random)}"
 
@@ -97,6 +107,10 @@ TEXTS: dict[str, Callable[[Random], str]] = {
     "multi30k/val.de.gz": lines(9, lambda random, i: sentence(random)),
     "arithmetic/train.jsonl.gz": lines(80, sums),
     "arithmetic/valid.jsonl.gz": lines(9, sums),
+    "assistant/train.jsonl.gz": lines(40, talk),
+    "assistant/valid.jsonl.gz": lines(9, talk),
+    "assistant/preferences.jsonl.gz": lines(40, liked),
+    "assistant/preferences_valid.jsonl.gz": lines(9, liked),
     "conll2003/train.txt.gz": lines(60, tagged_sentence),
     "conll2003/valid.txt.gz": lines(9, tagged_sentence),
 }
