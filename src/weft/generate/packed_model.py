@@ -49,6 +49,8 @@ def pack_model(model: Model, precision: Precision = "fp32") -> Model:
 
 def can_pack(stack: StackLayer) -> bool:
     """Return whether `packed_stack` supports every part of a stack; a stack with a user-defined norm or layer stays as it is."""
+    if stack.layer_combination is not None:
+        return False
     norms = [stack.norm]
     for branch in stack.modules():
         if not isinstance(branch, BranchLayer):

@@ -11,8 +11,9 @@ from ..families import family
 from ..kernels.packed_linear import Precision
 from ..model.loaded_model import LoadedModel
 from ..model.model import Model
+from ..recipe.conversations import Message
 from .beam_search import beam_search
-from .chat_template import Message, render_chat
+from .chat_template import render_chat
 from .decoding import GeneratedTokens, generate, stream
 from .detokenizer import StreamDetokenizer
 from .packed_model import pack_model

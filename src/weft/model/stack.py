@@ -50,6 +50,29 @@ def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
     )
 
 
+class LayerCombination(nn.Module):
+    """What the next block reads of the outputs of all earlier layers, which are normed (Wang et al. 2019, arXiv:1906.01787, equation 9)."""
+
+    def __init__(self, spec: S.DLCL, blocks: int, width: int) -> None:
+        super().__init__()
+        layers = range(1, blocks + 2)
+        self.norms = nn.ModuleList(build_norm(spec.norm, width) for _ in layers)
+        self.weights = nn.ParameterList(nn.Parameter(torch.empty(count)) for count in layers)
+        with_role(
+            self.weights,
+            Role.NORM,  # gains, which no weight decay draws to 0
+            initialised_as=Role.MATRIX,
+            formula=lambda weight_N, _: weight_N.fill_(1 / len(weight_N)),
+        )
+
+    def forward(self, outputs: list[Tensor]) -> Tensor:
+        weight_N = self.weights[len(outputs) - 1].to(outputs[0].dtype)
+        x_BLD = weight_N[0] * outputs[0]
+        for weight, y_BLD in zip(weight_N[1:], outputs[1:], strict=True):
+            x_BLD = torch.addcmul(x_BLD, weight, y_BLD)
+        return x_BLD
+
+
 class StackLayer(nn.Module):
     def __init__(self, spec: S.Stack, width: int, layers: tuple[int, ...] = ()) -> None:
         """`layers`: those whose outputs are handed on beside the last one's, as `S.LayerMix` numbers them."""
@@ -68,6 +91,11 @@ class StackLayer(nn.Module):
         self.position_bias = build_position_bias(spec.position_bias, self.attentions[0].heads)
         self.position_scale = (
             two_layers(width, width, width) if spec.position_scale == "mlp" else None
+        )
+        self.layer_combination = (
+            LayerCombination(spec.layer_combination, len(spec.blocks), width)
+            if spec.layer_combination is not None
+            else None
         )
         self.norm = build_norm(spec.norm, width)
         with_scope(self, residual_branches=count_branches(self))
@@ -100,7 +128,10 @@ class StackLayer(nn.Module):
         x_BLD = sequence.x_BLD
         layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
         layer_outputs = {0: x_BLD} if 0 in layers else {}
+        combine = self.layer_combination
+        earlier = [] if combine is None else [combine.norms[0](x_BLD)]
         for i, block in enumerate(self.blocks):
+            x_BLD = x_BLD if combine is None else combine(earlier)
             view = views[self.context_of_block[i]]
             if anchors is not None and across is not None:
                 view, across = anchors.place(x_BLD, view, across)
@@ -113,11 +144,13 @@ class StackLayer(nn.Module):
             )
             if anchors is not None and i + 1 < len(self.blocks):
                 anchors.move(x_BLD)
+            if combine is not None:
+                earlier.append(combine.norms[i + 1](x_BLD))
             if i + 1 in layers:
                 layer_outputs[i + 1] = x_BLD
         if every_layer:
             layer_outputs = {i: self.norm(each_BLD) for i, each_BLD in layer_outputs.items()}
-        x_BLD = self.norm(x_BLD)
+        x_BLD = self.norm(x_BLD if combine is None else combine(earlier))
         if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
             layer_outputs[len(self.blocks)] = x_BLD
         sequence = sequence._replace(

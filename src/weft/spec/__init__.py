@@ -33,6 +33,7 @@ from .attention import (
     SlidingWindow,
 )
 from .block import (
+    DLCL,
     Block,
     Branch,
     LayerScale,
@@ -86,6 +87,7 @@ from .spec import with_label_names as with_label_names
 from .stems import ConvStem, PatchStem, ResNetStem
 
 __all__ = [
+    "DLCL",
     "MLP",
     "ALiBi",
     "Activation",

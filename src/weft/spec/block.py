@@ -5,7 +5,7 @@ from typing import Any, Literal
 from ..registry import choice
 from ..values import PositiveFloat, Probability
 from .attention import Attention
-from .norms import LayerNorm, Norm
+from .norms import LayerNorm, Norm, norm_shapes
 from .parts import Inner, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias
 
@@ -84,14 +84,25 @@ class ParallelBlock:
 
 
 @choice
+class DLCL:
+    """A learned combination of all earlier layers: block l reads sum over k < l of w[l, k] · norm_k(y_k), where y_0 are the embeddings
+    and y_k is the output of block k; what the blocks' outputs give together is the output of the stack. Weights start as a mean (Wang
+    et al. 2019, arXiv:1906.01787, section 3.2)."""
+
+    norm: Norm | None = LayerNorm()  # None: as for post-norm blocks, whose outputs have one
+
+
+@choice
 class Stack:
     """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions at queries and keys by a map of the
-    vectors, the same in all blocks (DAB-DETR's encoder)."""
+    vectors, the same in all blocks (DAB-DETR's encoder). `layer_combination`: what a block reads, where not the output of the one
+    before."""
 
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
     position_bias: PositionBias | None = None
     position_scale: Literal["none", "mlp"] = "none"
+    layer_combination: DLCL | None = None
 
 
 @choice
@@ -107,6 +118,15 @@ def position_scale_shapes(stack: Stack, width: int) -> Shapes:
     """Of the MLP that scales positions at queries and keys."""
     for i in range(2) if stack.position_scale == "mlp" else ():
         yield from linear_shapes(f"position_scale.{i}", width, width)
+
+
+def combination_shapes(stack: Stack, width: int) -> Shapes:
+    """Of the weights of earlier layers, and their norms."""
+    if stack.layer_combination is None:
+        return
+    for k in range(len(stack.blocks) + 1):
+        yield f"layer_combination.weights.{k}", (k + 1,)
+        yield from norm_shapes(f"layer_combination.norms.{k}", stack.layer_combination.norm, width)
 
 
 def shared_bias_shapes(stack: Stack) -> Shapes:

@@ -14,6 +14,7 @@ from .block import (
     ParallelBlock,
     Pyramid,
     Stack,
+    combination_shapes,
     position_scale_shapes,
     shared_bias_shapes,
 )
@@ -234,6 +235,7 @@ def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
             *block_lines([without_drop_path(b) for b in stack.blocks], d),
             *tensor_lines(shared_bias_shapes(stack)),
             *tensor_lines(position_scale_shapes(stack, d)),
+            *tensor_lines(combination_shapes(stack, d)),
             *tensor_lines(norm_shapes("norm", stack.norm, d)),
         )
     parts: list[TreeLine] = []
