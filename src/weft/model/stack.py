@@ -66,7 +66,7 @@ class LayerCombination(nn.Module):
         )
 
     def forward(self, outputs: list[Tensor]) -> Tensor:
-        weight_N = self.weights[len(outputs) - 1].to(outputs[0].dtype)
+        weight_N: Tensor = self.weights[len(outputs) - 1].to(outputs[0].dtype)
         x_BLD = weight_N[0] * outputs[0]
         for weight, y_BLD in zip(weight_N[1:], outputs[1:], strict=True):
             x_BLD = torch.addcmul(x_BLD, weight, y_BLD)

@@ -1,15 +1,19 @@
 """Learn the answers of conversations (Ouyang et al. 2022, arXiv:2203.02155, section 3.5)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from .. import recipe as R
 from ..data.samples import RowSamples, Samples
 from ..data.store import Store
 from ..kernels.cross_entropy import IGNORE_INDEX
+from ..metrics.perplexity import perplexity
 from .base import (
     ArrayRow,
+    Batch,
     LengthLimitedSamples,
     Preprocess,
     TaskContext,
@@ -17,8 +21,9 @@ from .base import (
     concatenate_ids,
     special_ids,
 )
-from .causal_lm import CausalLMLoss, CausalLMTask
-from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
+from .causal_lm import CausalLMLoss
+from .predict import token_losses
+from .task import Metrics, TaskImplementation
 
 
 class InstructionPreprocess(Preprocess):
@@ -53,16 +58,12 @@ class InstructionPreprocess(Preprocess):
         return {"tokens": inputs, "labels": labels[1:][: samples.length]}
 
 
-class InstructionTuningTask(CausalLMTask):
+class InstructionTuningTask(TaskImplementation):
     preprocess_class, loss_class = InstructionPreprocess, CausalLMLoss
 
-    def evaluate_model(
-        self, opened: Any, data: EvaluationData, options: EvaluateOptions
-    ) -> Metrics:
-        """The perplexity of the answers."""
-        yield from TaskImplementation.evaluate_model(self, opened, data, options)
+    def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
+        return token_losses(outputs, batch)
 
-    def samples(
-        self, store: Store, options: EvaluateOptions
-    ) -> tuple[Preprocess, LengthLimitedSamples]:
-        return TaskImplementation.samples(self, store, options)
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        """The perplexity of the answers."""
+        yield from perplexity([loss for row in predictions for loss, _ in row])
