@@ -104,6 +104,10 @@ class Recipe:
                 f"{type(self.task).__name__} makes one prediction per row, so samples cannot be packed; use FixedBatch or TokenBudget "
                 "instead of PackedBatch"
             )
+        if self.parallel.splits_weights and not self.optimiser.can_shard:
+            raise ValueError(
+                f"{type(self.optimiser).__name__} needs whole parameters; use AdamW, or parallel = Parallel()"
+            )
         if isinstance(self.average, BestCheckpoint):
             metric_names = ("loss", *self.task.metrics)
             if self.data.valid is None:

@@ -21,7 +21,7 @@ from .averages import WeightCopy
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
-from .sharding import full_tensor
+from .sharding import full_tensor, local_tensor
 from .throughput import expert_load
 from .trainable import set_train_mode
 
@@ -124,10 +124,7 @@ class Trainer:
                     self.optimiser.parameters.values(), recipe.grad_clip, norm
                 )
             self.optimiser.step(rate)
-            largest = torch.nn.utils.get_total_norm(
-                [p.detach() for p in self.optimiser.parameters.values()], float("inf")
-            )
-            self.guard.check_weights(self.step + 1, float(full_tensor(largest)))
+            self.guard.check_weights(self.step + 1, self.largest_weight())
             if self.average is not None:
                 self.average.update()
             self.guard.record_loss(loss)
@@ -154,6 +151,12 @@ class Trainer:
             samples,
             expert_load(sums[len(terms) :], [len(load_E) for load_E in self.loss.expert_load]),
         )
+
+    def largest_weight(self) -> float:
+        """Return the largest absolute weight, of sharded weights the sum of each rank's: not finite if any weight is not."""
+        parts = [local_tensor(p.detach()) for p in self.optimiser.parameters.values()]
+        largest = torch.nn.utils.get_total_norm([part for part in parts if part.numel()], torch.inf)
+        return self.ranks.sum([float(largest)])[0] if self.ranks.splits_weights else float(largest)
 
     def drop_ddp(self) -> None:
         """Drop DDP before destroying the process group: its destructor can deadlock while holding the GIL."""

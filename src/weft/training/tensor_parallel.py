@@ -29,6 +29,7 @@ from ..kernels.keyed_random import CurrentKeys, use_keys, use_part
 from ..layers.attention import AttentionContext, AttentionLayer
 from ..layers.embedding import TokenEmbedding
 from ..layers.feedforward import FeedForward
+from ..layers.lora import LoRALinear
 from ..layers.mixture_of_experts import ExpertLinear, MixtureOfExpertsLayer
 from ..layers.roles import INPUT, OUTPUT, Role, parameter_facts
 from ..layers.sequence import HiddenStates
@@ -153,10 +154,9 @@ def shard_linears(layer: nn.Module) -> dict[str, Shard]:
             placements[f"{path}.weight"] = Shard(part.weight.dim() + (OUTPUT if columns else INPUT))
             if columns and part.bias is not None:
                 placements[f"{path}.bias"] = Shard(part.bias.dim() - 1)
-            if (narrow := getattr(part, "narrow", None)) is not None:  # LoRA: B A is split as W is
-                placements[f"{path}.{'widen' if columns else 'narrow'}"] = Shard(
-                    0 if columns else 1
-                )
+            if isinstance(part, LoRALinear):  # B A is split as W is
+                split = ("widen", 0) if columns else ("narrow", 1)
+                placements[f"{path}.{split[0]}"] = Shard(split[1])
     return placements
 
 
