@@ -1,6 +1,5 @@
 """One process, copies, FSDP, tensor parallelism and both together train alike: real ranks over gloo."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,15 +146,12 @@ def test_experts_are_split_or_spread_over_ranks_and_train_as_one_process(
     compare(recipes, [R.Parallel(tensor=2), R.Parallel(tensor=2, expert=2)], 2, tmp_path, 2)
 
 
-@pytest.fixture(
-    params=[True, R.CheckpointBlocks(every=2), R.SelectiveCheckpointing()],
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "checkpointing",
+    [True, R.CheckpointBlocks(every=2), R.SelectiveCheckpointing()],
     ids=lambda c: "all" if c is True else type(c).__name__,
 )
-def checkpointing(request: Any) -> Iterator[Any]:
-    yield request.param
-
-
-@pytest.mark.slow
 def test_activation_checkpointing_changes_nothing_on_sharded_ranks(
     whole: Whole, tmp_path: Path, checkpointing: Any
 ) -> None:
@@ -170,7 +166,21 @@ def test_activation_checkpointing_changes_nothing_on_sharded_ranks(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    "causal masked spans translation autoencoding detection classification distillation replaced mixture multi-query alibi lora".split(),
+    [
+        "causal",
+        "masked",
+        "spans",
+        "translation",
+        "autoencoding",
+        "detection",
+        "classification",
+        "distillation",
+        "replaced",
+        "mixture",
+        "multi-query",
+        "alibi",
+        "lora",
+    ],
 )
 def test_every_task_trains_alike_on_every_grid(name: str, whole: Whole, tmp_path: Path) -> None:
     recipes = some(cases(whole), name)
@@ -178,7 +188,9 @@ def test_every_task_trains_alike_on_every_grid(name: str, whole: Whole, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", "causal masked translation autoencoding detection mixture".split())
+@pytest.mark.parametrize(
+    "name", ["causal", "masked", "translation", "autoencoding", "detection", "mixture"]
+)
 def test_four_ranks_share_weights_and_layers_and_train_as_one_process(
     name: str, whole: Whole, tmp_path: Path
 ) -> None:

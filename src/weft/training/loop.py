@@ -18,6 +18,7 @@ from ..layers.attention import AttentionLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
+from .checkpoint_parts import SavedGroups, load_weights, read_like
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
@@ -261,12 +262,13 @@ class Trainer:
         }
         return groups, facts | (self.average.facts() if self.average else {})
 
-    def restore(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
-        self.loss.load_state_dict(groups["model"])
+    def restore(self, groups: SavedGroups, facts: dict[str, Any]) -> None:
+        """Take the state of a checkpoint: each rank reads its own parts of the tensors, whoever wrote them."""
+        load_weights(self.loss, groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))
         if self.average is not None:
             self.average.restore(groups["average"], facts)
-        torch.set_rng_state(groups["rng"]["torch"])
+        torch.set_rng_state(read_like(torch.empty(0), groups["rng"]["torch"]))
         self.step, self.position, self.tokens = facts["step"], facts["position"], facts["tokens"]
         self.guard.restore(facts["guard"])
 
