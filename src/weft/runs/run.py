@@ -164,6 +164,7 @@ def build_run(
             ranks.size,
             recipe.micro_batch_size,
             recipe.workers,
+            recipe.exact,
         )
 
     identity = {"data": store.fingerprint} | {

@@ -15,10 +15,12 @@ from ..data.loader import Loader, RankBatch
 from ..data.order import hash_to_int
 from ..kernels.keyed_random import sample_numbers
 from ..layers.attention import AttentionLayer
+from ..layers.mixture_of_experts import MixtureOfExpertsLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoint_parts import SavedGroups, load_weights, read_like
+from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
@@ -107,8 +109,10 @@ class Trainer:
             return None
         set_train_mode(self.loss, recipe.trainable)
         counts = dict(zip(terms, counted, strict=True))
-        summed = self.backward(work, counts)
-        sums = self.ranks.sum(summed.tolist())
+        if recipe.exact:
+            sums = self.exact_backward(work, counts).tolist()
+        else:
+            sums = self.ranks.sum(self.backward(work, counts).tolist())
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
         loss = sum(self.loss.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
@@ -185,29 +189,59 @@ class Trainer:
         layer. The sums are divided once, by the counts over all ranks."""
         weights = self.loss.weights
         self.loss.expert_load = []
-        # Metal has no float64.
-        dtype = torch.float32 if self.ranks.device.type == "mps" else torch.float64
-        total = torch.zeros(len(weights), dtype=dtype, device=self.ranks.device)
-        batches = self.weighted_batches(work)
+        total = torch.zeros(len(weights), dtype=self.sum_dtype, device=self.ranks.device)
+        batches, load = self.weighted_batches(work), []
         for i, (batch, weight) in enumerate(batches):
-            self.seed(i)
-            inputs = to_device(batch, self.ranks.device)
-            with (
-                self.ranks.no_sync(self.module, i < len(batches) - 1),
-                sample_numbers(inputs.pop(SAMPLES)),
-            ):
-                with autocast(self.recipe.precision, self.ranks.device):
-                    sums = self.module(inputs)
-                loss = sum(
-                    sums[t] * (weights[t] * weight * self.ranks.size / max(counts[t], 1))
-                    for t in weights
-                )
-                assert isinstance(loss, Tensor)
-                loss.backward()
-            total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * weight
+            with self.ranks.no_sync(self.module, i < len(batches) - 1):
+                total += weight * self.backward_batch(i, batch, counts, weight * self.ranks.size)
             if weight or not i:
-                load = [load_E.to(dtype) * weight for load_E in self.loss.expert_load]
+                load = [load_E.to(total.dtype) * weight for load_E in self.loss.expert_load]
         return torch.cat([total, *load])
+
+    def backward_batch(
+        self, number: int, batch: Batch, counts: dict[str, float], scale: float
+    ) -> Tensor:
+        """Add the gradients of one micro-batch; return its sum of each loss term."""
+        weights = self.loss.weights
+        self.seed(number)
+        inputs = to_device(batch, self.ranks.device)
+        with sample_numbers(inputs.pop(SAMPLES)):
+            with autocast(self.recipe.precision, self.ranks.device):
+                sums = self.module(inputs)
+            loss = sum(sums[t] * (weights[t] * scale / max(counts[t], 1)) for t in weights)
+            assert isinstance(loss, Tensor)
+            loss.backward()
+        return torch.stack([sums[t].detach().to(self.sum_dtype) for t in weights])
+
+    @property
+    def sum_dtype(self) -> torch.dtype:
+        """The type in which losses are summed: Metal has no float64."""
+        return torch.float32 if self.ranks.device.type == "mps" else torch.float64
+
+    def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
+        """The same as `backward` and the sum over the ranks, with bits that do not depend on the ranks."""
+        parameters = list(self.optimiser.parameters.values())
+        tree = TreeSum()
+        for i, batch in enumerate(work.batches if work.weight else ()):
+            self.loss.expert_load = []
+            total = self.backward_batch(i, batch, counts, 1.0)
+            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
+            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+            tree.add([torch.cat([total, *load]), *gradients])
+            self.optimiser.zero_grad()
+        leaves = -(-len(work.step.rows) // (self.recipe.micro_batch_size or len(work.step.rows)))
+        total_and_gradients = tree.total()
+        if self.ranks.world > 1:
+            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
+            experts = sum(layer.s.experts for layer in layers)
+            sums = torch.zeros(len(self.loss.weights) + experts, dtype=self.sum_dtype)
+            like = [sums.to(self.ranks.device), *parameters]
+            total_and_gradients = sum_over_ranks(total_and_gradients, like, leaves)
+        assert total_and_gradients is not None
+        total, *gradients = total_and_gradients
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return total
 
     def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
         """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with

@@ -122,7 +122,7 @@ def place_on_ranks(loss: Loss, recipe: R.Recipe, ranks: DistributedRanks) -> nn.
     if is_on_meta:
         allocate(loss, ranks.device)
         initialise_shards(loss.model, recipe.model, recipe.seed)
-    ddp = ranks.world > 1 and not ranks.splits_weights
+    ddp = ranks.world > 1 and not ranks.splits_weights and not recipe.exact
     return DistributedDataParallel(loss) if ddp else loss
 
 
