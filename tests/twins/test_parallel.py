@@ -55,7 +55,7 @@ def cases(whole: Whole) -> dict[str, R.Recipe]:
 
 
 def follow(recipe: R.Recipe, ranks: Any, steps: int) -> dict[str, Any]:
-    """Losses, norms, validation, and the gathered gradients of the first step and weights after the last."""
+    """Losses, norms, validation, and the gathered gradients of the first step."""
     torch.set_num_threads(1)
     built = run.build_run(recipe, ranks)
     trainer, events, gradients = built.trainer, [], {}
@@ -73,9 +73,8 @@ def follow(recipe: R.Recipe, ranks: Any, steps: int) -> dict[str, Any]:
         if event.step == steps:
             break
     valid = run.validate_run(built)
-    weights = {n: full_tensor(p).flatten().tolist() for n, p in built.loss.named_parameters()}
     trainer.drop_ddp()
-    return {"events": events, "gradients": gradients, "valid": valid, "weights": weights}
+    return {"events": events, "gradients": gradients, "valid": valid}
 
 
 def compare(
@@ -118,10 +117,9 @@ def assert_alike(single: dict[str, Any], other: dict[str, Any], what: str) -> No
         assert abs(loss - other_loss) <= 1e-6 * max(1, abs(loss)), what
         assert abs(norm - other_norm) <= 1e-5 * max(1, norm), what
     assert single["gradients"].keys() == other["gradients"].keys() != set(), what
-    for group, tolerance in (("gradients", 1e-5), ("weights", 1e-4)):
-        for name, values in single[group].items():
-            a, b = torch.tensor(values), torch.tensor(other[group][name])
-            assert (a - b).abs().max() <= tolerance * max(1, float(a.abs().max())), (what, name)
+    for name, values in single["gradients"].items():
+        a, b = torch.tensor(values), torch.tensor(other["gradients"][name])
+        assert (a - b).abs().max() <= 1e-5 * max(1, float(a.abs().max())), (what, name)
     if single["valid"] is not None:
         assert abs(single["valid"]["loss"] - other["valid"]["loss"]) <= 1e-5, what
 
@@ -189,14 +187,20 @@ def test_every_task_trains_alike_on_every_grid(name: str, whole: Whole, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    "grid",
+    [
+        R.Parallel(shard=2, tensor=2),
+        R.Parallel(replicate=2, shard=2),
+        R.Parallel(replicate=2, tensor=2),
+        R.Parallel(shard="all"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
     "name", ["causal", "masked", "translation", "autoencoding", "detection", "mixture"]
 )
 def test_four_ranks_share_weights_and_layers_and_train_as_one_process(
-    name: str, whole: Whole, tmp_path: Path
+    name: str, grid: R.Parallel, whole: Whole, tmp_path: Path
 ) -> None:
-    grids = [
-        R.Parallel(shard=2, tensor=2),
-        R.Parallel(replicate=2, shard=2),
-        R.Parallel(shard="all"),
-    ]
-    compare(some(cases(whole), name), grids, 4, tmp_path, 20)
+    steps = 20 if grid == R.Parallel(shard=2, tensor=2) else 5
+    compare(some(cases(whole), name), [grid], 4, tmp_path, steps)

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,6 +26,7 @@ from ..interop.manifest import find_damage
 from ..kernels.devices import has_fast_bf16
 from ..layers.lora import merge_lora
 from ..model.model import Model, build_on_meta
+from ..ranks import Ranks
 from ..recipe.cost import checkpoint_bytes, estimate_memory
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
@@ -91,7 +93,7 @@ def ignore_message(_: str) -> None:
 
 
 def prepared_folder(
-    data: R.Data, ranks: DistributedRanks, progress: Callable[[PrepareProgress], None] | None = None
+    data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
 ) -> Path | str:
     """Return the folder of the shards, preparing the data if needed."""
     if data.prepared_folder is not None and "://" in data.prepared_folder:
@@ -312,9 +314,8 @@ def train(
         stack.enter_context(restored_random_state(ranks.device))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         on_device = resolve_recipe_precision(recipe, ranks)
-        check_memory(
-            on_device, estimate_memory(on_device, ranks.size), available_bytes(ranks.device, here)
-        )
+        need = estimate_memory(on_device, ranks.size, ranks.weight_parts)
+        check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
@@ -356,8 +357,8 @@ def train(
             if ranks.is_first
             else None
         )
-        need = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
-        check_free_space(folder / "checkpoints", need * (checkpoints_kept(recipe) + 1))
+        saved_bytes = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
+        check_free_space(folder / "checkpoints", saved_bytes * (checkpoints_kept(recipe) + 1))
         if on_start is not None:
             on_start(
                 run, *trainer.time_one_step()
@@ -378,9 +379,11 @@ def train_and_save(
     recipe, saved = run.recipe, run.trainer.step
     if validation_pending(run):
         log_validation(log, "valid", saved, validate_run(run))
+    pause = None  # seconds for which the last save held up training
     for event in run.trainer:
         if log is not None:
-            log.step(event)
+            log.step(event, pause)
+        pause = None
         if is_validation_step(recipe, event.step):
             validation = validate_run(run)
             log_validation(log, "valid", event.step, validation)
@@ -388,8 +391,9 @@ def train_and_save(
         if saver is not None and event.step % recipe.checkpoints.every_steps == 0:
             if log is not None:
                 log.sync()
+            begin = time.perf_counter()
             saver.submit(event.step, *checkpoint_state(run))
-            saved = event.step
+            saved, pause = event.step, time.perf_counter() - begin
         try:
             yield event
         except GeneratorExit:  # the caller has seen enough

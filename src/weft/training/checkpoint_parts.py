@@ -73,7 +73,8 @@ class SavedTensor:
         for piece in self.pieces:
             with safe_open(piece.file, framework="pt") as file:
                 if not self.shape:
-                    return file.get_tensor(piece.key)
+                    scalar: Tensor = file.get_tensor(piece.key)
+                    return scalar
                 saved = file.get_slice(piece.key)
                 overlap = [
                     (max(b, s.start), min(b + size, s.stop))
