@@ -15,12 +15,11 @@ from ..data.loader import Loader, RankBatch
 from ..data.order import hash_to_int
 from ..kernels.keyed_random import sample_numbers
 from ..layers.attention import AttentionLayer
-from ..layers.mixture_of_experts import MixtureOfExpertsLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoint_parts import SavedGroups, load_weights, read_like
-from .exact import TreeSum, sum_over_ranks
+from .exact import exact_backward
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
@@ -110,7 +109,7 @@ class Trainer:
         set_train_mode(self.loss, recipe.trainable)
         counts = dict(zip(terms, counted, strict=True))
         if recipe.exact:
-            sums = self.exact_backward(work, counts).tolist()
+            sums = exact_backward(self, work, counts).tolist()
         else:
             sums = self.ranks.sum(self.backward(work, counts).tolist())
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
@@ -217,31 +216,6 @@ class Trainer:
     def sum_dtype(self) -> torch.dtype:
         """The type in which losses are summed: Metal has no float64."""
         return torch.float32 if self.ranks.device.type == "mps" else torch.float64
-
-    def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """The same as `backward` and the sum over the ranks, with bits that do not depend on the ranks."""
-        parameters = list(self.optimiser.parameters.values())
-        tree = TreeSum()
-        for i, batch in enumerate(work.batches if work.weight else ()):
-            self.loss.expert_load = []
-            total = self.backward_batch(i, batch, counts, 1.0)
-            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
-            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-            tree.add([torch.cat([total, *load]), *gradients])
-            self.optimiser.zero_grad()
-        leaves = -(-len(work.step.rows) // (self.recipe.micro_batch_size or len(work.step.rows)))
-        total_and_gradients = tree.total()
-        if self.ranks.world > 1:
-            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
-            experts = sum(layer.s.experts for layer in layers)
-            sums = torch.zeros(len(self.loss.weights) + experts, dtype=self.sum_dtype)
-            like = [sums.to(self.ranks.device), *parameters]
-            total_and_gradients = sum_over_ranks(total_and_gradients, like, leaves)
-        assert total_and_gradients is not None
-        total, *gradients = total_and_gradients
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        return total
 
     def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
         """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with
