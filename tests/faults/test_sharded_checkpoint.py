@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,8 @@ def test_a_sharded_run_ends_with_the_model_of_one_process_and_opens_as_one(
     recipe = causal(whole)
     start(recipe, tmp_path / "one", ONE, stop=-1)
     start(recipe, tmp_path / "many", GRIDS[2], stop=3)
+    opened = weft.open(str(tmp_path / "many"))  # from the parts, while the run is not finished
+    assert len(opened.generate("the loom", max_new_tokens=3)) > 0
     digests = start(recipe, tmp_path / "many", GRIDS[3], stop=-1)
     assert len(set(digests)) == 1, digests
     models = [weft.load(str(tmp_path / name / "model")) for name in ("one", "many")]
@@ -181,3 +184,38 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
     for each in (first, second, old):
         with contextlib.suppress(OSError):
             each.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "step", "rank"), [("forward", 3, 1), ("reduce", 3, 1), ("save", 4, 0)]
+)
+@pytest.mark.parametrize("grid", GRIDS[2:4], ids=str)
+def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
+    grid: Any, phase: str, step: int, rank: int, whole: Whole, tmp_path: Path
+) -> None:
+    from .test_ranks import LIMIT, fallen, members
+    from .test_ranks import start as torchrun
+
+    recipe, out, file = causal(whole), tmp_path / "run", tmp_path / "recipe.json"
+    file.write_text(replace(recipe, parallel=grid[1]).to_json())
+    process = torchrun(file, out, phase, str(step), str(rank))
+    text, _ = process.communicate(timeout=120)
+    assert fallen(out).exists(), text
+    lost = fallen(out).stat().st_mtime
+    while (left := members(out)) and time.time() < lost + LIMIT:
+        time.sleep(0.1)
+    assert not left, f"still there: {left}"
+    assert process.returncode != 0, text
+    latest = checkpoint.latest_checkpoint(out / "checkpoints", pytest.fail)
+    assert latest is not None
+    assert latest.step == 2
+    other = GRIDS[3] if grid == GRIDS[2] else ONE
+    digests = start(recipe, out, other, stop=-1)
+    assert len(set(digests)) == 1, digests
+    start(recipe, tmp_path / "one", ONE, stop=-1)
+    for (name, a), (_, b) in zip(
+        *(weft.load(str(path / "model")).state_dict().items() for path in (tmp_path / "one", out)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b, atol=1e-5), name
