@@ -10,6 +10,7 @@ from .data import Data, Source
 from .files import load_recipe, recipe_from_json, recipe_of_run
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
 from .overrides import apply_overrides
+from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
 from .recipe import Checkpoints, LossGuard, Recipe, Timeouts
 from .rows import (
     TEMPLATE_FIELD,
@@ -72,6 +73,7 @@ __all__ = [
     "EMA",
     "SGD",
     "TEMPLATE_FIELD",
+    "ActivationCheckpointing",
     "Adafactor",
     "Adam",
     "AdamW",
@@ -85,6 +87,7 @@ __all__ = [
     "CenterCrop",
     "CharacterTokenizer",
     "ChatTemplate",
+    "CheckpointBlocks",
     "Checkpoints",
     "ChoiceQuestions",
     "ColorJitter",
@@ -109,6 +112,7 @@ __all__ = [
     "Normalize",
     "OptimiserSpec",
     "PackedBatch",
+    "Parallel",
     "Preferences",
     "RandAugment",
     "RandomApply",
@@ -123,6 +127,7 @@ __all__ = [
     "Resize",
     "RowSchema",
     "Schedule",
+    "SelectiveCheckpointing",
     "Source",
     "SourceTargetPairs",
     "TaggedWords",
