@@ -1,7 +1,8 @@
 """Cross entropy as a sum over labels, the gradient in the logits' own kind of number."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,16 +12,23 @@ from torch.autograd.function import once_differentiable
 IGNORE_INDEX = -100
 
 
+@singledispatch
 def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
     """The sum over labels other than IGNORE of the cross entropy; smoothed, with that share of each label spread evenly over
-    all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond the labels count for nothing."""
+    all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond the labels count for nothing.
+
+    Other kinds of tensors, such as logits that several ranks share, register a function of their own."""
+    loss: Tensor = CrossEntropy.apply(logits_TV, pad_labels(logits_TV, label_T), smoothing)
+    return loss
+
+
+def pad_labels(logits_TV: Tensor, label_T: Tensor) -> Tensor:
+    """One label per row of logits; those beyond the labels are ignored."""
     beyond = len(logits_TV) - len(label_T)
     assert beyond >= 0, (
         f"{len(label_T)} labels for {len(logits_TV)} rows of logits"
     )  # a negative pad would cut labels off
-    label_T = F.pad(label_T, (0, beyond), value=IGNORE_INDEX)
-    loss: Tensor = CrossEntropy.apply(logits_TV, label_T, smoothing)
-    return loss
+    return F.pad(label_T, (0, beyond), value=IGNORE_INDEX)
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -61,6 +69,61 @@ class CrossEntropy(torch.autograd.Function):
                 1, label_T1.clamp(min=0), scale_T1 * (context.smoothing - 1)
             )
         return grad_TV, None, None
+
+
+class VocabularyPart(NamedTuple):
+    """Which columns of the logits are here, and how ranks join what they know of a row."""
+
+    first: int
+    vocab_size: int
+    reduce_max: Callable[[Tensor], Tensor]
+    reduce_sum: Callable[[Tensor], Tensor]
+
+
+class SharedCrossEntropy(torch.autograd.Function):
+    """The same of logits whose columns are on several ranks: three numbers per row are joined, never the logits (Shoeybi et al. 2019,
+    arXiv:1909.08053, section 3)."""
+
+    @staticmethod
+    def forward(
+        context: Any, logits_TV: Tensor, label_T: Tensor, smoothing: float, part: VocabularyPart
+    ) -> Tensor:
+        at_T = label_T - part.first
+        here_T = (at_T >= 0) & (at_T < logits_TV.shape[1]) & (label_T != IGNORE_INDEX)
+        at_T = at_T.clamp(0, max(logits_TV.shape[1] - 1, 0))
+        dtype = accumulation_dtype(logits_TV)
+        most_T = part.reduce_max(logits_TV.amax(1).to(dtype))
+        sums_3T = torch.zeros(3, len(label_T), dtype=dtype, device=logits_TV.device)
+        for rows, x_TV in row_chunks(logits_TV):
+            sums_3T[1, rows] = x_TV.gather(1, at_T[rows, None])[:, 0]
+            sums_3T[2, rows] = x_TV.sum(-1)
+            sums_3T[0, rows] = x_TV.sub_(most_T[rows, None]).exp_().sum(1)
+        sums_3T[1].masked_fill_(~here_T, 0.0)
+        exp_T, label_logit_T, sum_T = part.reduce_sum(sums_3T)
+        log_sum_T = exp_T.log() + most_T
+        each_T = log_sum_T + (smoothing - 1) * label_logit_T
+        if smoothing:
+            each_T -= smoothing / part.vocab_size * sum_T
+        context.save_for_backward(logits_TV, label_T, at_T, here_T, log_sum_T)
+        context.smoothing, context.vocab_size = smoothing, part.vocab_size
+        return each_T.masked_fill(label_T == IGNORE_INDEX, 0.0).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        logits_TV, label_T, at_T, here_T, log_sum_T = context.saved_tensors
+        grad_TV = torch.empty_like(logits_TV)
+        for rows, x_TV in row_chunks(logits_TV):
+            scale_T1 = grad.expand(len(label_T[rows])).masked_fill(
+                label_T[rows] == IGNORE_INDEX, 0.0
+            )[:, None]
+            p_TV = x_TV.sub_(log_sum_T[rows, None]).exp_().mul_(scale_T1)
+            if context.smoothing:
+                p_TV -= scale_T1 * (context.smoothing / context.vocab_size)
+            grad_TV[rows] = p_TV.scatter_add_(
+                1, at_T[rows, None], scale_T1 * here_T[rows, None] * (context.smoothing - 1)
+            )
+        return grad_TV, None, None, None
 
 
 def accumulation_dtype(x: Tensor) -> torch.dtype:

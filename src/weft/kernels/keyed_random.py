@@ -54,6 +54,20 @@ class CurrentKeys:
         None  # (B) numbers of the samples, or (B, documents) in packed rows; None: 0, 1, 2, …
     )
     keys: Keys | None = None
+    part: tuple[int, int] = (0, 1)  # which of how many equal parts of heads and hidden vectors
+
+
+class use_part:
+    """Inside, vectors are part `index` of `count` equal parts of longer ones, and heads are those of one part: tensor parallelism."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self.part = (index, count)
+
+    def __enter__(self) -> None:
+        self.before, CurrentKeys.part = CurrentKeys.part, self.part
+
+    def __exit__(self, *_: object) -> None:
+        CurrentKeys.part = self.before
 
 
 @contextmanager
@@ -161,24 +175,27 @@ def random_mask(
 ) -> Tensor:
     """For vectors, (B, …, n): ones with probability lanes / 65536, else zeros, in 16 bits."""
     keys = keys or keys_for_shape(shape, device)
-    return random_head_masks(keys._replace(documents=None), 1, shape[-1], lanes)[:, 0].reshape(
-        shape
-    )
+    (index, count), n = CurrentKeys.part, shape[-1]
+    whole_B1LN = random_head_masks(keys._replace(documents=None), 1, n * count, lanes)
+    return whole_B1LN[:, 0, :, n * index : n * (index + 1)].reshape(shape)
 
 
 def random_attention_mask(shape_BHLM: torch.Size, lanes: int, device: torch.device = CPU) -> Tensor:
     """The same for the attention weights."""
     B, H, L, M = shape_BHLM
-    return random_head_masks(keys_for_shape(torch.Size((B, L, M)), device), H, M, lanes)
+    (index, count), keys = CurrentKeys.part, keys_for_shape(torch.Size((B, L, M)), device)
+    return random_head_masks(keys, H * count, M, lanes, slice(H * index, H * (index + 1)))
 
 
-def random_head_masks(keys: Keys, heads: int, n: int, lanes: int) -> Tensor:
-    """(B, heads, L, n). Word j of a vector is key · a_j + b_j, its upper half added to the lower: multiply-shift hashing, in which the
+def random_head_masks(
+    keys: Keys, heads: int, n: int, lanes: int, part: slice = slice(None)
+) -> Tensor:
+    """(B, heads, L, n), or only a part of the heads. Word j of a vector is key · a_j + b_j, its upper half added to the lower: multiply-shift hashing, in which the
     numbers of two tokens are independent (Dietzfelbinger 1996, "Universal hashing and k-wise independent random variables via integer
     arithmetic without primes"). a_j and b_j belong to the call and the head, the key to the token."""
     device = keys.key_BL.device
     table_2H1W = indexed_words(
-        indexed_words(call_word(device), 2 * heads).view(2, heads, 1), -(-n // 4)
+        indexed_words(call_word(device), 2 * heads).view(2, heads, 1)[:, part], -(-n // 4)
     )
     fast = device.type == "cpu" and not torch.compiler.is_compiling()
     return (random_mask_fast if fast else random_mask_slow)(

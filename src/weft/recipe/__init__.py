@@ -8,6 +8,7 @@ from .data import Data, Source
 from .files import load_recipe, recipe_from_json, recipe_of_run
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
 from .overrides import apply_overrides
+from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
 from .recipe import Checkpoints, LossGuard, Recipe, Timeouts
 from .rows import (
     TEMPLATE_FIELD,
@@ -70,6 +71,7 @@ __all__ = [
     "EMA",
     "SGD",
     "TEMPLATE_FIELD",
+    "ActivationCheckpointing",
     "Adafactor",
     "Adam",
     "AdamW",
@@ -82,6 +84,7 @@ __all__ = [
     "ByteTokenizer",
     "CenterCrop",
     "CharacterTokenizer",
+    "CheckpointBlocks",
     "Checkpoints",
     "ChoiceQuestions",
     "ColorJitter",
@@ -105,6 +108,7 @@ __all__ = [
     "Normalize",
     "OptimiserSpec",
     "PackedBatch",
+    "Parallel",
     "RandAugment",
     "RandomApply",
     "RandomChoice",
@@ -118,6 +122,7 @@ __all__ = [
     "Resize",
     "RowSchema",
     "Schedule",
+    "SelectiveCheckpointing",
     "Source",
     "SourceTargetPairs",
     "TaggedWords",

@@ -13,6 +13,7 @@ from .averages import BestCheckpoint, WeightAverage
 from .batching import Batching
 from .data import Data
 from .optimisers import OptimiserSpec
+from .parallel import ActivationCheckpointing, Parallel
 from .schedules import LinearSchedule, Schedule
 from .tasks import Task
 from .trainable import Trainable
@@ -69,8 +70,9 @@ class Recipe:
         "fp32"  # auto: bf16 where the device is fast at it, else fp32; a run keeps what it began with
     )
     micro_batch_size: PositiveInt | None = None  # rows in one forward pass on one rank; None: all
-    activation_checkpointing: bool = False
+    activation_checkpointing: bool | ActivationCheckpointing = False  # True: every block
     compile: bool = False
+    parallel: Parallel = Parallel()  # of the ranks that torchrun starts
     guard: LossGuard = LossGuard()
     timeouts: Timeouts = Timeouts()
     checkpoints: Checkpoints = Checkpoints()

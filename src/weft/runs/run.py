@@ -22,7 +22,7 @@ from ..interop.folder import load, save
 from ..interop.manifest import find_damage
 from ..kernels.devices import has_fast_bf16
 from ..layers.lora import merge_lora
-from ..ranks import Ranks
+from ..model.model import build_on_meta
 from ..recipe.cost import checkpoint_bytes, estimate_memory
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
@@ -86,12 +86,12 @@ def ignore_message(_: str) -> None:
 
 
 def prepared_folder(
-    data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
+    data: R.Data, ranks: DistributedRanks, progress: Callable[[PrepareProgress], None] | None = None
 ) -> Path | str:
     """Return the folder of the shards, preparing the data if needed."""
     if data.prepared_folder is not None and "://" in data.prepared_folder:
         return data.prepared_folder
-    if ranks.size == 1:
+    if ranks.world == 1:
         return prepare(data, report=progress)
     folder = Path(data.prepared_folder or Path("prepared") / fingerprint(data))
     if not (folder / "train" / "index.json").exists():
@@ -115,7 +115,7 @@ def build_run(
         progress: called while the data is prepared.
         is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
     """
-    ranks = ranks or DistributedRanks(device=recipe.device)
+    ranks = (ranks or DistributedRanks(device=recipe.device)).arrange(recipe.parallel)
     recipe = resolve_recipe_precision(recipe, ranks)
     folder = prepared_folder(recipe.data, ranks, progress)
     store = open_store(folder, "train")
@@ -123,7 +123,12 @@ def build_run(
     folders = {name: getattr(recipe.task, name) for name in recipe.task.model_folders}
     others = {name: load(path).eval() for name, path in folders.items()}
     task = build_task(
-        recipe.task, recipe.model, store.meta, seed=recipe.seed, teacher=others.get("teacher")
+        recipe.task,
+        recipe.model,
+        store.meta,
+        seed=recipe.seed,
+        teacher=others.get("teacher"),
+        model=build_on_meta(recipe.model) if starts_in_parts(recipe, ranks) else None,
     )
     preprocess, loss = task.preprocess, task.loss
     if recipe.init_from is not None and is_new:
@@ -170,6 +175,11 @@ def build_run(
     )
 
 
+def starts_in_parts(recipe: R.Recipe, ranks: DistributedRanks) -> bool:
+    """Whether no rank ever has the whole model: weights that come from a folder, and low-rank updates of them, are read whole."""
+    return ranks.splits_weights and recipe.init_from is None and recipe.trainable is None
+
+
 def resolve_recipe_precision(
     recipe: R.Recipe, ranks: DistributedRanks, checkpoint: Checkpoint | None = None
 ) -> R.Recipe:
@@ -199,7 +209,7 @@ def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: 
     check_fingerprints(run, checkpoint, folder)
     run.trainer.restore(checkpoint.all_tensors(), checkpoint.state)
     run.trainer.last_validated_step = checkpoint.state.get("validated", checkpoint.step)
-    before, now = checkpoint.state["world"], run.trainer.ranks.size
+    before, now = checkpoint.state["world"], run.trainer.ranks.world
     if before != now:
         dropout = "other attention dropout and " if run.trainer.fused_dropout else ""
         report(
@@ -229,7 +239,7 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
     groups, facts = run.trainer.state()
     return groups, facts | run.fingerprints | {
         "recipe": run.recipe.to_json(),
-        "world": run.trainer.ranks.size,
+        "world": run.trainer.ranks.world,
         "validated": run.trainer.last_validated_step,
         "environment": describe_environment(run.trainer.ranks.device)
         | {"precision": run.recipe.precision},
@@ -269,14 +279,16 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(keep_large_allocations())
         stack.enter_context(configured_environment(recipe))
-        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device))
+        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device)).arrange(
+            recipe.parallel
+        )
         stack.enter_context(restored_random_state(ranks.device))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         on_device = resolve_recipe_precision(recipe, ranks)
         check_memory(
             on_device, estimate_memory(on_device, ranks.size), available_bytes(ranks.device, here)
         )
-        if ranks.rank == 0:
+        if ranks.is_first:
             stack.enter_context(RunLock(folder))
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
         recipe = resolve_recipe_precision(recipe, ranks, checkpoint)
@@ -287,7 +299,7 @@ def train(
         if checkpoint is not None:
             load_code_of_run(folder, code_changed)
             refuse_other(checkpoint, recipe)  # before anything is written
-        if ranks.rank == 0:
+        if ranks.is_first:
             store_recipe(folder, recipe, report if checkpoint else ignore_message)
             store_code(folder)
         run = build_run(recipe, ranks, progress, is_new=checkpoint is None)
@@ -311,7 +323,7 @@ def train(
                     folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
                 )
             )
-            if ranks.rank == 0
+            if ranks.is_first
             else None
         )
         log = (
@@ -320,7 +332,7 @@ def train(
                     folder, trainer.step, trainer.last_validated_step, recipe, tensorboard, report
                 )
             )
-            if ranks.rank == 0
+            if ranks.is_first
             else None
         )
         need = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
@@ -422,7 +434,7 @@ def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) 
     if weights is not None:
         run.loss.load_state_dict(weights, strict=False)
         better = best or validate_run(run)
-    if trainer.stop_requested and trainer.ranks.size == 1:
+    if trainer.stop_requested and trainer.ranks.world == 1:
         return False
     if log is not None:
         export_model(run, folder)

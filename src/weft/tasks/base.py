@@ -132,6 +132,9 @@ class Loss(nn.Module):
     """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of counts), over all micro-batches and ranks."""
 
     model: Model  # what is exported
+    splits_vocabulary: bool = (
+        False  # whether only `Model.embed`, `Model.read` and `cross_entropy` see tables and logits
+    )
 
     def __init__(
         self, task: Any, context: TaskContext, weights: dict[str, float] | None = None
@@ -204,9 +207,16 @@ class Loss(nn.Module):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         return self.all_sums(self.forward_outputs(batch), batch)
 
+    def outputs_and_sums(self, batch: Batch) -> tuple[Any, dict[str, Tensor]]:
+        """Return what the model computes beside the loss terms, for predictions."""
+        outputs = self.forward_outputs(batch)
+        return outputs, self.all_sums(outputs, batch)
+
 
 class EncoderDecoderLoss(Loss):
     """The encoder reads `tokens`, the decoder reads `target` and predicts `labels`."""
+
+    splits_vocabulary = True
 
     def forward_outputs(self, batch: Batch) -> Tensor:
         memory = self.model.encode(self.model.embed(batch["tokens"], **masks(batch)))

@@ -73,6 +73,8 @@ class CausalLMPreprocess(Preprocess):
 
 
 class CausalLMLoss(Loss):
+    splits_vocabulary = True
+
     def forward_outputs(self, batch: Batch) -> Tensor:
         sequence = self.model.embed(batch["tokens"], **masks(batch))
         return logits_at(self.model, self.model.decode(sequence), batch["labels_at"])

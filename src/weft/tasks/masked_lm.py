@@ -182,6 +182,8 @@ class MaskedLMOutputs(NamedTuple):
 
 
 class MaskedLMLoss(Loss):
+    splits_vocabulary = True
+
     def __init__(self, task: R.MaskedLM, context: TaskContext) -> None:
         super().__init__(
             task, context, {"token": 1.0} | ({"next": 1.0} if task.next_sentence else {})

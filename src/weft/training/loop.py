@@ -4,12 +4,10 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
 from .. import recipe as R
 from ..data.collate import SAMPLES
@@ -17,13 +15,13 @@ from ..data.loader import Loader, RankBatch
 from ..data.order import hash_to_int
 from ..kernels.keyed_random import sample_numbers
 from ..layers.attention import AttentionLayer
-from ..model.block import BlockLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .guard import LossGuardState
 from .optimisers import Optimiser
-from .parallel import DistributedRanks
+from .parallel import DistributedRanks, place_on_ranks
+from .sharding import full_tensor
 from .throughput import expert_load
 from .trainable import set_train_mode
 
@@ -64,8 +62,7 @@ class Trainer:
             loader,
             ranks or DistributedRanks(device=recipe.device),
         )
-        apply_checkpointing_and_compile(loss.to(self.ranks.device), recipe)
-        self.module = self.ranks.wrap(loss)
+        self.module = place_on_ranks(loss, recipe, self.ranks)
         self.optimiser, self.guard = (
             Optimiser(recipe.optimiser, loss),
             LossGuardState(recipe.guard),
@@ -114,7 +111,7 @@ class Trainer:
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
         loss = sum(self.loss.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = full_tensor(torch.nn.utils.get_total_norm(gradients))
         length = float(norm)
         problem = self.guard.reason_to_skip(loss, length)
         samples = tuple(
@@ -130,7 +127,7 @@ class Trainer:
             largest = torch.nn.utils.get_total_norm(
                 [p.detach() for p in self.optimiser.parameters.values()], float("inf")
             )
-            self.guard.check_weights(self.step + 1, float(largest))
+            self.guard.check_weights(self.step + 1, float(full_tensor(largest)))
             if self.average is not None:
                 self.average.update()
             self.guard.record_loss(loss)
@@ -187,25 +184,35 @@ class Trainer:
         # Metal has no float64.
         dtype = torch.float32 if self.ranks.device.type == "mps" else torch.float64
         total = torch.zeros(len(weights), dtype=dtype, device=self.ranks.device)
-        for i, batch in enumerate(work.batches):
+        batches = self.weighted_batches(work)
+        for i, (batch, weight) in enumerate(batches):
             self.seed(i)
             inputs = to_device(batch, self.ranks.device)
             with (
-                self.ranks.no_sync(self.module, i < len(work.batches) - 1),
+                self.ranks.no_sync(self.module, i < len(batches) - 1),
                 sample_numbers(inputs.pop(SAMPLES)),
             ):
                 with autocast(self.recipe.precision, self.ranks.device):
                     sums = self.module(inputs)
                 loss = sum(
-                    sums[t] * (weights[t] * work.weight * self.ranks.size / max(counts[t], 1))
+                    sums[t] * (weights[t] * weight * self.ranks.size / max(counts[t], 1))
                     for t in weights
                 )
                 assert isinstance(loss, Tensor)
                 loss.backward()
-            total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * work.weight
-        return torch.cat(
-            [total, *(load_E.to(dtype) * work.weight for load_E in self.loss.expert_load)]
-        )
+            total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * weight
+            if weight or not i:
+                load = [load_E.to(dtype) * weight for load_E in self.loss.expert_load]
+        return torch.cat([total, *load])
+
+    def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
+        """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with
+        fewer rows repeats its last, with weight 0."""
+        batches = [(batch, work.weight) for batch in work.batches]
+        if self.ranks.splits_weights and (micro := self.recipe.micro_batch_size) is not None:
+            most_rows = -(-len(work.step.rows) // self.ranks.size)
+            batches += [(work.batches[-1], 0.0)] * (-(-most_rows // micro) - len(batches))
+        return batches
 
     def seed(self, micro_batch: int) -> None:
         """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on the sample
@@ -271,7 +278,14 @@ def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | N
         for name, tensor in sorted(groups[group].items()):
             sha256.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             sha256.update(
-                tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data
+                full_tensor(tensor)
+                .detach()
+                .contiguous()
+                .cpu()
+                .reshape(-1)
+                .view(torch.uint8)
+                .numpy()
+                .data
             )
     return sha256.hexdigest()
 
@@ -283,14 +297,3 @@ def autocast(name: str, device: torch.device) -> Any:
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
-
-
-def apply_checkpointing_and_compile(loss: nn.Module, recipe: R.Recipe) -> None:
-    """Apply activation checkpointing, then compilation, to each block."""
-    for block in [m for m in loss.modules() if isinstance(m, BlockLayer)]:
-        if recipe.activation_checkpointing:
-            block.forward = partial(  # type: ignore[method-assign]
-                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=True
-            )
-        if recipe.compile:
-            block.compile()

@@ -4,34 +4,90 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from .. import recipe as R
 from ..kernels.devices import resolve_device
+from ..model.block import BlockLayer
 from ..processes import die_with_parent
 from ..ranks import Ranks
+from ..tasks.base import Loss
 from .heartbeat import heartbeat
+from .sharding import allocate, initialise_shards
+from .tensor_parallel import apply_tensor_parallel
+
+MESH = ("replicate", "shard", "tensor")
+# What selective checkpointing stores: matrix products and attention.
+STORED_OPERATIONS = {
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten.baddbmm.default,
+    torch.ops.aten._grouped_mm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+}
 
 
 class DistributedRanks(Ranks):
-    """One process, or one of those that torchrun started."""
+    """One process, or one of those that torchrun started. `rank` and `size` count what reads different samples: the ranks of a tensor
+    group are one."""
 
-    def __init__(self, rank: int = 0, size: int = 1, device: str | torch.device = "auto") -> None:
-        super().__init__(rank, size)
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        device: str | torch.device = "auto",
+        mesh: DeviceMesh | None = None,
+    ) -> None:
+        self.world_rank, self.world, self.mesh = rank, size, mesh
+        self.tensor_size = 1 if mesh is None else mesh["tensor"].size()
+        super().__init__(rank // self.tensor_size, size // self.tensor_size)
         self.device = resolve_device(device)
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module whose gradients are the mean over the ranks."""
-        return module if self.size == 1 else DistributedDataParallel(module)
+    def arrange(self, parallel: R.Parallel) -> "DistributedRanks":
+        """Return the same ranks on a grid."""
+        sizes = parallel.sizes(self.world)
+        if self.world == 1 or self.mesh is not None or not parallel.splits_weights:
+            return self
+        mesh = init_device_mesh(self.device.type, sizes, mesh_dim_names=MESH)
+        return DistributedRanks(self.world_rank, self.world, self.device, mesh)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes what is written once."""
+        return self.world_rank == 0
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether a rank has only parts of the weights, so that all ranks run the model together."""
+        return self.mesh is not None
 
     @contextmanager
     def no_sync(self, module: nn.Module, yes: bool) -> Iterator[None]:
-        """Gradients stay here: there are more micro-batches to come."""
+        """Gradients stay here: there are more micro-batches to come. Copies of a sharded model are summed after the last one."""
+        if isinstance(module, FSDPModule):
+            module.set_requires_all_reduce(not yes)
         if yes and isinstance(module, DistributedDataParallel):
             with module.no_sync():
                 yield
@@ -39,16 +95,101 @@ class DistributedRanks(Ranks):
             yield
 
     def sum(self, numbers: list[float]) -> list[float]:
-        if self.size == 1:
+        if self.world == 1:
             return numbers
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
-        summed: list[float] = total.tolist()
+        summed: list[float] = (total / self.tensor_size).tolist()
         return summed
 
     def barrier(self) -> None:
-        if self.size > 1:
+        if self.world > 1:
             dist.barrier()
+
+
+def place_on_ranks(loss: Loss, recipe: R.Recipe, ranks: DistributedRanks) -> nn.Module:
+    """Return the module whose gradients are the mean over the ranks. What is on the meta device gets memory and its first numbers."""
+    is_on_meta = any(p.is_meta for p in loss.parameters())
+    loss._apply(lambda t: t if t.is_meta else t.to(ranks.device))
+    parallelize(
+        loss,
+        ranks.mesh,
+        checkpointing=recipe.activation_checkpointing,
+        compile=recipe.compile,
+        precision=recipe.precision,
+        whole_experts=recipe.parallel.expert > 1,
+    )
+    if is_on_meta:
+        allocate(loss, ranks.device)
+        initialise_shards(loss.model, recipe.model, recipe.seed)
+    ddp = ranks.world > 1 and not ranks.splits_weights
+    return DistributedDataParallel(loss) if ddp else loss
+
+
+def parallelize(
+    loss: Loss,
+    mesh: DeviceMesh | None,
+    *,
+    checkpointing: bool | R.ActivationCheckpointing = False,
+    compile: bool = False,
+    precision: str = "fp32",
+    whole_experts: bool = False,
+) -> nn.Module:
+    """Split a task's module over a grid of ranks, in one order: tensor parallelism, activation checkpointing, compilation, FSDP.
+
+    Args:
+        loss: the task's module; its model may be on the meta device.
+        mesh: replicate × shard × tensor; None: one process, or DDP.
+        checkpointing: what is computed again in the backward pass; True: every block.
+        compile: whether each block is compiled.
+        precision: "bf16" gathers parameters in bf16 and sums gradients in fp32.
+        whole_experts: whether a rank of a tensor group has whole experts of a mixture.
+
+    Returns:
+        The module to call: the same one.
+    """
+    blocks = [part for part in loss.modules() if isinstance(part, BlockLayer)]
+    if mesh is not None and mesh["tensor"].size() > 1:
+        if compile:
+            raise ValueError(
+                "compile = True: blocks on several ranks are not compiled; use parallel.tensor = 1"
+            )
+        apply_tensor_parallel(loss, mesh["tensor"], whole_experts)
+    apply_checkpointing(blocks, checkpointing)
+    if compile:
+        for block in blocks:
+            block.compile()
+    if mesh is not None and mesh["replicate"].size() * mesh["shard"].size() > 1:
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if precision == "bf16" else None,
+            reduce_dtype=torch.float32,
+            cast_forward_inputs=False,
+        )
+        data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
+        for part in (*blocks, loss):
+            fully_shard(part, mesh=data, mp_policy=policy)
+        register_fsdp_forward_method(loss, "outputs_and_sums")
+    return loss
+
+
+def apply_checkpointing(
+    blocks: list[BlockLayer], checkpointing: bool | R.ActivationCheckpointing
+) -> None:
+    if not checkpointing:
+        return
+    every = checkpointing.every if isinstance(checkpointing, R.CheckpointBlocks) else 1
+    more: dict[str, Any] = {}
+    if isinstance(checkpointing, R.SelectiveCheckpointing):
+        more["context_fn"] = partial(create_selective_checkpoint_contexts, store_products)
+    for block in blocks[::every]:
+        block.forward = partial(  # type: ignore[method-assign]
+            checkpoint, block.forward, use_reentrant=False, preserve_rng_state=True, **more
+        )
+
+
+def store_products(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    stored = operation in STORED_OPERATIONS
+    return CheckpointPolicy.MUST_SAVE if stored else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @contextmanager

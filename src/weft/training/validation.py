@@ -74,17 +74,17 @@ def validate(
         for work in loader.one_epoch(
             recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size)
         ):
-            if trainer.stop_requested and ranks.size == 1:
+            if trainer.stop_requested and ranks.world == 1:
                 return None
-            for batch in work.batches if work.weight else ():
+            for batch in work.batches if work.weight or ranks.splits_weights else ():
                 batch = to_device(batch, ranks.device)
                 if collector is None:
                     sums = loss(batch)
                 else:
-                    answer = loss.forward_outputs(batch)
-                    collector.add(work.step, answer, batch)
-                    sums = loss.all_sums(answer, batch)
-                total[0] += torch.stack([sums[t].cpu().double() for t in terms])
+                    outputs, sums = loss.outputs_and_sums(batch)
+                    if work.weight:
+                        collector.add(work.step, outputs, batch)
+                total[0] += torch.stack([sums[t].cpu().double() for t in terms]) * work.weight
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
     both = ranks.sum(total.flatten().tolist())
     means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
