@@ -8,7 +8,7 @@ from .. import spec as S
 from ..spec.attention import head_dims
 from ..spec.count import block_shapes, shapes_outside_blocks
 from ..spec.spec import iterate_blocks
-from .activations import Activations, Storage, row_activations, storage_of
+from .activations import Storage, row_activations, storage_of
 from .layout import Layout
 from .workload import Workload
 
@@ -104,44 +104,38 @@ def moments_of_step(
 ) -> dict[str, Memory]:
     """The moments of a step at which memory may be fullest, by name.
 
-    "loss": the forward pass is done and the logits have a gradient. "block": a block's backward pass ends while the gradient of the one
-    before it is on its way. "update": all gradients are there.
+    "loss": the forward pass is done and the logits have a gradient. "first block" and "last block": the backward pass is in the first or
+    last of the blocks that it reaches while another's gradient is on its way. "update": all gradients are there.
     """
     s = storage or storage_of(workload, layout)
-    parameters = count_parameters(workload, layout.tensor)
+    parameters, row = count_parameters(workload, layout.tensor), row_activations(workload, s)
     rows, part = layout.micro_batch, parameters.total / layout.shard
-    row = row_activations(workload, s)
+    tokens = workload.unit == "tokens"
     state = {
         "weights": 4 * part,
         "optimiser": 4 * (workload.moments + workload.copies) * part,
-        "batch": 16.0 * rows * workload.length if workload.unit == "tokens" else 0.0,
+        "batch": 16.0 * rows * workload.units_per_row if tokens else 0.0,
     }
-    kept = rows * ((row.inputs if layout.checkpointing else row.blocks) + row.ends)
-    accumulated = 4 * part if layout.micro_batches(workload) > 1 else 0.0
-    loss, block = buffers(workload, layout, parameters)
-    moments = {
-        "loss": Memory(
-            **state,
-            gradients=accumulated,
-            activations=kept,
-            logits=2 * rows * row.logits,
-            buffers=loss,
+    kept = rows * (row.inputs if layout.checkpointing else row.blocks)
+    before = 4 * part if layout.micro_batches(workload) > 1 else 0.0  # of other micro-batches
+    blocks = max(parameters.blocks - 2 * parameters.largest, 0) * 4 / layout.shard
+    one = (
+        rows * row.largest
+    )  # computed again; else the block before is done with, and this one not yet
+    first = kept + one if layout.checkpointing else max(kept - one, one)
+    gathered, reduced = buffers(workload, layout, parameters)
+
+    def moment(gradients: float, activations: float, logits: float, buffers: float) -> Memory:
+        return Memory(
+            **state, gradients=gradients, activations=activations, logits=logits, buffers=buffers
         )
+
+    return {
+        "loss": moment(before, kept + rows * row.ends, 2 * rows * row.logits, gathered),
+        "first block": moment(before, first, 0.0, reduced),
+        "last block": moment(max(before, blocks), one, 0.0, reduced),
+        "update": moment(4 * part, 0.0, 0.0, 0.0),
     }
-    if layout.checkpointing or layout.shard > 1:
-        inside = kept - rows * row.ends + rows * block_transient(row, layout)
-        moments["block"] = Memory(
-            **state, gradients=accumulated, activations=inside, logits=0.0, buffers=block
-        )
-    moments["update"] = Memory(
-        **state, gradients=4 * part, activations=0.0, logits=0.0, buffers=0.0
-    )
-    return moments
-
-
-def block_transient(row: Activations, layout: Layout) -> float:
-    """What one block adds in its own backward pass: all that it stores, where it is computed again."""
-    return row.largest if layout.checkpointing else 0.0
 
 
 def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> tuple[float, float]:
@@ -155,8 +149,8 @@ def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> t
         cast = size * parameters.total if size == 2 else 0.0
         copies = 4 * parameters.total if layout.replicate > 1 else 0.0  # DDP's buckets
         return cast + copies, cast + copies
-    outside = size * parameters.outside
-    return outside, 2 * outside + parameters.largest * (3 * size + 4)
+    outside, inside = size * parameters.outside, parameters.largest * (3 * size + 4)
+    return outside, 2 * outside + inside
 
 
 def peak_memory(workload: Workload, layout: Layout, storage: Storage | None = None) -> Memory:

@@ -142,37 +142,37 @@ def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()
     """The cheapest plan that fits, of those that the wishes leave: the fastest on the given devices, or on as few as fit.
 
     Raises:
-        ValueError: if none fits; it names the memory of the smallest, and the cheapest plan that fits on more devices.
+        ValueError: if none fits; it names the memory of the smallest, and the cheapest plan that fits.
     """
     check_tensor(workload, wishes)
-    if wishes.devices is None:
-        return smallest_plan(workload, device, wishes)
-    plans = list(plans_on(workload, device, wishes.devices, wishes))
-    if not plans:
+    fitting, least = search(workload, device, wishes)
+    if fitting is not None:
+        return fitting
+    if least is None:
         raise ValueError(no_layout(workload, wishes))
-    fitting = [plan for plan in plans if plan.fits]
-    if fitting:
-        return min(fitting, key=lambda plan: plan.step_seconds)
-    least = min(plans, key=lambda plan: plan.memory.total)
-    raise ValueError(refusal(least) + advice(workload, device, wishes))
+    raise ValueError(f"{refusal(least)}; {advice(workload, device, wishes)}")
 
 
-def smallest_plan(workload: Workload, device: Accelerator, wishes: Wishes) -> Plan:
-    devices, least = (wishes.tensor or 1) * (wishes.shard or 1), None
-    while devices <= MAX_DEVICES:
+def search(
+    workload: Workload, device: Accelerator, wishes: Wishes
+) -> tuple[Plan | None, Plan | None]:
+    """The cheapest plan that fits, and the one that needs the least memory; None where there is none."""
+    least: Plan | None = None
+    for devices in [wishes.devices] if wishes.devices else powers_of_two(wishes):
         plans = list(plans_on(workload, device, devices, wishes))
         fitting = [plan for plan in plans if plan.fits]
         if fitting:
-            return min(fitting, key=lambda plan: plan.step_seconds)
-        least = min(
-            [*plans, *([least] if least else [])], key=lambda plan: plan.memory.total, default=None
-        )
+            return min(fitting, key=lambda plan: plan.step_seconds), least
+        candidates = [*plans, *([least] if least else [])]
+        least = min(candidates, key=lambda plan: plan.memory.total, default=None)
+    return None, least
+
+
+def powers_of_two(wishes: Wishes) -> Iterator[int]:
+    devices = (wishes.tensor or 1) * (wishes.shard or 1)
+    while devices <= MAX_DEVICES:
+        yield devices
         devices *= 2
-    raise ValueError(
-        refusal(least) + "; use a device with more memory, or shorter rows"
-        if least
-        else no_layout(workload, wishes)
-    )
 
 
 def plans_on(
@@ -186,12 +186,13 @@ def plans_on(
         for shard in [wishes.shard] if wishes.shard else sorted({1, readers}):
             if readers % shard or readers > workload.rows:
                 continue
+            even = workload.with_rows_for(readers)
             for checkpointing in (
                 (False, True) if wishes.checkpointing is None else (wishes.checkpointing,)
             ):
                 base = Layout(tensor, shard, readers // shard, 1, checkpointing)
-                for micro_batch in micro_batches(workload, base, wishes):
-                    yield make_plan(workload, device, replace(base, micro_batch=micro_batch))
+                for micro_batch in micro_batches(even, base, wishes):
+                    yield make_plan(even, device, replace(base, micro_batch=micro_batch))
 
 
 def micro_batches(workload: Workload, layout: Layout, wishes: Wishes) -> Iterator[int]:
@@ -260,19 +261,13 @@ def refusal(plan: Plan) -> str:
 
 
 def advice(workload: Workload, device: Accelerator, wishes: Wishes) -> str:
-    """The cheapest plan that fits, as options: with fewer wishes on as many devices, else on more."""
-    for fewer in (
-        replace(wishes, tensor=None, shard=None, micro_batch=None, checkpointing=None),
-        Wishes(),
-    ):
-        try:
-            plan = find_plan(workload, device, fewer)
-        except ValueError:
-            continue
-        return f"; the cheapest that fits: {options_of(plan)}" + (
-            f", ${plan.dollars:,.0f}" if plan.dollars else ""
-        )
-    return "; use a device with more memory, or shorter rows"
+    """The cheapest plan that fits, as options: on as many devices, else on as few as fit."""
+    for fewer in (Wishes(devices=wishes.devices), Wishes()):
+        plan, _ = search(workload, device, fewer)
+        if plan is not None:
+            price = f" (${plan.dollars:,.0f})" if plan.dollars else ""
+            return f"the cheapest that fits is {options_of(plan)}{price}"
+    return "use a device with more memory, or shorter rows"
 
 
 def options_of(plan: Plan) -> str:

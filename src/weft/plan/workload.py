@@ -35,6 +35,7 @@ class Workload:
         copies: averaged weights beside the trained ones.
         extra: models that are trained beside it.
         unit: what a run reads, "tokens" or "images".
+        any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Workload:
     copies: int = 0
     extra: tuple[S.Spec, ...] = ()
     unit: str = "tokens"
+    any_rows: bool = False
 
     @property
     def parameters(self) -> int:
@@ -65,6 +67,13 @@ class Workload:
     def samples_read(self) -> int:
         """Tokens or images of the whole run."""
         return self.steps * self.rows * self.units_per_row
+
+    def with_rows_for(self, readers: int) -> "Workload":
+        """The same samples in steps of a multiple of `readers` rows, where that is free."""
+        if not self.any_rows:
+            return self
+        rows = readers * max(1, round(self.rows / readers))
+        return replace(self, rows=rows, steps=max(1, round(self.steps * self.rows / rows)))
 
 
 def workload_of_spec(
@@ -83,12 +92,14 @@ def workload_of_spec(
         images = tokens or 300 * 1_281_167
         steps = max(1, round(images / BATCH_IMAGES))
         side = length or getattr(spec.source, "image_size", 224)
-        return Workload(name, spec, BATCH_IMAGES, side, steps, unit="images")
+        return Workload(name, spec, BATCH_IMAGES, side, steps, unit="images", any_rows=True)
     length = length or spec.context_length or default_length(spec)
     both = spec.encoder is not None and spec.decoder is not None
     per_step = next(size for limit, size in BATCH_TOKENS if parameters < limit)
     rows = max(1, round(per_step / (length * (1 + both))))
-    workload = Workload(name, spec, rows, length, 1, target_length=length if both else None)
+    workload = Workload(
+        name, spec, rows, length, 1, target_length=length if both else None, any_rows=True
+    )
     tokens = tokens or TOKENS_PER_PARAMETER * parameters
     return replace(workload, steps=max(1, round(tokens / (rows * workload.units_per_row))))
 
