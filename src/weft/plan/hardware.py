@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..registry import Named
+from ..registry import Named, named, register_named
 
 GB, TERA = 10**9, 1e12
 
@@ -34,6 +34,11 @@ class Accelerator(Named):
     watts: float
     price: float
     utilisation: float = 0.5
+
+    @property
+    def fastest_precision(self) -> str:
+        """What `precision="auto"` becomes."""
+        return "bf16" if self.bf16_flops > self.fp32_flops else "fp32"
 
     def flops(self, precision: str) -> float:
         """Peak FLOP/s in a precision of `Recipe.precision`."""
@@ -70,3 +75,13 @@ TPU_V4 = Accelerator("tpu-v4", 275e12, 34e12, 32 * GB, 300 * GB, 300 * GB, 4, 17
 # One core with AVX2 at 2.5 GHz: two units × 8 numbers × 2 operations per cycle (Intel 64 optimisation reference manual); no faster in
 # 16 bits without AMX. 4 GB, 4 W and price: a vCPU pair of AWS c7i.
 CPU = Accelerator("cpu", 80e9, 80e9, 4 * GB, 10 * GB, 1.25 * GB, 64, 4, 0.0892, 0.7)
+
+KINDS = (H100, H200, B200, A100, A100_40GB, V100, P100, MI300X, RTX4090, TPU_V4, CPU)
+for _device in KINDS:
+    register_named(Accelerator, _device.name, _device)
+
+
+def accelerator(name: str) -> Accelerator:
+    """The device registered as `name`."""
+    device: Accelerator = named(Accelerator, name)
+    return device

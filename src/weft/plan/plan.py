@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import recipe as R
 from .. import spec as S
 from ..console import format_number
 from ..spec.spec import iterate_blocks
@@ -86,6 +87,10 @@ class Plan:
     def dollars(self) -> float:
         return self.seconds / 3600 * self.device.price * self.layout.devices
 
+    def preference(self) -> tuple[float, int]:
+        """The fastest first; of those that are equally fast, the one with the largest products."""
+        return round(self.step_seconds, 9), -self.layout.micro_batch
+
     def to_plain(self) -> dict[str, Any]:
         workload, layout, rows = self.workload, self.layout, self.workload.units_per_row
         return {
@@ -137,6 +142,17 @@ class Wishes:
     micro_batch: int | None = None
     checkpointing: bool | None = None
 
+    def with_defaults_of(self, recipe: R.Recipe) -> "Wishes":
+        """What the recipe fixes, where these do not."""
+        parallel = recipe.parallel
+        return Wishes(
+            self.devices,
+            self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
+            self.shard or (parallel.shard if parallel.shard not in (1, "all") else None),
+            self.micro_batch or recipe.micro_batch_size,
+            self.checkpointing or (True if recipe.activation_checkpointing else None),
+        )
+
 
 def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()) -> Plan:
     """The cheapest plan that fits, of those that the wishes leave: the fastest on the given devices, or on as few as fit.
@@ -162,7 +178,7 @@ def search(
         plans = list(plans_on(workload, device, devices, wishes))
         fitting = [plan for plan in plans if plan.fits]
         if fitting:
-            return min(fitting, key=lambda plan: plan.step_seconds), least
+            return min(fitting, key=Plan.preference), least
         candidates = [*plans, *([least] if least else [])]
         least = min(candidates, key=lambda plan: plan.memory.total, default=None)
     return None, least
@@ -245,8 +261,8 @@ def no_layout(workload: Workload, wishes: Wishes) -> str:
     readers = (wishes.devices or 1) // (wishes.tensor or 1)
     if readers > workload.rows:
         return (
-            f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; give fewer --gpus, "
-            "a larger --tensor, or more rows with --batch-size"
+            f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; give fewer --gpus "
+            "or a larger --tensor"
         )
     return f"--gpus {wishes.devices}{asked} is no grid: their product must divide the devices; change one of them"
 

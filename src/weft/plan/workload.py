@@ -104,8 +104,13 @@ def workload_of_spec(
     return replace(workload, steps=max(1, round(tokens / (rows * workload.units_per_row))))
 
 
-def workload_of_recipe(recipe: R.Recipe) -> Workload:
-    """The workload of a recipe, rows taken as full; a length schedule counts by its last phase."""
+def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
+    """The workload of a recipe, rows taken as full; a length schedule counts by its last phase.
+
+    Args:
+        recipe: the recipe.
+        auto: what its precision "auto" becomes on the planned device.
+    """
     unit, task, spec = sample_unit(recipe), recipe.task, recipe.model
     both = spec.encoder is not None and spec.decoder is not None and not spec.queries
     length = recipe.batch.length
@@ -120,11 +125,20 @@ def workload_of_recipe(recipe: R.Recipe) -> Workload:
         target_length=max(1, round(length * task.decoder_ratio())) if both else None,
         scored=task.scored_fraction(),
         visible=task.visible_fraction(),
-        precision="fp32" if recipe.precision == "fp32" else "bf16",
+        precision=auto if recipe.precision == "auto" else recipe.precision,
         moments=recipe.optimiser.states_per_parameter,
         copies=int(holds_average(recipe)),
         extra=task.extra_models(),
         unit=unit,
+    )
+
+
+def with_samples(workload: Workload, samples: float | None) -> Workload:
+    """As many steps as read so many tokens or images; None: as it is."""
+    if samples is None:
+        return workload
+    return replace(
+        workload, steps=max(1, round(samples / (workload.rows * workload.units_per_row)))
     )
 
 
