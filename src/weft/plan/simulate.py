@@ -2,6 +2,7 @@
 torch's own tools to measure memory and collectives. What torch does not promise to keep (its private modules) is used in this file alone."""
 
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,7 +118,11 @@ def fake_ranks(world: int) -> Iterator[None]:
     """A process group of which only rank 0 exists."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # hooks of torch's tracker warn of themselves
+            yield
     finally:
         dist.destroy_process_group()
 

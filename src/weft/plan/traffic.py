@@ -55,6 +55,6 @@ def region_bytes(workload: Workload, layout: Layout) -> float:
         for _, width, block, place, _ in iterate_blocks(spec):
             branches = 2 + (getattr(block, "cross_attention", None) is not None)
             queries = targets if place == "decoder" and spec.encoder is not None else tokens
-            times = 4 * branches + (2 * branches if layout.checkpointing else 0)
+            times = 4 * branches + (2 * branches - 1 if layout.checkpointing else 0)
             total += times * queries * width * size
     return total
