@@ -101,7 +101,7 @@ def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: 
 def feedforward_bytes(inner: object, width: int, s: Storage) -> float:
     """Of one token, without the input that all maps share."""
     if isinstance(inner, S.GatedMLP):  # gate, activation(gate), up, their product
-        numbers = 4 * inner.hidden
+        numbers = 4.0 * inner.hidden
     elif isinstance(inner, S.MLP):
         twice = inner.activation not in KEEPS_RESULT or inner.dropout
         numbers = inner.hidden * (2 if twice else 1)
@@ -142,7 +142,7 @@ def model_activations(spec: S.Spec, workload: Workload, s: Storage) -> Activatio
     side, tokens, targets = input_tokens(spec, workload)
     blocks, inputs, largest = 0.0, 0.0, 0.0
     for _, width, block, place, stage in iterate_blocks(spec):
-        queries = targets if place == "decoder" and spec.encoder is not None else tokens
+        queries: float = targets if place == "decoder" and spec.encoder is not None else tokens
         queries *= workload.visible if place != "head" else 1
         if stage is not None:
             queries = (side / 2**stage) ** 2

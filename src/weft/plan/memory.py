@@ -37,7 +37,8 @@ class Memory:
 
     @property
     def total(self) -> float:
-        return sum(getattr(self, part.name) for part in fields(self))
+        total: float = sum(getattr(self, part.name) for part in fields(self))
+        return total
 
 
 @dataclass(frozen=True)

@@ -145,10 +145,11 @@ class Wishes:
     def with_defaults_of(self, recipe: R.Recipe) -> "Wishes":
         """What the recipe fixes, where these do not."""
         parallel = recipe.parallel
+        shard = parallel.shard if isinstance(parallel.shard, int) and parallel.shard > 1 else None
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
-            self.shard or (parallel.shard if parallel.shard not in (1, "all") else None),
+            self.shard or shard,
             self.micro_batch or recipe.micro_batch_size,
             self.checkpointing or (True if recipe.activation_checkpointing else None),
         )

@@ -105,7 +105,7 @@ def allocate_rank(loss: Loss) -> torch.optim.Optimizer:
 
 def shallow(spec: S.Spec) -> S.Spec:
     """The model with two blocks per stack."""
-    stacks = {
+    stacks: dict[str, Any] = {
         name: replace(stack, blocks=stack.blocks[:2])
         for name in ("encoder", "decoder")
         if isinstance(stack := getattr(spec, name), S.Stack)
@@ -178,6 +178,11 @@ class RankMemory(MemTracker):
             module, install_grad_hooks and leaves
         )
         return sizes
+
+    def get_tracker_snapshot(self, type: str = "current") -> Any:
+        """Copies of the totals, which every hook of a module asks for."""
+        snapshots = self._curr_mem_snap if type == "current" else self._peak_mem_snap
+        return {device: dict(snapshot) for device, snapshot in snapshots.items()}
 
     def _update_peak_stats(self, peak_state: Any) -> None:
         for device, snapshot in self._curr_mem_snap.items():

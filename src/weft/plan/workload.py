@@ -14,6 +14,7 @@ from ..spec.spec import iterate_blocks
 TOKENS_PER_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556, table 3)
 # Tokens per step by number of parameters (Brown et al. 2020, arXiv:2005.14165, table 2.1).
 BATCH_TOKENS = ((1e9, 500_000), (5e9, 1_000_000), (100e9, 2_000_000), (float("inf"), 3_200_000))
+DEFAULT_LENGTH = 512  # tokens per row, where neither positions nor a context length say it
 BATCH_IMAGES = 4096  # ViT (arXiv:2010.11929, appendix B.1)
 
 
@@ -91,9 +92,9 @@ def workload_of_spec(
     if not isinstance(spec.source, S.Tokens):
         images = tokens or 300 * 1_281_167
         steps = max(1, round(images / BATCH_IMAGES))
-        side = length or getattr(spec.source, "image_size", 224)
+        side: int = length or getattr(spec.source, "image_size", 224)
         return Workload(name, spec, BATCH_IMAGES, side, steps, unit="images", any_rows=True)
-    length = length or spec.context_length or default_length(spec)
+    length = length or spec.context_length or default_length(spec) or DEFAULT_LENGTH
     both = spec.encoder is not None and spec.decoder is not None
     per_step = next(size for limit, size in BATCH_TOKENS if parameters < limit)
     rows = max(1, round(per_step / (length * (1 + both))))
@@ -113,7 +114,7 @@ def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
     """
     unit, task, spec = sample_unit(recipe), recipe.task, recipe.model
     both = spec.encoder is not None and spec.decoder is not None and not spec.queries
-    length = recipe.batch.length
+    length: int = recipe.batch.length
     if unit == "images":
         length = image_side(recipe) or getattr(spec.source, "image_size", 224)
     return Workload(
