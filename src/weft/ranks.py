@@ -6,6 +6,7 @@ class Ranks:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
+        self.world = size  # all processes, those included that read the same samples
 
     def sum(self, numbers: list[float]) -> list[float]:
         """Return the sums over all ranks."""

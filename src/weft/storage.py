@@ -41,6 +41,10 @@ def write_file(path: Path, content: bytes) -> str:
     return digest.hexdigest()
 
 
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
 def sync_path(path: Path) -> None:
     """Sync the bytes of a file, or the names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)

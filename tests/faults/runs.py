@@ -496,7 +496,7 @@ def steps_of(out: Path) -> list[int]:
 def told(out: Path) -> list[dict[str, Any]]:
     """The log without its times."""
     return [
-        {key: value for key, value in line.items() if key not in ("seconds", "data_seconds")}
+        {key: value for key, value in line.items() if not key.endswith("seconds")}
         for line in read_log(out / "log.jsonl")
     ]
 

@@ -11,7 +11,8 @@ PREDICATES = ("startswith", "endswith", "split", "rsplit", "removeprefix", "remo
 # Strings that are not names of parameters.
 OTHER_STRINGS = {
     "training/checkpoint.py": {"file"},  # files of a checkpoint
-    "training/compatibility.py": {"path"},  # of a field of the recipe
+    "training/checkpoint_parts.py": {"file"},
+    "training/compatibility.py": {"path", "name"},  # of a field of the recipe
     "training/environment.py": {"line"},  # of /proc/cpuinfo
     "training/memory.py": {"line"},  # of /proc/meminfo
 }

@@ -56,6 +56,7 @@ class Loader:
         ranks: int = 1,
         micro_batch_size: int | None = None,
         workers: int = 0,
+        exact: bool = False,
     ) -> None:
         self.planner, self.samples, self.rank, self.world, self.micro_batch_size, self.workers = (
             planner,
@@ -65,6 +66,7 @@ class Loader:
             micro_batch_size,
             workers,
         )
+        self.exact = exact  # micro-batches are cut from the whole step, not from a rank's rows
         self.maker = BatchDataset(samples, preprocess, SampleGenerators(seed), planner.packed)
 
     def from_position(self, position: int) -> Iterator[RankBatch]:
@@ -83,12 +85,13 @@ class Loader:
         """Steps, and this rank's micro-batches of each."""
         while True:
             step = self.planner.at(position)
-            yield (
-                step,
-                split_micro_batches(
-                    slice_of_rank(step.rows, self.rank, self.world), self.micro_batch_size
-                ),
-            )
+            if self.exact:
+                whole = split_micro_batches(step.rows, self.micro_batch_size)
+                size = subtree_size(len(whole), self.world)
+                yield step, whole[self.rank * size : (self.rank + 1) * size]
+            else:
+                rows = slice_of_rank(step.rows, self.rank, self.world)
+                yield step, split_micro_batches(rows, self.micro_batch_size)
             position = step.next_position
 
     def read(
@@ -166,3 +169,12 @@ def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Grou
     """As few micro-batches as hold `micro` rows at most, their sizes differing by one at most."""
     parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
     return [slice_of_rank(rows, part, parts) for part in range(parts)] if rows else []
+
+
+def subtree_size(leaves: int, ranks: int) -> int:
+    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing: a power of two."""
+    if ranks & (ranks - 1):
+        raise ValueError(
+            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start another number"
+        )
+    return int(max(1 << max(leaves - 1, 0).bit_length(), ranks) // ranks)

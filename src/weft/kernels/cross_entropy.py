@@ -106,7 +106,8 @@ class SharedCrossEntropy(torch.autograd.Function):
             each_T -= smoothing / part.vocab_size * sum_T
         context.save_for_backward(logits_TV, label_T, at_T, here_T, log_sum_T)
         context.smoothing, context.vocab_size = smoothing, part.vocab_size
-        return each_T.masked_fill(label_T == IGNORE_INDEX, 0.0).sum()
+        loss: Tensor = each_T.masked_fill(label_T == IGNORE_INDEX, 0.0).sum()
+        return loss
 
     @staticmethod
     @once_differentiable

@@ -83,8 +83,14 @@ class MemoryEstimate(NamedTuple):
         return self.state_bytes + self.batch_bytes + self.activations_per_row * self.rows
 
 
-def estimate_memory(recipe: Recipe, ranks: int = 1) -> MemoryEstimate:
-    """A low estimate: nothing that an implementation could avoid is counted."""
+def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEstimate:
+    """A low estimate: nothing that an implementation could avoid is counted.
+
+    Args:
+        recipe: of the run.
+        ranks: those that read different samples.
+        parts: into how many the weights, gradients and moments are split.
+    """
     rows_per_rank = ceil(rows_per_step(recipe) / ranks)
     models = [recipe.model, *recipe.task.extra_models()]
     copies = (
@@ -98,7 +104,7 @@ def estimate_memory(recipe: Recipe, ranks: int = 1) -> MemoryEstimate:
     else:
         read = 4 * source.channels * getattr(source, "image_size", 224) ** 2
     return MemoryEstimate(
-        state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)),
+        state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)) // parts,
         batch_bytes=int(rows_per_rank * read),
         activations_per_row=int(sum(activation_bytes(recipe, m) for m in models)),
         rows=min(rows_per_rank, recipe.micro_batch_size or rows_per_rank),

@@ -17,6 +17,9 @@ class OptimiserSpec:
 
     lr: float
     states_per_parameter: ClassVar[float] = 2.0  # numbers in memory, for `weft show`
+    can_shard: ClassVar[bool] = (
+        True  # whether it works on parameters whose parts are on several ranks
+    )
 
 
 @choice
@@ -46,6 +49,7 @@ class Adafactor(OptimiserSpec):
     """Adam with factored second moments (Shazeer and Stern 2018, arXiv:1804.04235)."""
 
     states_per_parameter = 0.1  # a row and a column of each matrix
+    can_shard = False  # PyTorch's takes sums of rows in place, which DTensor refuses
 
     lr: PositiveFloat
     weight_decay: Probability = 0.0

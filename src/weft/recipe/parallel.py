@@ -55,7 +55,7 @@ class Parallel:
         left, rest = divmod(world, known)
         shard, replicate = (left, 1) if self.shard == "all" else (self.shard, left)
         if rest or not left or self.replicate not in (None, replicate):
-            asked = " × ".join(
+            grid = " × ".join(
                 f"{name} {value}"
                 for name, value in (
                     ("replicate", self.replicate),
@@ -65,7 +65,7 @@ class Parallel:
                 if value is not None
             )
             raise ValueError(
-                f"parallel: {asked} does not fit {world} ranks; start another number, or change it with --set parallel.shard=…"
+                f"parallel: {grid} does not fit {world} ranks; start another number, or change it with --set parallel.shard=…"
             )
         return replicate, shard, self.tensor
 

@@ -81,6 +81,9 @@ class Recipe:
     threads: PositiveInt | None = (
         None  # CPU threads of one process, on which the last bits depend; None: PyTorch's choice
     )
+    exact: bool = (
+        False  # the same bits on 1, 2, 4, 8, … data-parallel ranks; needs a micro_batch_size
+    )
     deterministic: bool = False  # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
     seed: NonNegativeInt = 0
     init_from: str | None = (
@@ -104,6 +107,12 @@ class Recipe:
                 f"{type(self.task).__name__} makes one prediction per row, so samples cannot be packed; use FixedBatch or TokenBudget "
                 "instead of PackedBatch"
             )
+        if self.parallel.splits_weights and not self.optimiser.can_shard:
+            raise ValueError(
+                f"{type(self.optimiser).__name__} needs whole parameters; use AdamW, or parallel = Parallel()"
+            )
+        if self.exact:
+            check_exact(self)
         if isinstance(self.average, BestCheckpoint):
             metric_names = ("loss", *self.task.metrics)
             if self.data.valid is None:
@@ -135,6 +144,23 @@ class Recipe:
 
     def to_json(self) -> str:
         return to_json(self)
+
+
+def check_exact(recipe: Recipe) -> None:
+    """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
+    reason = (
+        "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number"
+        if recipe.micro_batch_size is None
+        else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
+        if recipe.parallel.splits_weights
+        else "compile = True: a compiler may order sums by the shape; use compile = False"
+        if recipe.compile
+        else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or AverageLast"
+        if isinstance(recipe.average, BestCheckpoint)
+        else None
+    )
+    if reason is not None:
+        raise ValueError(f"exact = True: {reason}")
 
 
 def rows_per_step(recipe: Recipe) -> int:

@@ -71,7 +71,8 @@ class RunLog:
         with named_os_errors(self.path):
             sync_handle(self.file.fileno())
 
-    def step(self, e: "TrainStep") -> None:
+    def step(self, e: "TrainStep", checkpoint_seconds: float | None = None) -> None:
+        """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
         more: dict[str, Any] = {sample_unit(self.recipe) if self.recipe else "tokens": e.tokens}
         if e.skipped_reason:
             more |= {"skipped_reason": e.skipped_reason, "sample_ids": e.sample_ids}
@@ -80,6 +81,8 @@ class RunLog:
             if e.expert_load
             else {}
         )
+        if checkpoint_seconds is not None:
+            more["checkpoint_seconds"] = round(checkpoint_seconds, 4)
         self.write(
             step=e.step,
             loss=finite_or_none(e.loss),

@@ -1,6 +1,8 @@
 """One run: a folder with a recipe, checkpoints, a log and the trained model. Running it again resumes it."""
 
 import os
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,6 +13,7 @@ import torch
 
 from .. import recipe as R
 from .. import spec as S
+from .. import storage
 from ..data.batching import build_planner
 from ..data.loader import Loader
 from ..data.prepare import PrepareProgress, fingerprint, prepare
@@ -22,7 +25,8 @@ from ..interop.folder import load, save
 from ..interop.manifest import find_damage
 from ..kernels.devices import has_fast_bf16
 from ..layers.lora import merge_lora
-from ..model.model import build_on_meta
+from ..model.model import Model, build_on_meta
+from ..ranks import Ranks
 from ..recipe.cost import checkpoint_bytes, estimate_memory
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
@@ -35,6 +39,7 @@ from ..training.checkpoint import (
     check_free_space,
     latest_checkpoint,
 )
+from ..training.checkpoint_parts import SavedGroups, load_weights, read_like
 from ..training.compatibility import refuse_other, saved_recipe, store_recipe
 from ..training.environment import (
     configured_environment,
@@ -45,6 +50,8 @@ from ..training.environment import (
 from ..training.loop import Trainer, TrainStep, state_digest
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
 from ..training.parallel import DistributedRanks, init_ranks
+from ..training.sharded_writer import ShardedCheckpointWriter
+from ..training.sharding import full_tensor
 from ..training.signals import stop_on_signal
 from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import PredictionCollector, validate
@@ -86,7 +93,7 @@ def ignore_message(_: str) -> None:
 
 
 def prepared_folder(
-    data: R.Data, ranks: DistributedRanks, progress: Callable[[PrepareProgress], None] | None = None
+    data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
 ) -> Path | str:
     """Return the folder of the shards, preparing the data if needed."""
     if data.prepared_folder is not None and "://" in data.prepared_folder:
@@ -159,6 +166,7 @@ def build_run(
             ranks.size,
             recipe.micro_batch_size,
             recipe.workers,
+            recipe.exact,
         )
 
     identity = {"data": store.fingerprint} | {
@@ -207,7 +215,9 @@ def run_folder(recipe: R.Recipe, out: str | Path | None) -> Path:
 def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: Report) -> None:
     """Restore the newest checkpoint."""
     check_fingerprints(run, checkpoint, folder)
-    run.trainer.restore(checkpoint.all_tensors(), checkpoint.state)
+    in_parts = run.trainer.ranks.splits_weights
+    groups: SavedGroups = checkpoint.saved() if in_parts else checkpoint.all_tensors()
+    run.trainer.restore(groups, checkpoint.state)
     run.trainer.last_validated_step = checkpoint.state.get("validated", checkpoint.step)
     before, now = checkpoint.state["world"], run.trainer.ranks.world
     if before != now:
@@ -245,6 +255,25 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
         | {"precision": run.recipe.precision},
         "code": {name: code.sha256 for name, code in LOADED.items()},
     }
+
+
+def open_writer(folder: Path, recipe: R.Recipe, ranks: DistributedRanks) -> CheckpointWriter | None:
+    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one."""
+    root, keep, pinned = folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
+    if not ranks.splits_weights:
+        return CheckpointWriter(root, keep, pinned) if ranks.is_first else None
+    if ranks.is_first:
+        storage.make_folder(root)
+    (token,) = ranks.sum([float(secrets.randbits(48)) if ranks.is_first else 0.0])
+    return ShardedCheckpointWriter(
+        root,
+        keep,
+        pinned,
+        rank=ranks.world_rank,
+        world=ranks.world,
+        token=int(token),
+        timeout=recipe.timeouts.collective,
+    )
 
 
 # Training
@@ -285,9 +314,8 @@ def train(
         stack.enter_context(restored_random_state(ranks.device))
         here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         on_device = resolve_recipe_precision(recipe, ranks)
-        check_memory(
-            on_device, estimate_memory(on_device, ranks.size), available_bytes(ranks.device, here)
-        )
+        need = estimate_memory(on_device, ranks.size, ranks.weight_parts)
+        check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
@@ -317,15 +345,9 @@ def train(
                 )
                 return
             report(f"{wrong}; exporting the model again from the checkpoint")
-        saver = (
-            stack.enter_context(
-                CheckpointWriter(
-                    folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
-                )
-            )
-            if ranks.is_first
-            else None
-        )
+        saver = open_writer(folder, recipe, ranks)
+        if saver is not None:
+            stack.enter_context(saver)
         log = (
             stack.enter_context(
                 RunLog(
@@ -335,8 +357,8 @@ def train(
             if ranks.is_first
             else None
         )
-        need = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
-        check_free_space(folder / "checkpoints", need * (checkpoints_kept(recipe) + 1))
+        saved_bytes = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
+        check_free_space(folder / "checkpoints", saved_bytes * (checkpoints_kept(recipe) + 1))
         if on_start is not None:
             on_start(
                 run, *trainer.time_one_step()
@@ -357,27 +379,29 @@ def train_and_save(
     recipe, saved = run.recipe, run.trainer.step
     if validation_pending(run):
         log_validation(log, "valid", saved, validate_run(run))
+    pause = None  # seconds for which the last save held up training
     for event in run.trainer:
         if log is not None:
-            log.step(event)
+            log.step(event, pause)
+        pause = None
         if is_validation_step(recipe, event.step):
             validation = validate_run(run)
             log_validation(log, "valid", event.step, validation)
             event = event._replace(validation=validation)
-        if (
-            saver is not None
-            and log is not None
-            and event.step % recipe.checkpoints.every_steps == 0
-        ):
-            log.sync()
+        if saver is not None and event.step % recipe.checkpoints.every_steps == 0:
+            if log is not None:
+                log.sync()
+            begin = time.perf_counter()
             saver.submit(event.step, *checkpoint_state(run))
-            saved = event.step
+            saved, pause = event.step, time.perf_counter() - begin
         try:
             yield event
         except GeneratorExit:  # the caller has seen enough
             save_latest(saver, run, saved)
             raise
     save_latest(saver, run, saved)
+    if run.trainer.ranks.splits_weights:
+        run.trainer.ranks.barrier()  # a checkpoint is whole once the first rank has sealed it
 
 
 def save_latest(saver: CheckpointWriter | None, run: RunState, saved: int) -> None:
@@ -432,12 +456,13 @@ def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) 
     best = trainer.average.best if isinstance(trainer.average, BestWeights) else None
     weights, better = selected_weights(run, folder, report), None
     if weights is not None:
-        run.loss.load_state_dict(weights, strict=False)
+        load_weights(run.loss, weights, strict=False)
         better = best or validate_run(run)
     if trainer.stop_requested and trainer.ranks.world == 1:
         return False
-    if log is not None:
-        export_model(run, folder)
+    model = gather_model(run)
+    if log is not None and model is not None:
+        export_model(run, model, folder)
         log_validation(log, "valid", trainer.step, plain)
         log_validation(log, "best" if best else "averaged", trainer.step, better)
         log.finish()
@@ -459,12 +484,35 @@ def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, t
         report(
             f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are missing or damaged"
         )
-    return average_states(c.tensors("model") for c in last)
+    if not run.trainer.ranks.splits_weights:
+        return average_states(c.tensors("model") for c in last)
+    state = run.loss.state_dict()
+    return average_states(
+        {name: read_like(state[name], tensor) for name, tensor in c.saved()["model"].items()}
+        for c in last
+    )
 
 
-def export_model(run: RunState, folder: Path) -> Path:
+def gather_model(run: RunState) -> Model | None:
+    """Return the whole model, gathered tensor by tensor into the first rank's memory; None on other ranks."""
+    ranks, model = run.trainer.ranks, run.loss.model
+    if not ranks.splits_weights:
+        return model if ranks.is_first else None
+    whole: Model | None = None
+    if ranks.is_first:
+        whole = build_on_meta(run.recipe.model).to_empty(device="cpu")
+        freeze_untrained(whole, run.recipe.trainable, run.recipe.seed)
+    weights = {} if whole is None else whole.state_dict()
+    for name, tensor in model.state_dict().items():
+        gathered = full_tensor(tensor)
+        if ranks.is_first:
+            weights[name].copy_(gathered)
+    return whole
+
+
+def export_model(run: RunState, trained: Model, folder: Path) -> Path:
     """Write the trained model and its tokenizer to `<folder>/model`."""
-    model = merge_lora(run.loss.model)
+    model = merge_lora(trained)
     meta, preprocess = run.store.meta, run.preprocess
     model.spec = with_special_ids(
         S.with_label_names(model.spec, meta.labels), meta.special_tokens, preprocess.decoder_start

@@ -1,7 +1,7 @@
 """Averaged or selected weights: moving averages (Polyak), the mean of the last checkpoints (Vaswani et al. 2017, section 6.1), or the
 best so far."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from ..recipe.metrics import greater_is_better
+from .checkpoint_parts import SavedTensor, read_into
+
+SavedCopies = Mapping[str, SavedTensor | Tensor]
 
 
 class WeightCopy:
@@ -24,9 +27,9 @@ class WeightCopy:
     def facts(self) -> dict[str, Any]:
         return {}
 
-    def restore(self, copies: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def restore(self, copies: SavedCopies, facts: dict[str, Any]) -> None:
         for name, value in copies.items():
-            self.copies[name].copy_(value)
+            read_into(self.copies[name], value)
 
 
 class ExponentialMovingAverage(WeightCopy):
@@ -62,7 +65,7 @@ class BestWeights(WeightCopy):
     def facts(self) -> dict[str, Any]:
         return {"best": self.best}
 
-    def restore(self, copies: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def restore(self, copies: SavedCopies, facts: dict[str, Any]) -> None:
         super().restore(copies, facts)
         self.best = facts["best"]
 

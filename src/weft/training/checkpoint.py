@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .. import storage
+from .checkpoint_parts import PART, SavedTensor, saved_tensors
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 MANIFEST, STATE, TENSORS = "manifest.json", "state.json", ".safetensors"
@@ -40,12 +41,8 @@ def write(root: str | Path, step: int, groups: Groups, facts: Mapping[str, Any])
 
 def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of a checkpoint as bytes: a copy that later changes of the tensors do not reach."""
-    try:
-        state = json.dumps(facts, indent=1).encode()
-    except TypeError as error:
-        raise ValueError(f"{STATE} holds only JSON: {error}") from None
-    files = {f"{name}{TENSORS}": _bytes(tensors) for name, tensors in groups.items()} | {
-        STATE: state
+    files = {f"{name}{TENSORS}": serialize_tensors(tensors) for name, tensors in groups.items()} | {
+        STATE: serialize_state(facts)
     }
     assert all(FILE.fullmatch(name) for name in files), (
         f"group names are lower-case words: {list(groups)}"
@@ -53,7 +50,14 @@ def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, 
     return files
 
 
-def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
+def serialize_state(facts: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(facts, indent=1).encode()
+    except TypeError as error:
+        raise ValueError(f"{STATE} holds only JSON: {error}") from None
+
+
+def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     tensors_on_cpu = {}
     for name, tensor in tensors.items():
         assert type(tensor) in (Tensor, Parameter), (
@@ -77,10 +81,8 @@ def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
     final = root / f"step-{step:09d}"
-    fresh, old = root / f".new-{final.name}", root / f"{final.name}.old"
-    with _explain_os_error(
-        root, f"cannot write {final}, which needs {sum(map(len, files.values())):,} bytes"
-    ):
+    fresh, size = root / f".new-{final.name}", sum(map(len, files.values()))
+    with explain_os_error(root, f"cannot write {final}, which needs {size:,} bytes"):
         storage.make_folder(root)
         for stray in (path for path in root.iterdir() if SCAFFOLD.fullmatch(path.name)):
             storage.remove(stray)
@@ -90,18 +92,24 @@ def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
                 name: (len(content), storage.write_file(fresh / name, content))
                 for name, content in files.items()
             }
-            storage.write_file(fresh / MANIFEST, _seal(step, written))
-            storage.sync_path(fresh)
-            if _is_good(final):  # the same step again: the old one counts until the new one does
-                _discard(old)
-                storage.rename(final, old)
-            _discard(final)
-            storage.rename(fresh, final)
+            return commit(root, step, fresh, written)
         except OSError:
             with suppress(OSError):
                 storage.remove(fresh)
             raise
+
+
+def commit(root: Path, step: int, fresh: Path, files: Mapping[str, tuple[int, str]]) -> Path:
+    """Seal a folder whose files are on disk with a manifest, and rename it into place."""
+    final, old = root / f"step-{step:09d}", root / f"step-{step:09d}.old"
+    storage.write_file(fresh / MANIFEST, _seal(step, files))
+    storage.sync_path(fresh)
+    if _is_good(final):  # the same step again: the old one counts until the new one does
         _discard(old)
+        storage.rename(final, old)
+    _discard(final)
+    storage.rename(fresh, final)
+    _discard(old)
     return final
 
 
@@ -128,7 +136,7 @@ def _discard(path: Path) -> None:
 
 
 @contextmanager
-def _explain_os_error(root: Path, text: str) -> Iterator[None]:
+def explain_os_error(root: Path, text: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -154,12 +162,21 @@ class Checkpoint:
         """Return the tensors of one group, from bytes that are compared with the manifest once more."""
         file = f"{name}{TENSORS}"
         if file not in self.files:
+            if name in (saved := self.saved()):
+                return {key: tensor.read() for key, tensor in saved[name].items()}
             raise ValueError(f"{self.path} has no group {name!r}; it has {', '.join(self.names())}")
         with _reading(self.path / file):
             return load(_checked(self.path / file, *self.files[file]))
 
     def names(self) -> list[str]:
-        return [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
+        files = [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
+        whole = [name for name in files if not PART.fullmatch(f"{name}.json")]
+        return whole or list(self.saved())
+
+    def saved(self) -> dict[str, dict[str, SavedTensor]]:
+        """Return every tensor by group and name, without reading any; each can be read in slices."""
+        with _reading(self.path):
+            return saved_tensors(self.path, self.files)
 
     def all_tensors(self) -> dict[str, dict[str, Tensor]]:
         return {name: self.tensors(name) for name in self.names()}
@@ -315,7 +332,7 @@ class CheckpointWriter:
     def _save(self, step: int, files: dict[str, bytes]) -> Path:
         path = _put(self.root, step, files)
         self.whole.add(path)
-        with _explain_os_error(
+        with explain_os_error(
             self.root, f"{path} is saved, but older ones cannot be removed from {self.root}"
         ):
             self._retain(path)

@@ -34,6 +34,7 @@ CHANGEABLE_FIELDS = {
     "timeouts.heartbeat",
     "threads",
 }
+CHANGEABLE_VALUES = ("activation_checkpointing.", "parallel.")
 PATH_FIELDS = re.compile(
     r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.teacher"
 )
@@ -120,7 +121,9 @@ def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]
     return [
         (name, old.get(name))
         for name in new | old
-        if name not in free and not is_same_value(name, old.get(name), new.get(name))
+        if name not in free
+        and not name.startswith(CHANGEABLE_VALUES)
+        and not is_same_value(name, old.get(name), new.get(name))
     ]
 
 

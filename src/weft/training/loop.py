@@ -18,10 +18,12 @@ from ..layers.attention import AttentionLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
+from .checkpoint_parts import SavedGroups, load_weights, read_like
+from .exact import exact_backward
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
-from .sharding import full_tensor
+from .sharding import full_tensor, local_tensor
 from .throughput import expert_load
 from .trainable import set_train_mode
 
@@ -106,8 +108,10 @@ class Trainer:
             return None
         set_train_mode(self.loss, recipe.trainable)
         counts = dict(zip(terms, counted, strict=True))
-        summed = self.backward(work, counts)
-        sums = self.ranks.sum(summed.tolist())
+        if recipe.exact:
+            sums = exact_backward(self, work, counts).tolist()
+        else:
+            sums = self.ranks.sum(self.backward(work, counts).tolist())
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
         loss = sum(self.loss.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
@@ -124,10 +128,7 @@ class Trainer:
                     self.optimiser.parameters.values(), recipe.grad_clip, norm
                 )
             self.optimiser.step(rate)
-            largest = torch.nn.utils.get_total_norm(
-                [p.detach() for p in self.optimiser.parameters.values()], float("inf")
-            )
-            self.guard.check_weights(self.step + 1, float(full_tensor(largest)))
+            self.guard.check_weights(self.step + 1, self.largest_weight())
             if self.average is not None:
                 self.average.update()
             self.guard.record_loss(loss)
@@ -155,6 +156,12 @@ class Trainer:
             expert_load(sums[len(terms) :], [len(load_E) for load_E in self.loss.expert_load]),
         )
 
+    def largest_weight(self) -> float:
+        """Return the largest absolute weight, of sharded weights the sum of each rank's: not finite if any weight is not."""
+        parts = [local_tensor(p.detach()) for p in self.optimiser.parameters.values()]
+        largest = torch.nn.utils.get_total_norm([part for part in parts if part.numel()], torch.inf)
+        return self.ranks.sum([float(largest)])[0] if self.ranks.splits_weights else float(largest)
+
     def drop_ddp(self) -> None:
         """Drop DDP before destroying the process group: its destructor can deadlock while holding the GIL."""
         self.module = self.loss
@@ -181,29 +188,34 @@ class Trainer:
         layer. The sums are divided once, by the counts over all ranks."""
         weights = self.loss.weights
         self.loss.expert_load = []
-        # Metal has no float64.
-        dtype = torch.float32 if self.ranks.device.type == "mps" else torch.float64
-        total = torch.zeros(len(weights), dtype=dtype, device=self.ranks.device)
-        batches = self.weighted_batches(work)
+        total = torch.zeros(len(weights), dtype=self.sum_dtype, device=self.ranks.device)
+        batches, load = self.weighted_batches(work), []
         for i, (batch, weight) in enumerate(batches):
-            self.seed(i)
-            inputs = to_device(batch, self.ranks.device)
-            with (
-                self.ranks.no_sync(self.module, i < len(batches) - 1),
-                sample_numbers(inputs.pop(SAMPLES)),
-            ):
-                with autocast(self.recipe.precision, self.ranks.device):
-                    sums = self.module(inputs)
-                loss = sum(
-                    sums[t] * (weights[t] * weight * self.ranks.size / max(counts[t], 1))
-                    for t in weights
-                )
-                assert isinstance(loss, Tensor)
-                loss.backward()
-            total += torch.stack([sums[t].detach().to(dtype) for t in weights]) * weight
+            with self.ranks.no_sync(self.module, i < len(batches) - 1):
+                total += weight * self.backward_batch(i, batch, counts, weight * self.ranks.size)
             if weight or not i:
-                load = [load_E.to(dtype) * weight for load_E in self.loss.expert_load]
+                load = [load_E.to(total.dtype) * weight for load_E in self.loss.expert_load]
         return torch.cat([total, *load])
+
+    def backward_batch(
+        self, number: int, batch: Batch, counts: dict[str, float], scale: float
+    ) -> Tensor:
+        """Add the gradients of one micro-batch; return its sum of each loss term."""
+        weights = self.loss.weights
+        self.seed(number)
+        inputs = to_device(batch, self.ranks.device)
+        with sample_numbers(inputs.pop(SAMPLES)):
+            with autocast(self.recipe.precision, self.ranks.device):
+                sums = self.module(inputs)
+            loss = sum(sums[t] * (weights[t] * scale / max(counts[t], 1)) for t in weights)
+            assert isinstance(loss, Tensor)
+            loss.backward()
+        return torch.stack([sums[t].detach().to(self.sum_dtype) for t in weights])
+
+    @property
+    def sum_dtype(self) -> torch.dtype:
+        """The type in which losses are summed: Metal has no float64."""
+        return torch.float32 if self.ranks.device.type == "mps" else torch.float64
 
     def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
         """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with
@@ -258,12 +270,13 @@ class Trainer:
         }
         return groups, facts | (self.average.facts() if self.average else {})
 
-    def restore(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
-        self.loss.load_state_dict(groups["model"])
+    def restore(self, groups: SavedGroups, facts: dict[str, Any]) -> None:
+        """Take the state of a checkpoint: each rank reads its own parts of the tensors, whoever wrote them."""
+        load_weights(self.loss, groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))
         if self.average is not None:
             self.average.restore(groups["average"], facts)
-        torch.set_rng_state(groups["rng"]["torch"])
+        torch.set_rng_state(read_like(torch.empty(0), groups["rng"]["torch"]))
         self.step, self.position, self.tokens = facts["step"], facts["position"], facts["tokens"]
         self.guard.restore(facts["guard"])
 

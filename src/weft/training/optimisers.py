@@ -1,6 +1,6 @@
 """Optimisers and their state under the parameters' names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from .. import recipe as R
 from ..layers.roles import ParameterFacts, Role, parameter_facts
 from ..registry import implementation
+from .checkpoint_parts import SavedTensor, read_like
 
 
 def has_weight_decay(parameter: Tensor, role: Role) -> bool:
@@ -58,16 +59,17 @@ class Optimiser:
             if value is not None
         }
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, "SavedTensor | Tensor"]) -> None:
         owner = {
             self.names[p]: optimizer
             for optimizer in self.optimisers
             for group in optimizer.param_groups
             for p in group["params"]
         }
-        for key, value in state.items():
+        for key, saved in state.items():
             name, _, field = key.rpartition("/")
             optimizer, parameter = owner[name], self.parameters[name]
+            value = read_like(parameter, saved)
             stays = field == "step" and not optimizer.defaults.get(
                 "fused"
             )  # torch counts on the CPU where it is not fused

@@ -60,9 +60,10 @@ class DistributedRanks(Ranks):
         device: str | torch.device = "auto",
         mesh: DeviceMesh | None = None,
     ) -> None:
-        self.world_rank, self.world, self.mesh = rank, size, mesh
+        self.world_rank, self.mesh = rank, mesh
         self.tensor_size = 1 if mesh is None else mesh["tensor"].size()
         super().__init__(rank // self.tensor_size, size // self.tensor_size)
+        self.world = size
         self.device = resolve_device(device)
 
     def arrange(self, parallel: R.Parallel) -> "DistributedRanks":
@@ -82,6 +83,11 @@ class DistributedRanks(Ranks):
     def splits_weights(self) -> bool:
         """Whether a rank has only parts of the weights, so that all ranks run the model together."""
         return self.mesh is not None
+
+    @property
+    def weight_parts(self) -> int:
+        """Into how many parts the weights are split."""
+        return 1 if self.mesh is None else self.mesh["shard"].size() * self.tensor_size
 
     @contextmanager
     def no_sync(self, module: nn.Module, yes: bool) -> Iterator[None]:
@@ -122,7 +128,7 @@ def place_on_ranks(loss: Loss, recipe: R.Recipe, ranks: DistributedRanks) -> nn.
     if is_on_meta:
         allocate(loss, ranks.device)
         initialise_shards(loss.model, recipe.model, recipe.seed)
-    ddp = ranks.world > 1 and not ranks.splits_weights
+    ddp = ranks.world > 1 and not ranks.splits_weights and not recipe.exact
     return DistributedDataParallel(loss) if ddp else loss
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor
 
 from .. import spec as S
 from ..layers.roles import parameter_facts

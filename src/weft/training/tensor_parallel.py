@@ -6,111 +6,43 @@ one process. A region (an attention, a feed-forward, a mixture, the LM head) rea
 part of a sum or of the columns, so every gradient inside it is a part of a sum. Between regions a token is on one rank alone.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import Shard
 
 from .. import spec as S
-from ..kernels.cross_entropy import (
-    SharedCrossEntropy,
-    VocabularyPart,
-    cross_entropy,
-    pad_labels,
-)
 from ..kernels.keyed_random import CurrentKeys, use_keys, use_part
 from ..layers.attention import AttentionContext, AttentionLayer
-from ..layers.embedding import TokenEmbedding
 from ..layers.feedforward import FeedForward
+from ..layers.lora import LoRALinear
 from ..layers.mixture_of_experts import ExpertLinear, MixtureOfExpertsLayer
 from ..layers.roles import INPUT, OUTPUT, Role, parameter_facts
-from ..layers.sequence import HiddenStates
 from ..model.block import BlockLayer, BranchLayer
-from ..model.heads import LMHeadLayer
-from ..model.model import Model
 from ..model.stack import StackLayer
 from ..tasks.base import Loss
-
-WHOLE, PART = Replicate(), Partial()
-
-
-class LocalTensor(NamedTuple):
-    """How a layer sees one of its parameters or buffers while it computes."""
-
-    owner: nn.Module
-    name: str
-    is_partial: bool  # each rank computes a part of the sum that is its gradient
-    is_first: bool = False  # added by the first rank alone, since the results are summed
-
-
-def chunk(size: int, group: DeviceMesh) -> tuple[int, int]:
-    """Return where this rank's part of a dimension begins and its size, as `torch.chunk` cuts it."""
-    rows = -(-size // group.size())
-    first = min(rows * group.get_local_rank(), size)
-    return first, min(rows, size - first)
-
-
-# What travels between the ranks of a group
-
-
-def enter_region(x: Tensor, group: DeviceMesh) -> Tensor:
-    """The same numbers; the gradient is the sum over the ranks."""
-    return DTensor.from_local(x, group, [WHOLE], run_check=False).to_local(grad_placements=[PART])
-
-
-def sum_parts(x: Tensor, group: DeviceMesh, sequence: bool = False) -> Tensor:
-    """The sum over the ranks: whole, or each rank's tokens of it."""
-    summed = DTensor.from_local(x, group, [PART], run_check=False)
-    return summed.redistribute(placements=[Shard(1) if sequence else WHOLE]).to_local()
-
-
-def split_sequence(x_BLD: Tensor, group: DeviceMesh) -> Tensor:
-    """This rank's tokens."""
-    whole = DTensor.from_local(x_BLD, group, [WHOLE], run_check=False)
-    return whole.redistribute(placements=[Shard(1)]).to_local()
-
-
-def join_sequence(x_BSD: Tensor, length: int, group: DeviceMesh, region: bool) -> Tensor:
-    """The tokens of all ranks; `region`: the gradient is the sum over the ranks."""
-    shape = torch.Size((x_BSD.shape[0], length, x_BSD.shape[2]))
-    parts = DTensor.from_local(
-        x_BSD, group, [Shard(1)], run_check=False, shape=shape, stride=contiguous_stride(shape)
-    )
-    whole = parts.redistribute(placements=[WHOLE])
-    return whole.to_local(grad_placements=[PART if region else WHOLE])
-
-
-def contiguous_stride(shape: torch.Size) -> tuple[int, ...]:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.insert(0, strides[0] * size)
-    return tuple(strides)
-
-
-class ScaledGradient(torch.autograd.Function):
-    """The same numbers; the gradient is multiplied."""
-
-    @staticmethod
-    def forward(context: Any, x: Tensor, scale: float) -> Tensor:
-        context.scale = scale
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad * context.scale, None
-
+from .local_parameters import distribute, wrap_unit
+from .tensor_group import (
+    ScaledGradient,
+    chunk,
+    enter_region,
+    join_sequence,
+    replace_forward,
+    split_sequence,
+    sum_parts,
+    wrap_output,
+)
+from .vocabulary_parallel import split_vocabulary
 
 # Which part of each parameter is where
 
 
-def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[str, Shard]:
+def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Shard]:
     """Heads on several ranks: the columns of queries, keys and values, and the rows of the output map."""
     ranks, heads, kv_heads = group.size(), layer.heads, layer.kv_heads
     if heads % ranks:
@@ -125,49 +57,46 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[str, Shard
         raise ValueError(
             f"parallel.tensor = {ranks}: a qk_norm over all heads needs them on one rank; use tensor = 1"
         )
-    repeated = {"key", "value", "key_position"} if kv_heads % ranks else set()
-    for name in sorted(repeated):
-        if (linear := getattr(layer, name)) is not None:
+    repeated = (layer.key, layer.value, layer.key_position) if kv_heads % ranks else ()
+    for linear in repeated:
+        if linear is not None:
             width = linear.out_features // kv_heads
             head = group.get_local_rank() * kv_heads // ranks
-            wrap_output(linear, lambda y, head=head, width=width: y.narrow(-1, head * width, width))
+            wrap_output(linear, partial(torch.narrow, dim=-1, start=head * width, length=width))
     if layer.position_bias is not None:
         wrap_output(layer.position_bias, partial(split_heads, group=group))
-    return {
-        name: placement
-        for name, placement in shard_linears(layer).items()
-        if name.partition(".")[0] not in repeated
-    }
+    return shard_linears(layer, excluded=repeated)
 
 
-def shard_linears(layer: nn.Module) -> dict[str, Shard]:
+def shard_linears(
+    layer: nn.Module, excluded: Collection[nn.Module | None] = ()
+) -> dict[Tensor, Shard]:
     """Columns where a map reads the residual stream, rows where it writes it: by the roles that the parts declare."""
-    placements = {}
+    placements: dict[Tensor, Shard] = {}
     facts = parameter_facts(layer)
     for path, part in layer.named_modules():
-        if not isinstance(part, nn.Linear | ExpertLinear):
+        if not isinstance(part, nn.Linear | ExpertLinear) or part in excluded:
             continue
         weight = facts[f"{path}.weight"]
         if weight.role is Role.MATRIX and weight.stream_dim in (INPUT, OUTPUT):
             columns = weight.stream_dim == INPUT
-            placements[f"{path}.weight"] = Shard(part.weight.dim() + (OUTPUT if columns else INPUT))
+            placements[part.weight] = Shard(part.weight.dim() + (OUTPUT if columns else INPUT))
             if columns and part.bias is not None:
-                placements[f"{path}.bias"] = Shard(part.bias.dim() - 1)
-            if (narrow := getattr(part, "narrow", None)) is not None:  # LoRA: B A is split as W is
-                placements[f"{path}.{'widen' if columns else 'narrow'}"] = Shard(
-                    0 if columns else 1
-                )
+                placements[part.bias] = Shard(part.bias.dim() - 1)
+            if isinstance(part, LoRALinear):  # B A is split as W is
+                split = (part.widen, 0) if columns else (part.narrow, 1)
+                placements[split[0]] = Shard(split[1])
     return placements
 
 
-def shard_feedforward(layer: FeedForward, group: DeviceMesh) -> dict[str, Shard]:
+def shard_feedforward(layer: FeedForward, group: DeviceMesh) -> dict[Tensor, Shard]:
     check_hidden(layer.up.out_features, group)
     return shard_linears(layer)
 
 
 def shard_experts(
     layer: MixtureOfExpertsLayer, group: DeviceMesh, whole_experts: bool
-) -> dict[str, Shard]:
+) -> dict[Tensor, Shard]:
     """Every expert in columns and rows, or whole experts on several ranks."""
     layer_forward = layer.forward
 
@@ -178,22 +107,14 @@ def shard_experts(
         layer.score_BLE = ScaledGradient.apply(layer.score_BLE, 1 / group.size())
         return y_BLD
 
-    layer.forward = forward  # type: ignore[method-assign]
-    maps = [name for name, part in layer.named_children() if isinstance(part, ExpertLinear)]
+    replace_forward(layer, forward)
     if not whole_experts:
         check_hidden(layer.up.weight.shape[1], group)
-        return {
-            name: placement
-            for name, placement in shard_linears(layer).items()
-            if name.partition(".")[0] in maps
-        }
-    for name in maps:
-        wrap_experts(getattr(layer, name), layer.s.experts, group)
-    return {
-        f"{name}.{tensor}": Shard(0)
-        for name in maps
-        for tensor, _ in getattr(layer, name).named_parameters()
-    }
+        return shard_linears(layer, excluded=(layer.router,))
+    maps = [part for part in layer.children() if isinstance(part, ExpertLinear)]
+    for part in maps:
+        wrap_experts(part, layer.s.experts, group)
+    return {parameter: Shard(0) for part in maps for parameter in part.parameters()}
 
 
 def check_hidden(hidden: int, group: DeviceMesh) -> None:
@@ -214,22 +135,13 @@ def wrap_experts(linear: ExpertLinear, experts: int, group: DeviceMesh) -> None:
         y_TD = whole(x_TD[begin:end], here_E, expert_T[begin:end] - first)
         return F.pad(y_TD, (0, 0, begin, len(x_TD) - end))
 
-    linear.forward = forward  # type: ignore[method-assign]
+    replace_forward(linear, forward)
 
 
 def split_heads(bias: Tensor, group: DeviceMesh) -> Tensor:
     """This rank's heads of a position bias (…, H, L, M)."""
     heads = bias.shape[-3] // group.size()
     return bias.narrow(-3, heads * group.get_local_rank(), heads)
-
-
-def wrap_output(module: nn.Module, function: Callable[[Tensor], Tensor]) -> None:
-    before = module.forward
-
-    def forward(*inputs: Any) -> Tensor:
-        return function(before(*inputs))
-
-    module.forward = forward  # type: ignore[method-assign]
 
 
 # Regions
@@ -255,7 +167,7 @@ class SequenceParts:
             y_BSD: Tensor = before(x_BSD, *others)
             return y_BSD
 
-        block.forward = forward  # type: ignore[method-assign]
+        replace_forward(block, forward)
 
     def wrap_norm(self, norm: nn.Module) -> None:
         """The stack's norm reads whole sequences again."""
@@ -267,7 +179,7 @@ class SequenceParts:
             y_BLD: Tensor = before(x_BSD)
             return y_BLD
 
-        norm.forward = forward  # type: ignore[method-assign]
+        replace_forward(norm, forward)
 
     def wrap_dropout(self, drop: nn.Module) -> None:
         before = drop.forward
@@ -282,7 +194,7 @@ class SequenceParts:
                 result = before(x_BSD)
             return result
 
-        drop.forward = forward  # type: ignore[method-assign]
+        replace_forward(drop, forward)
 
 
 def wrap_region(
@@ -304,7 +216,7 @@ def wrap_region(
             y_BLD = before(x_BLD, *others)
         return sum_parts(y_BLD, group, sequence=split)
 
-    layer.forward = forward  # type: ignore[method-assign]
+    replace_forward(layer, forward)
 
 
 def enter_other(value: Any, group: DeviceMesh) -> Any:
@@ -315,67 +227,6 @@ def enter_other(value: Any, group: DeviceMesh) -> Any:
         names = ("position_BLD", "memory_position_BMD", "anchor_position_BLD")
         return value._replace(**{name: enter_other(getattr(value, name), group) for name in names})
     return value
-
-
-def wrap_embedding(embedding: TokenEmbedding, vocab_size: int, group: DeviceMesh) -> None:
-    """Rows of the table on several ranks. The layer then reads a table of the batch's own rows."""
-    before, (first, _) = embedding.forward, chunk(vocab_size, group)
-
-    def forward(ids_BL: Tensor, part_VD: Tensor, *others: Any) -> HiddenStates:
-        at_BL = ids_BL - first
-        here_BL1 = ((at_BL >= 0) & (at_BL < len(part_VD)))[..., None]
-        x_BLD = F.embedding(at_BL.clamp(0, len(part_VD) - 1), part_VD) * here_BL1
-        x_TD = sum_parts(x_BLD, group).flatten(0, 1)
-        at_BL = torch.arange(len(x_TD), device=x_TD.device).view_as(ids_BL)
-        states: HiddenStates = before(at_BL, x_TD, *others)
-        return states
-
-    embedding.forward = forward  # type: ignore[method-assign]
-
-
-def wrap_lm_head(head: LMHeadLayer, vocab_size: int, group: DeviceMesh) -> None:
-    """Columns of the logits on several ranks; in training they stay there, for the loss."""
-    before = head.forward
-
-    def forward(sequence: HiddenStates, part_VD: Tensor) -> Tensor:
-        x_BLD = enter_region(sequence.x_BLD, group)
-        logits_BLV = before(sequence._replace(x_BLD=x_BLD), part_VD)
-        shape = torch.Size((*logits_BLV.shape[:-1], vocab_size))
-        columns = DTensor.from_local(
-            logits_BLV,
-            group,
-            [Shard(logits_BLV.dim() - 1)],
-            run_check=False,
-            shape=shape,
-            stride=contiguous_stride(shape),
-        )
-        return columns if head.training else columns.redistribute(placements=[WHOLE]).to_local()
-
-    head.forward = forward  # type: ignore[method-assign]
-
-
-@cross_entropy.register(DTensor)
-def shared_cross_entropy(logits_TV: DTensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Of logits whose columns are on several ranks."""
-    group, (placement,) = logits_TV.device_mesh, logits_TV.placements
-    assert placement == Shard(1), placement
-    first, _ = chunk(logits_TV.shape[1], group)
-
-    def reduce(x: Tensor, op: Any) -> Tensor:
-        dist.all_reduce(x, op, group=group.get_group())
-        return x
-
-    part = VocabularyPart(
-        first,
-        logits_TV.shape[1],
-        partial(reduce, op=dist.ReduceOp.MAX),
-        partial(reduce, op=dist.ReduceOp.SUM),
-    )
-    local_TV = logits_TV.to_local()
-    loss: Tensor = SharedCrossEntropy.apply(
-        local_TV, pad_labels(local_TV, label_T), smoothing, part
-    )
-    return loss
 
 
 # The whole
@@ -389,33 +240,28 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
         group: a mesh of one dimension.
         whole_experts: whether a rank has whole experts of a mixture, and not a part of every one.
     """
-    placements: dict[str, Shard] = {}  # what is split; everything else is whole on every rank
-    partial_paths: set[str] = set()  # modules in which gradients are parts of sums
-    for path, stack in loss.named_modules():
+    placements: dict[Tensor, Shard] = {}  # what is split; everything else is whole on every rank
+    partial_parts: set[nn.Module] = set()  # in which gradients are parts of sums
+    detects = isinstance(loss.model.spec.head, S.DetectionHead)  # losses read every block's output
+    for stack in list(loss.modules()):
         if isinstance(stack, StackLayer):
-            splits_sequence = not stack.layers and stack.position_scale is None
-            detects = isinstance(getattr(loss, "model", None), Model) and isinstance(
-                loss.model.spec.head, S.DetectionHead
-            )
-            parts = SequenceParts(stack, group) if splits_sequence and not detects else None
-            split = split_stack(stack, group, parts, whole_experts)
-            placements |= {f"{path}.{name}": placement for name, placement in split.items()}
-            partial_paths |= {
-                f"{path}.{name}"
-                for name, part in stack.named_modules()
-                if is_region(part) or (parts is not None and isinstance(part, BlockLayer))
-            }
+            in_parts = not (detects or stack.layers or stack.position_scale is not None)
+            parts = SequenceParts(stack, group) if in_parts else None
+            placements |= split_stack(stack, group, parts, whole_experts)
+            regions = [part for part in stack.modules() if is_region(part)]
             if stack.position_bias is not None:
                 wrap_output(stack.position_bias, partial(split_heads, group=group))
-                partial_paths.add(f"{path}.position_bias")
+                regions.append(stack.position_bias)
+            for region in [*regions, *(stack.blocks if in_parts else ())]:
+                partial_parts |= set(region.modules())
     if loss.splits_vocabulary:
-        split, paths = split_vocabulary(loss, group)
-        placements, partial_paths = placements | split, partial_paths | paths
-    units = {path: unit for path, unit in loss.named_modules() if isinstance(unit, BlockLayer)}
-    local = distribute(loss, group, placements, partial_paths)
-    for path, unit in units.items():
-        wrap_unit(unit, [t for p, t in local if p.startswith(f"{path}.")], group)
-    rest = [t for p, t in local if not any(p.startswith(f"{path}.") for path in units)]
+        split, parts_of_head = split_vocabulary(loss, group)
+        placements, partial_parts = placements | split, partial_parts | parts_of_head
+    rest = distribute(loss, group, placements, partial_parts)
+    for block in [part for part in loss.modules() if isinstance(part, BlockLayer)]:
+        inside = set(block.modules())
+        wrap_unit(block, [t for t in rest if t.owner in inside], group)
+        rest = [t for t in rest if t.owner not in inside]
     for name in ("forward", "outputs_and_sums"):
         wrap_unit(loss, rest, group, name)
 
@@ -426,16 +272,16 @@ def is_region(part: nn.Module) -> bool:
 
 def split_stack(
     stack: StackLayer, group: DeviceMesh, parts: SequenceParts | None, whole_experts: bool
-) -> dict[str, Shard]:
+) -> dict[Tensor, Shard]:
     """Make a region of every layer that can be split; others are computed whole by every rank."""
-    placements: dict[str, Shard] = {}
-    for path, layer in stack.named_modules():
+    placements: dict[Tensor, Shard] = {}
+    for layer in list(stack.modules()):
         if type(layer) is AttentionLayer:
-            split = shard_attention(layer, group)
+            placements |= shard_attention(layer, group)
         elif type(layer) is FeedForward:
-            split = shard_feedforward(layer, group)
+            placements |= shard_feedforward(layer, group)
         elif type(layer) is MixtureOfExpertsLayer:
-            split = shard_experts(layer, group, whole_experts)
+            placements |= shard_experts(layer, group, whole_experts)
         else:
             if parts is not None and isinstance(layer, BranchLayer) and not is_region(layer.inner):
                 raise ValueError(
@@ -444,96 +290,4 @@ def split_stack(
             continue
         whole = whole_experts and isinstance(layer, MixtureOfExpertsLayer)
         wrap_region(layer, group, parts, splits_vectors=not whole)
-        placements |= {f"{path}.{name}": placement for name, placement in split.items()}
     return placements
-
-
-def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[str, Shard], set[str]]:
-    """Rows of the token tables, columns of the logits and what is added to them."""
-    placements, partial_paths = {}, set()
-    for path, part in loss.named_modules():
-        if isinstance(part, TokenEmbedding):
-            table = part.tokens or loss.model.source.tokens
-            assert isinstance(table, nn.Embedding)
-            wrap_embedding(part, table.num_embeddings, group)
-            if part.tokens is not None:
-                placements[f"{path}.tokens.weight"] = Shard(0)
-        elif isinstance(part, LMHeadLayer):
-            wrap_lm_head(part, loss.model.spec.vocab_size, group)
-            partial_paths.add(path)
-            if part.out is not None:
-                placements[f"{path}.out.weight"] = Shard(0)
-            if part.bias is not None:
-                placements[f"{path}.bias"] = Shard(0)
-    return placements, partial_paths
-
-
-def distribute(
-    loss: nn.Module, group: DeviceMesh, placements: dict[str, Shard], partial_paths: set[str]
-) -> list[tuple[str, LocalTensor]]:
-    """Make a DTensor of every parameter; return how layers see them. A parameter with two owners stays one."""
-    distributed: dict[Tensor, nn.Parameter] = {}
-    local = []
-    facts = parameter_facts(loss)
-    for path, owner in loss.named_modules():
-        prefix = f"{path}." if path else ""
-        inside = any(f"{path}.".startswith(f"{region}.") for region in partial_paths)
-        for name, parameter in list(owner.named_parameters(recurse=False)):
-            full = f"{prefix}{name}"
-            if parameter not in distributed:
-                placement = placements.get(full, WHOLE)
-                distributed[parameter] = nn.Parameter(
-                    distribute_tensor(parameter.detach(), group, [placement], src_data_rank=None),
-                    requires_grad=parameter.requires_grad,
-                )
-            owner.register_parameter(name, distributed[parameter])
-            is_bias = facts[full].role is Role.BIAS and full not in placements
-            weight = placements.get(f"{prefix}weight")
-            adds_once = is_bias and inside and weight is not None
-            local.append(
-                (full, LocalTensor(owner, name, inside and full not in placements, adds_once))
-            )
-        for name, _ in owner.named_buffers(recurse=False):
-            if f"{prefix}{name}" in placements:
-                local.append((f"{prefix}{name}", LocalTensor(owner, name, False)))
-    return local
-
-
-@contextmanager
-def local_tensors(tensors: list[LocalTensor], group: DeviceMesh) -> Iterator[None]:
-    """Inside, layers see this rank's part of their parameters as plain tensors."""
-    before = [getattr(t.owner, t.name) for t in tensors]
-    seen: dict[Tensor, Tensor] = {}
-    try:
-        for t, whole in zip(tensors, before, strict=True):
-            store = t.owner._parameters if t.name in t.owner._parameters else t.owner._buffers
-            if whole not in seen:
-                seen[whole] = local_part(t, whole, group)
-            store[t.name] = seen[whole]  # type: ignore[assignment]
-        yield
-    finally:
-        for t, whole in zip(tensors, before, strict=True):
-            store = t.owner._parameters if t.name in t.owner._parameters else t.owner._buffers
-            store[t.name] = whole
-
-
-def local_part(t: LocalTensor, whole: Tensor, group: DeviceMesh) -> Tensor:
-    if not isinstance(whole, DTensor):  # a buffer: the bias of logits
-        first, count = chunk(len(whole), group)
-        return whole[first : first + count]
-    part = whole.to_local(grad_placements=[PART] if t.is_partial else None)
-    if t.is_first and group.get_local_rank() > 0:
-        part = part * 0
-    return part
-
-
-def wrap_unit(
-    unit: nn.Module, tensors: list[LocalTensor], group: DeviceMesh, name: str = "forward"
-) -> None:
-    before = getattr(unit, name)
-
-    def forward(*inputs: Any) -> Any:
-        with local_tensors(tensors, group):
-            return before(*inputs)
-
-    setattr(unit, name, forward)

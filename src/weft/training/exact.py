@@ -1,0 +1,118 @@
+"""The same bits on 1, 2, 4, 8, … ranks: gradients are summed in one binary tree over the micro-batches of a step, whichever rank has them.
+
+Addition of floats is not associative, so the sum of an all-reduce depends on the number of ranks. Here the leaves of the tree are the
+micro-batches of the whole step, cut without regard to ranks; a rank has a subtree, and the levels above are summed between pairs of ranks.
+A subtree without micro-batches is left out, not added as zeros: -0.0 + 0.0 has other bits.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..data.loader import RankBatch, subtree_size
+from ..layers.mixture_of_experts import MixtureOfExpertsLayer
+
+if TYPE_CHECKING:
+    from .loop import Trainer
+
+
+def exact_backward(trainer: "Trainer", work: RankBatch, counts: dict[str, float]) -> Tensor:
+    """Compute the gradients of the whole step; return the sums of the loss terms and the experts' load, over all ranks."""
+    parameters = list(trainer.optimiser.parameters.values())
+    tree = TreeSum()
+    for i, batch in enumerate(work.batches if work.weight else ()):
+        trainer.loss.expert_load = []
+        total = trainer.backward_batch(i, batch, counts, 1.0)
+        load = [load_E.to(total.dtype) for load_E in trainer.loss.expert_load]
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        tree.add([torch.cat([total, *load]), *gradients])
+        trainer.optimiser.zero_grad()
+    sums = tree.total()
+    if trainer.ranks.world > 1:
+        layers = (m for m in trainer.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
+        numbers = len(trainer.loss.weights) + sum(layer.s.experts for layer in layers)
+        total = torch.empty(numbers, dtype=trainer.sum_dtype, device=trainer.ranks.device)
+        leaves = -(-len(work.step.rows) // (trainer.recipe.micro_batch_size or 1))
+        sums = sum_over_ranks(sums, [total, *parameters], leaves)
+    assert sums is not None
+    for parameter, gradient in zip(parameters, sums[1:], strict=True):
+        parameter.grad = gradient
+    return sums[0]
+
+
+class TreeSum:
+    """Sums of lists of tensors in the order of a binary tree, with one partial sum per level in memory."""
+
+    def __init__(self) -> None:
+        self.partial_sums: list[tuple[int, list[Tensor]]] = []  # (level, sum of 2^level leaves)
+
+    def add(self, leaf: list[Tensor]) -> None:
+        level = 0
+        while self.partial_sums and self.partial_sums[-1][0] == level:
+            leaf = add_lists(self.partial_sums.pop()[1], leaf)
+            level += 1
+        self.partial_sums.append((level, leaf))
+
+    def total(self) -> list[Tensor] | None:
+        """Return the sum of all leaves; None without any."""
+        total = None
+        while self.partial_sums:
+            _, before = self.partial_sums.pop()
+            total = before if total is None else add_lists(before, total)
+        return total
+
+
+def add_lists(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+    torch._foreach_add_(left, right)
+    return left
+
+
+def sum_over_ranks(subtree: list[Tensor] | None, like: list[Tensor], leaves: int) -> list[Tensor]:
+    """Return the sum of the whole tree on every rank.
+
+    Args:
+        subtree: the sum of this rank's leaves; None if it has none.
+        like: tensors of the same shapes.
+        leaves: of all ranks.
+    """
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    size = subtree_size(leaves, ranks)
+    here = None if subtree is None else flatten(subtree)
+    room = flatten([torch.empty_like(t) for t in like])
+    distance = 1
+    while distance < ranks:
+        partner = rank ^ distance
+        partner_first = partner // distance * distance * size  # the first leaf of its subtree
+        operations = []
+        if here is not None:
+            operations += [dist.P2POp(dist.isend, buffer, partner) for buffer in here]
+        if partner_first < leaves:
+            operations += [dist.P2POp(dist.irecv, buffer, partner) for buffer in room]
+        for request in dist.batch_isend_irecv(operations) if operations else ():
+            request.wait()
+        if here is None:
+            here = [buffer.clone() for buffer in room] if partner_first < leaves else None
+        elif partner_first < leaves:
+            here = [a + b if rank < partner else b + a for a, b in zip(here, room, strict=True)]
+        distance *= 2
+    assert here is not None
+    return unflatten(here, like)
+
+
+def flatten(tensors: list[Tensor]) -> list[Tensor]:
+    """One buffer per data type."""
+    dtypes = list(dict.fromkeys(t.dtype for t in tensors))
+    return [torch.cat([t.flatten() for t in tensors if t.dtype == dtype]) for dtype in dtypes]
+
+
+def unflatten(buffers: list[Tensor], like: list[Tensor]) -> list[Tensor]:
+    by_dtype = {buffer.dtype: buffer for buffer in buffers}
+    at = dict.fromkeys(by_dtype, 0)
+    tensors = []
+    for t in like:
+        begin = at[t.dtype]
+        tensors.append(by_dtype[t.dtype][begin : begin + t.numel()].view(t.shape))
+        at[t.dtype] += t.numel()
+    return tensors

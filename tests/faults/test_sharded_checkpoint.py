@@ -1,0 +1,183 @@
+"""Checkpoints of ranks that share weights: saved by any number of ranks on any grid, loaded by any other, or by one process."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import weft
+from weft import recipe as R
+from weft.runs import run
+from weft.training import checkpoint
+from weft.training.checkpoint_parts import Piece, SavedTensor
+
+from .runs import Whole, ranks, train, whole
+
+__all__ = ["whole"]
+ONE, COPIES = (1, R.Parallel()), (2, R.Parallel())
+GRIDS: list[tuple[int, R.Parallel]] = [
+    ONE,
+    COPIES,
+    (2, R.Parallel(shard=2)),
+    (2, R.Parallel(tensor=2)),
+    (3, R.Parallel(shard=3)),
+    (4, R.Parallel(shard=2, tensor=2)),
+    (4, R.Parallel(replicate=2, shard=2)),
+]
+
+
+def causal(whole: Whole) -> R.Recipe:
+    return replace(
+        whole.recipes["causal"], steps=6, eval_every=None, checkpoints=R.Checkpoints(every_steps=2)
+    )
+
+
+def until(step: int) -> Callable[[run.RunState, Any], None]:
+    def plot(built: run.RunState, event: Any) -> None:
+        if event and event.step == step:
+            built.trainer.stop_requested = True
+
+    return plot
+
+
+def start(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel], stop: int) -> list[Any]:
+    """Train on a grid until a step; what each rank has gathered at its end."""
+    world, parallel = grid
+    spread = replace(recipe, parallel=parallel)
+
+    def work() -> Any:
+        torch.set_num_threads(1)
+        try:
+            return train(spread, out, until(stop))
+        except run.RunStopped:
+            return "stopped"
+
+    return ranks(spread, out, world, work)
+
+
+def digest_on(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel]) -> set[str]:
+    """The SHA-256 of the gathered state after loading the newest checkpoint, on every rank."""
+    world, parallel = grid
+    spread = replace(recipe, parallel=parallel)
+
+    def work() -> Any:
+        torch.set_num_threads(1)
+        from weft.training.parallel import init_ranks
+
+        with init_ranks(device="cpu") as here:
+            built = run.build_run(spread, here, is_new=False)
+            latest = checkpoint.latest_checkpoint(out / "checkpoints", print)
+            assert latest is not None
+            run.restore_latest(built, latest, out, print)
+            digest = built.trainer.digest()
+            built.trainer.drop_ddp()
+        return digest
+
+    return set(map(json.dumps, ranks(spread, out.with_name("loaded"), world, work)))
+
+
+def load_everywhere(
+    whole: Whole, folder: Path, saved_on: tuple[int, R.Parallel], others: list[Any]
+) -> None:
+    out = folder / "run"
+    assert set(start(causal(whole), out, saved_on, stop=3)) == {"stopped"}
+    latest = checkpoint.latest_checkpoint(out / "checkpoints", pytest.fail)
+    assert latest is not None
+    assert latest.step == 3
+    parts = [name for name in latest.files if name.startswith("part_")]
+    assert len(parts) == (2 * saved_on[0] if saved_on[1].splits_weights else 0)
+    digests = [digest_on(causal(whole), out, grid) for grid in [saved_on, *others]]
+    assert all(len(digest) == 1 for digest in digests), digests
+    assert len(set.union(*digests)) == 1, list(zip([saved_on, *others], digests, strict=True))
+
+
+def test_two_ranks_save_their_parts_and_one_process_or_another_grid_loads_them(
+    whole: Whole, tmp_path: Path
+) -> None:
+    load_everywhere(whole, tmp_path, GRIDS[2], [ONE, GRIDS[3]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("saved_on", GRIDS, ids=str)
+def test_every_grid_loads_what_every_other_saved(
+    saved_on: Any, whole: Whole, tmp_path: Path
+) -> None:
+    load_everywhere(whole, tmp_path, saved_on, [grid for grid in GRIDS if grid != saved_on])
+
+
+def test_a_sharded_run_ends_with_the_model_of_one_process_and_opens_as_one(
+    whole: Whole, tmp_path: Path
+) -> None:
+    """Stopped on two ranks that share weights, continued on two that share layers, to its end."""
+    recipe = causal(whole)
+    start(recipe, tmp_path / "one", ONE, stop=-1)
+    start(recipe, tmp_path / "many", GRIDS[2], stop=3)
+    digests = start(recipe, tmp_path / "many", GRIDS[3], stop=-1)
+    assert len(set(digests)) == 1, digests
+    models = [weft.load(str(tmp_path / name / "model")) for name in ("one", "many")]
+    for (name, a), (_, b) in zip(*(m.state_dict().items() for m in models), strict=True):
+        assert torch.allclose(a, b, atol=1e-5), name
+
+
+def test_a_slice_of_a_tensor_in_parts_is_read_from_the_files_that_have_it(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    whole = torch.arange(7 * 6.0).view(7, 6)
+    pieces = []
+    for i, (rows, columns) in enumerate([((0, 4), (0, 3)), ((4, 7), (0, 3)), ((0, 7), (3, 6))]):
+        file = tmp_path / f"part_{i:05d}.safetensors"
+        part = whole[slice(*rows), slice(*columns)].contiguous()
+        save_file({"model/w": part}, file)
+        pieces.append(Piece(file, "model/w", (rows[0], columns[0])))
+    saved = SavedTensor((7, 6), tuple(pieces))
+    assert torch.equal(saved.read(), whole)
+    for rows in (slice(0, 2), slice(3, 6), slice(6, 7)):
+        for columns in (slice(0, 6), slice(2, 4), slice(3, 6)):
+            assert torch.equal(saved.read((rows, columns)), whole[rows, columns])
+    with pytest.raises(ValueError, match="do not cover model/w"):
+        SavedTensor((7, 6), tuple(pieces[1:])).read()
+
+
+def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
+    whole: Whole, tmp_path: Path
+) -> None:
+    out, told = tmp_path / "run", []
+    start(causal(whole), out, GRIDS[2], stop=5)
+    newest = out / "checkpoints" / "step-000000005"
+    content = bytearray((newest / "part_00001.safetensors").read_bytes())
+    content[-3] ^= 1
+    (newest / "part_00001.safetensors").write_bytes(content)
+    latest = checkpoint.latest_checkpoint(out / "checkpoints", told.append)
+    assert latest is not None
+    assert latest.step == 4
+    assert "part_00001.safetensors is damaged" in told[0]
+
+
+def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
+    from weft.training.sharded_writer import ShardedCheckpointWriter
+
+    def writer(rank: int, token: int) -> ShardedCheckpointWriter:
+        return ShardedCheckpointWriter(tmp_path, 2, rank=rank, world=2, token=token, timeout=0.2)
+
+    groups = {"model": {"w": torch.ones(3)}}
+    first, second = writer(0, 7), writer(1, 7)
+    second.submit(1, groups, {})
+    first.submit(1, groups, {})
+    first.wait()
+    old = writer(1, 8)  # an earlier start, whose first rank was lost
+    old.submit(2, groups, {})
+    old.wait()
+    first.submit(2, groups, {})
+    with pytest.raises(OSError, match="rank 1 has not written its part"):
+        first.wait()
+    latest = checkpoint.latest_checkpoint(tmp_path, pytest.fail)
+    assert latest is not None
+    assert latest.step == 1
+    for each in (first, second, old):
+        with contextlib.suppress(OSError):
+            each.close()
