@@ -381,6 +381,7 @@ PAPERS: dict[str, dict[str, float]] = {
         "13b": 13_000,
         "175b": 175_000,
     },
+    "palm": {"8b": 8630, "62b": 62_500, "540b": 540_350},
     "t5": {"small": 60, "base": 220, "large": 770, "3b": 3000, "11b": 11_000},
     "bart": {"base": 140, "large": 400},
     "vit": {"base": 86, "large": 307, "huge": 632},

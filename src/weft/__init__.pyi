@@ -51,6 +51,7 @@ from .spec import CausalAttention as CausalAttention
 from .spec import ClassifierHead as ClassifierHead
 from .spec import ConvStem as ConvStem
 from .spec import DetectionHead as DetectionHead
+from .spec import FanInInit as FanInInit
 from .spec import FeedForwardSpec as FeedForwardSpec
 from .spec import FrozenBatchNorm as FrozenBatchNorm
 from .spec import FullAttention as FullAttention
@@ -132,6 +133,7 @@ llama: Family
 mistral: Family
 mixtral: Family
 gpt_neox: Family
+palm: Family
 starcoder2: Family
 gemma2: Family
 qwen3: Family

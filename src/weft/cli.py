@@ -17,6 +17,7 @@ from .commands import (
     evaluate,
     generate,
     models,
+    plan,
     predict,
     probe,
     reconstruct,
@@ -59,7 +60,18 @@ def parser() -> Parser:
         parser.set_defaults(run=run)
         return parser
 
-    for kind in (models, train, tune, generate, predict, detect, evaluate, probe, reconstruct):
+    for kind in (
+        models,
+        plan,
+        train,
+        tune,
+        generate,
+        predict,
+        detect,
+        evaluate,
+        probe,
+        reconstruct,
+    ):
         kind.add(verb)
     return top
 

@@ -198,6 +198,7 @@ starts = st.one_of(
     ),
     st.builds(S.XavierInit),
     st.builds(S.T5Init),
+    st.builds(S.FanInInit),
 )
 
 

@@ -40,6 +40,7 @@ PARTS: list[Any] = [
     S.NormalInit(truncate_at=2.0, scale_by_depth=True),
     S.XavierInit(),
     S.T5Init(factor=0.5),
+    S.FanInInit(),
     R.FixedBatch(size=8, length=16),
     R.FixedBatch(size=8, length=16, sort_pool=32),
     R.FixedBatch(size=8, length=16, repeats=3),

@@ -145,6 +145,8 @@ def family_model(name: str, config: dict[str, Any]) -> nn.Module:
         )
     if name == "cct":  # published as pickles
         return build(family(name)(depth=2, width=32, heads=2, hidden=48, image_size=32))
+    if name == "palm":  # never published
+        return build(family(name)(depth=2, width=32, heads=4, head_dim=8, hidden=48, vocab_size=67))
     return build(family(name).from_config(config))
 
 

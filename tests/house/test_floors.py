@@ -36,7 +36,7 @@ FLOORS = {
     "observe": 3,
     "tasks": 3.5,
     "training": 4,
-    "plan": 4,
+    "plan": 4.5,
     "inference": 5,
     "runs": 5.5,
     "tuning": 6,

@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "--seeds": ({"default", "help"}, "tune looks at the number of rows; a probe fits in closed form"),
     "--shots": ({"default", "help", "type"}, "evaluate puts examples into a prompt, none at first; a probe fits on images per class"),
     "--draw": ({"help", "metavar", "required"}, "boxes are drawn if asked for, into a folder for several images; a reconstruction is a picture"),
+    "--shard": ({"type", "metavar", "help"}, "a part of a data set that one of several jobs prepares; devices that share weights"),
     "--seed": ({"default"}, "generate samples once any sampling option is given"),
     "--top-k": ({"default", "metavar", "help"}, "tokens to sample from, and predictions to show"),
     "--num-beams": ({"default"}, "generate decodes greedily, or samples"),
@@ -73,6 +74,7 @@ def test_every_option_says_what_it_does_and_its_default() -> None:
 WITHOUT_DEVICE = {
     "families": "no model is built",
     "show": "no model is built",
+    "plan": "no model is built, but to simulate ranks without a device",
     "verify": "both sides run on the CPU, in fp32: a GPU rounds differently",
     "convert": "weights are only copied",
     "prepare": "no model is built",

@@ -59,8 +59,8 @@ both = pytest.mark.parametrize("c", [ORIGINAL, *CASES.values()], ids=lambda c: c
 
 
 def test_every_family_has_a_case() -> None:
-    """But CCT, which transformers does not have: tests/twins/test_compact.py compares it with its paper."""
-    assert {*MAIN, "cct"} == set(family_names())
+    """But CCT and PaLM, which transformers does not have: test_compact.py and test_palm.py compare them with their papers."""
+    assert {*MAIN, "cct", "palm"} == set(family_names())
 
 
 @both

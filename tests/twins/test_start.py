@@ -34,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("bert", "roberta", "bart"), TEXT | {"positions": 12}),
     **dict.fromkeys(("gpt", "gpt2", "gpt3"), PLAIN | {"positions": 12}),
     "bloom": PLAIN,
+    "palm": PLAIN | {"head_dim": 8},
     **dict.fromkeys(("t5", "t5_v1_1", "mt5", "byt5"), TEXT | {"head_dim": 8}),
     "llama": TEXT | {"kv_heads": 1},
     "mistral": TEXT | {"kv_heads": 1, "window": 3},
@@ -98,7 +99,12 @@ def rare() -> Iterator[tuple[str, S.Spec]]:
             linear, "encoder.blocks.1.attention.inner.position_bias", S.RelativeBias(buckets=8)
         ),
     )
-    for start in (S.XavierInit(), S.T5Init(), S.NormalInit(truncate_at=2.0, scale_by_depth=True)):
+    for start in (
+        S.XavierInit(),
+        S.T5Init(),
+        S.FanInInit(),
+        S.NormalInit(truncate_at=2.0, scale_by_depth=True),
+    ):
         for name in ("mixtral", "detr", "swin", "t5_v1_1"):
             yield f"{name} {type(start).__name__}", family(name)(**SMALL[name], init=start)
 

@@ -3,10 +3,14 @@
 import argparse
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..console import print_result, spinner
 from . import AddCommand
 from .options import add_set
+
+if TYPE_CHECKING:
+    from ..spec import Spec
 
 
 def families(args: argparse.Namespace) -> int:
@@ -28,16 +32,7 @@ def show(args: argparse.Namespace) -> int:
         raise ValueError(
             f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
         )
-    try:
-        from ..families import spec_of_name
-
-        name, model = spec_of_name(args.name)
-    except ValueError:
-        if not Path(args.name).is_dir():
-            raise
-        from ..interop.describe import read_folder
-
-        name, model = args.name, read_folder(Path(model_folder(args.name)))[1]
+    name, model = named_spec(args.name)
     length = describe_module.default_length(model)
     summary = {
         "name": name,
@@ -48,6 +43,20 @@ def show(args: argparse.Namespace) -> int:
     }
     print_result(args, summary, lambda width: show.model_page(name, model, width))
     return 0
+
+
+def named_spec(name: str) -> tuple[str, "Spec"]:
+    """Return the full name and the spec of a family's size or of a folder."""
+    try:
+        from ..families import spec_of_name
+
+        return spec_of_name(name)
+    except ValueError:
+        if not Path(name).is_dir():
+            raise
+        from ..interop.describe import read_folder
+
+        return name, read_folder(Path(model_folder(name)))[1]
 
 
 def is_recipe(name: str) -> bool:

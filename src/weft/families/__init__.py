@@ -40,6 +40,7 @@ for _name in (
     "mistral",
     "mixtral",
     "gpt_neox",
+    "palm",
     "starcoder2",
     "gemma2",
     "qwen3",

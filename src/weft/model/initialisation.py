@@ -119,6 +119,18 @@ class T5Rule:
         t.normal_(0, init.factor * by_width, generator=generator)
 
 
+class FanInRule:
+    @staticmethod
+    def matrix(init: S.Init, t: Tensor, facts: ParameterFacts, generator: torch.Generator) -> None:
+        convolution = facts.role is Role.CONVOLUTION
+        fan_in = t[0].numel() if convolution else t.shape[-1]
+        t.normal_(0, fan_in**-0.5, generator=generator)
+
+    @staticmethod
+    def table(init: S.Init, t: Tensor, role: Role, width: int, generator: torch.Generator) -> None:
+        t.normal_(0, 1, generator=generator)
+
+
 def t5_std(t: Tensor, facts: ParameterFacts, init: S.T5Init) -> float:
     """By the fan-in; the score is not divided by √d_k, so the query is (Raffel et al. 2019; Mesh TensorFlow)."""
     if facts.role is Role.LM_HEAD:

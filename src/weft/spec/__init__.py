@@ -59,7 +59,7 @@ from .heads import (
     SpanHead,
     TokenClassifierHead,
 )
-from .initialisation import Init, NormalInit, T5Init, XavierInit
+from .initialisation import FanInInit, Init, NormalInit, T5Init, XavierInit
 from .inputs import (
     AnchorQueries,
     ObjectQueries,
@@ -99,6 +99,7 @@ __all__ = [
     "ClassifierHead",
     "ConvStem",
     "DetectionHead",
+    "FanInInit",
     "FeedForwardSpec",
     "FrozenBatchNorm",
     "FullAttention",

@@ -29,6 +29,12 @@ class T5Init(Init):
     factor: PositiveFloat = 1.0
 
 
+@choice
+class FanInInit(Init):
+    """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022, arXiv:2204.02311, section 5)."""
+
+
 implements(NormalInit, "weft.model.initialisation:NormalRule")
 implements(XavierInit, "weft.model.initialisation:XavierRule")
 implements(T5Init, "weft.model.initialisation:T5Rule")
+implements(FanInInit, "weft.model.initialisation:FanInRule")

@@ -1,0 +1,272 @@
+"""`weft plan`: parameters, FLOPs, memory per device, bytes per link, time, energy and price of a run, before it starts."""
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..console import format_duration, format_number, print_result, spinner
+from . import AddCommand
+from .options import add_set, finite_float, positive_int
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType as Page
+
+    from ..plan.hardware import Accelerator
+    from ..plan.plan import Plan, Wishes
+    from ..plan.workload import Workload
+
+SCALES = (0.25, 0.5, 1, 2, 4)  # of the devices, for time against their number
+
+
+def plan(args: argparse.Namespace) -> int:
+    from ..plan.hardware import accelerator
+    from ..plan.plan import find_plan
+
+    device = accelerator(args.kind)
+    workload, wishes = workload_and_wishes(args, device)
+    if args.price is not None:
+        device = replace(device, price=args.price)
+    best = find_plan(workload, device, wishes)
+    scaling = plans_by_devices(workload, best, wishes)
+    plain = best.to_plain() | {"scaling": [scaling_row(p) for p in scaling]}
+    if args.simulate:
+        plain["simulation"] = run_simulation(best)
+    if args.picture:
+        from ..plan.picture import draw
+
+        draw(best, scaling, args.picture)
+        plain["picture"] = args.picture
+    print_result(args, plain, lambda width: plan_page(best, scaling, plain.get("simulation")))
+    return 0
+
+
+def workload_and_wishes(
+    args: argparse.Namespace, device: "Accelerator"
+) -> tuple["Workload", "Wishes"]:
+    """The workload of a recipe or a model, and what options and recipe fix of its layout."""
+    from ..plan.plan import Wishes
+    from ..plan.workload import with_samples, workload_of_recipe, workload_of_spec
+    from .models import is_recipe, named_spec
+
+    wishes = Wishes(
+        args.gpus, args.tensor, args.shard, args.micro_batch_size, args.checkpointing or None
+    )
+    if not is_recipe(args.name):
+        if args.set:
+            raise ValueError(
+                f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
+            )
+        name, spec = named_spec(args.name)
+        return workload_of_spec(name, spec, args.row_length, args.tokens), wishes
+    from .. import recipe
+    from .train import report_on_first_rank
+
+    if args.row_length:
+        raise ValueError("--row-length is for a model; a recipe has --set batch.length=…")
+    loaded = recipe.apply_overrides(recipe.load_recipe(args.name), args.set, report_on_first_rank())
+    workload = workload_of_recipe(loaded, device.fastest_precision)
+    return with_samples(workload, args.tokens), wishes.with_defaults_of(loaded)
+
+
+def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> list["Plan"]:
+    """The cheapest plan on fewer and on more devices, where there is one."""
+    from ..plan.plan import search
+
+    plans = []
+    for scale in SCALES:
+        devices = int(best.layout.devices * scale)
+        fewer = replace(wishes, devices=devices, shard=None)
+        found = best if scale == 1 else search(workload, best.device, fewer)[0] if devices else None
+        plans += [found] if found is not None else []
+    return plans
+
+
+def scaling_row(plan: "Plan") -> dict[str, Any]:
+    return {
+        "devices": plan.layout.devices,
+        "layout": vars(plan.layout),
+        "memory_bytes": plan.memory.total,
+        "seconds": plan.seconds,
+        "model_flops_utilisation": plan.utilisation,
+        "dollars": plan.dollars or None,
+    }
+
+
+def run_simulation(best: "Plan") -> dict[str, Any]:
+    """Simulate one pass of rank 0, beside the closed formula for it."""
+    with spinner(f"simulating one of {best.layout.devices:,} ranks"):
+        from ..plan.memory import peak_memory
+        from ..plan.simulate import one_pass, simulate
+
+        workload = one_pass(best.workload, best.layout)
+        simulation = simulate(workload, best.layout)
+    formula = peak_memory(workload, best.layout).total
+    return vars(simulation) | {"formula": formula, "ratio": formula / simulation.memory}
+
+
+# The page
+
+
+def plan_page(best: "Plan", scaling: list["Plan"], simulation: dict[str, Any] | None) -> "Page":
+    from rich.console import Group
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for name, text in (*workload_rows(best), *device_rows(best), *cost_rows(best)):
+        grid.add_row(name, text)
+    for name, text in simulation_rows(simulation) if simulation else ():
+        grid.add_row(name, text)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in ("devices", "layout", "per device", "time", "of the peak", "price"):
+        table.add_column(column, justify="left" if column == "layout" else "right")
+    for p in scaling:
+        table.add_row(
+            f"{p.layout.devices:,}",
+            p.layout.describe(),
+            format_number(p.memory.total, "B"),
+            format_duration(p.seconds),
+            f"{p.utilisation:.0%}",
+            format_price(p),
+        )
+    return Group(grid, "", table)
+
+
+def workload_rows(best: "Plan") -> list[tuple[str, str]]:
+    w, flops = best.workload, best.flops
+    per = w.units_per_row
+    unit = w.unit.removesuffix("s")
+    samples = f"{format_number(w.samples_read)} {w.unit}"
+    if w.unit == "tokens":
+        samples += f", {w.samples_read / w.parameters:.3g} per parameter"
+    rows = f"{w.rows:,} images" if w.unit == "images" else f"{w.rows:,} rows of {per:,} tokens"
+    return [
+        ("model", f"{w.name}: {w.parameters:,} parameters"),
+        (
+            "FLOPs",
+            f"{format_number(flops.forward / per)} forward and {format_number(flops.backward / per)} backward per {unit}, "
+            f"{flops.scores / flops.forward:.1%} of them attention scores",
+        ),
+        ("data", f"{samples}: {w.steps:,} steps of {rows}; {w.precision}"),
+        ("run", f"{format_number(best.step_flops * w.steps, 'FLOP')}"),
+    ]
+
+
+def device_rows(best: "Plan") -> list[tuple[str, str]]:
+    layout, memory, device = best.layout, best.memory, best.device
+    again = "; every block computed again in the backward pass" if layout.checkpointing else ""
+    passes = layout.micro_batches(best.workload)
+    parts = [
+        f"{format_number(size, 'B')} {name}" for name, size in vars(memory).items() if size >= 1e6
+    ]
+    return [
+        ("devices", f"{layout.devices:,} × {device.name}: {layout.describe()}"),
+        ("", f"{passes:,} × {layout.micro_batch:,} rows per device and step{again}"),
+        (
+            "memory",
+            f"{format_number(memory.total, 'B')} of {format_number(device.memory, 'B')} per device: {', '.join(parts)}",
+        ),
+    ]
+
+
+def cost_rows(best: "Plan") -> list[tuple[str, str]]:
+    sent = [
+        f"{format_number(size, 'B')} {name} at {format_number(speed, 'B/s')}"
+        for name, size, speed in (
+            ("tensor", best.traffic.tensor, best.speed(best.layout.tensor)),
+            ("shard", best.traffic.shard, best.speed(best.layout.tensor * best.layout.shard)),
+            ("replicate", best.traffic.replicate, best.speed(best.layout.devices)),
+        )
+        if size
+    ]
+    device = best.device
+    return [
+        ("sent", f"{', '.join(sent) or 'nothing'} per device and step"),
+        (
+            "step",
+            f"{best.step_seconds:.3g} s: {best.compute_seconds:.3g} s of matrix products at {device.utilisation:.0%} of "
+            f"{format_number(device.flops(best.workload.precision), 'FLOP/s')}, {best.tensor_seconds:.3g} s waiting in tensor groups, "
+            f"{best.shard_seconds:.3g} s of gathering beside it",
+        ),
+        ("time", f"{format_duration(best.seconds)}; {best.utilisation:.1%} of the peak"),
+        ("energy", f"{best.joules / 3.6e6:,.3g} kWh at {device.watts:g} W per device"),
+        ("price", f"{format_price(best)} at ${device.price:g} per device and hour"),
+    ]
+
+
+def format_price(plan: "Plan") -> str:
+    return f"${plan.dollars:,.2f}" if plan.dollars < 100 else f"${plan.dollars:,.0f}"
+
+
+def simulation_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    calls = ", ".join(f"{count:,} {name}" for name, count in found["collectives"].items())
+    return [
+        (
+            "simulated",
+            f"{format_number(found['memory'], 'B')} per rank for one pass; the formula says {format_number(found['formula'], 'B')} "
+            f"({found['ratio']:.3f}); {found['seconds']:.0f} s",
+        ),
+        ("", calls),
+    ]
+
+
+def positive_number(text: str) -> float:
+    value = finite_float(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def add(verb: AddCommand) -> None:
+    parser = verb(
+        plan,
+        "plan a run: FLOPs, memory per device, time, energy and price before it starts",
+        "Refuses what does not fit, and names the cheapest layout that does.",
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="model such as gpt3-175b, folder of a model, or recipe such as recipes/bert.py:paper",
+    )
+    numbers = (
+        ("--gpus", "number of devices (default: as few as fit)"),
+        ("--tensor", "devices that share every layer (default: the cheapest)"),
+        ("--shard", "devices that share weights and optimiser state (default: the cheapest)"),
+        ("--micro-batch-size", "rows of one forward pass on one device (default: the cheapest)"),
+        ("--row-length", "tokens per row, or pixels of a side (default: the model's own)"),
+    )
+    for option, text in numbers:
+        parser.add_argument(option, type=positive_int, metavar="N", help=text)
+    parser.add_argument(
+        "--kind",
+        default="h100",
+        metavar="DEVICE",
+        help="kind of device: h100, h200, b200, a100, a100-40gb, v100, p100, mi300x, rtx4090, tpu-v4 or cpu (default: h100)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=positive_number,
+        metavar="N",
+        help="tokens or images to train on (default: 20 tokens per parameter, or the recipe's)",
+    )
+    parser.add_argument(
+        "--checkpointing",
+        action="store_true",
+        help="compute every block again in the backward pass (default: where it is cheapest)",
+    )
+    parser.add_argument(
+        "--price",
+        type=finite_float,
+        metavar="X",
+        help="dollars per device and hour (default: a list price)",
+    )
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="also measure the memory and collectives of one rank of the real model on a fake process group",
+    )
+    parser.add_argument(
+        "--picture",
+        metavar="FILE",
+        help="draw memory by part and time against the number of devices (.png, .svg or .pdf)",
+    )
+    add_set(parser)

@@ -1,0 +1,192 @@
+"""What the forward pass stores for the backward pass, from the spec: one entry per tensor that an operation saves."""
+
+from dataclasses import dataclass
+
+from .. import spec as S
+from ..spec.attention import head_dims
+from ..spec.feedforward import FeedForwardSpec
+from ..spec.spec import iterate_blocks
+from .layout import Layout
+from .workload import Workload, input_tokens
+
+STATISTIC = 4  # bytes: norms and log-sums stay in fp32
+KEEPS_RESULT = (
+    "relu",
+    "tanh",
+)  # activations whose gradient needs the result, which the next map saves anyway
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How activations are stored.
+
+    Attributes:
+        number: bytes of what matrix products read.
+        stream: bytes of the residual stream, which norms read.
+        mask: bytes of a dropout mask, per number.
+        weights: whether the attention weights are stored, as without a fused kernel.
+        tensor: devices that share a layer.
+    """
+
+    number: int
+    stream: int
+    mask: int = 2  # `kernels.keyed_random` draws 16 bits
+    weights: bool = False
+    tensor: int = 1
+
+
+def storage_of(workload: Workload, layout: Layout, fused: bool = True) -> Storage:
+    """Under FSDP the parameters, and so the stream, are in bf16; autocast leaves the stream in fp32."""
+    size = 4 if workload.precision == "fp32" else 2
+    stream = size if layout.splits_weights else 4
+    return Storage(size, stream, weights=not fused, tensor=layout.tensor)
+
+
+# One block
+
+
+def block_bytes(
+    block: S.Block | S.ParallelBlock, width: int, queries: float, keys: float, s: Storage
+) -> float:
+    """Of one row of `queries` tokens that attends, across, to `keys`."""
+    total = branch_bytes(block.attention, width, queries, queries, s)
+    total += branch_bytes(block.feedforward, width, queries, queries, s)
+    if isinstance(block, S.ParallelBlock):
+        shared = block.attention.before is not None and block.feedforward.before is not None
+        return total - shared * width * queries * s.stream / s.tensor  # both norms read the same x
+    if block.cross_attention is not None:
+        total += branch_bytes(block.cross_attention, width, queries, keys, s)
+    return total
+
+
+def branch_bytes(branch: S.Branch, width: int, queries: float, keys: float, s: Storage) -> float:
+    """The residual equation from the inside out. Between layers a device of a tensor group has its part of the tokens; a layer reads all."""
+    norms = (branch.before, branch.out, branch.after)
+    total = sum(norm_bytes(norm, width, s) for norm in norms) / s.tensor
+    total += width * s.number  # what the inner maps read
+    total += width * s.mask / s.tensor if branch.dropout else 0
+    total += width * s.number / s.tensor if branch.layer_scale is not None else 0
+    total *= queries
+    if isinstance(branch.inner, S.Attention):
+        return total + attention_bytes(branch.inner, width, queries, keys, s)
+    return total + queries * feedforward_bytes(branch.inner, width, s)
+
+
+def norm_bytes(norm: S.Norm | None, width: int, s: Storage) -> float:
+    """Of one token: what it reads, and its statistics."""
+    if norm is None:
+        return 0.0
+    return width * s.stream + STATISTIC * (2 if isinstance(norm, S.LayerNorm) else 1)
+
+
+def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: Storage) -> float:
+    """Queries, keys, values, the mixed values; and the weights, or a log-sum per query where the kernel computes them again."""
+    key_dim, value_dim, kv_heads = head_dims(a, width)
+    heads, groups = a.heads / s.tensor, max(kv_heads / s.tensor, 1)
+    total = s.number * (
+        queries * heads * (key_dim + value_dim) + keys * groups * (key_dim + value_dim)
+    )
+    if a.qk_norm is not None:
+        per_head = s.number * key_dim + STATISTIC * (a.qk_norm.per == "head")
+        total += (queries * heads + keys * groups) * per_head
+    if (
+        a.rope is not None
+    ):  # mixed values come in the layout of rotated queries: the next map copies them
+        total += s.number * queries * heads * value_dim
+    if s.weights:
+        return total + s.number * queries * keys * heads * (2 if a.dropout else 1)
+    return total + STATISTIC * queries * heads
+
+
+def feedforward_bytes(inner: object, width: int, s: Storage) -> float:
+    """Of one token, without the input that all maps share."""
+    if isinstance(inner, S.GatedMLP):  # gate, activation(gate), up, their product
+        numbers = 4.0 * inner.hidden
+    elif isinstance(inner, S.MLP):
+        twice = inner.activation not in KEEPS_RESULT or inner.dropout
+        numbers = inner.hidden * (2 if twice else 1)
+    elif isinstance(inner, S.MixtureOfExperts):
+        each = width * s.tensor + feedforward_bytes(inner.expert, width, s) / s.number * s.tensor
+        numbers = inner.top_k * each + inner.experts
+    else:
+        assert isinstance(inner, FeedForwardSpec)
+        numbers = inner.activations(width)
+    dropped = inner.hidden if isinstance(inner, S.MLP | S.GatedMLP) and inner.dropout else 0
+    return (numbers * s.number + dropped * s.mask) / s.tensor
+
+
+# The whole model
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes of one row on one device."""
+
+    blocks: float  # of all blocks
+    inputs: float  # of all blocks: what each reads alone, which checkpointing stores
+    largest: float  # of one block
+    ends: float  # embedding, last norms, head; without logits
+    logits: float
+
+
+def row_activations(workload: Workload, s: Storage) -> Activations:
+    total = Activations(0.0, 0.0, 0.0, 0.0, 0.0)
+    for spec in (workload.spec, *workload.extra):
+        each = model_activations(spec, workload, s)
+        sums = [a + b for a, b in zip(vars(total).values(), vars(each).values(), strict=True)]
+        total = Activations(*sums)
+    return total
+
+
+def model_activations(spec: S.Spec, workload: Workload, s: Storage) -> Activations:
+    side, tokens, targets = input_tokens(spec, workload)
+    blocks, inputs, largest = 0.0, 0.0, 0.0
+    for _, width, block, place, stage in iterate_blocks(spec):
+        queries: float = targets if place == "decoder" and spec.encoder is not None else tokens
+        queries *= workload.visible if place != "head" else 1
+        if stage is not None:
+            queries = (side / 2**stage) ** 2
+        here = block_bytes(block, width, queries, tokens, s)
+        blocks, inputs, largest = (
+            blocks + here,
+            inputs + queries * width * s.stream / s.tensor,
+            max(largest, here),
+        )
+    read = targets if spec.decoder is not None else tokens
+    ends = sum(
+        norm_bytes(getattr(stack, "norm", None), spec.width, s)
+        for stack in (spec.encoder, spec.decoder)
+    )
+    ends = read * ends / s.tensor + tokens * embedding_bytes(spec.source, spec, s)
+    if isinstance(spec.target, S.Tokens | S.SharedTokens):
+        ends += targets * embedding_bytes(spec.target, spec, s)
+    head, logits = head_bytes(spec, read, workload.scored, s)
+    return Activations(blocks, inputs, largest, ends + head, logits)
+
+
+def embedding_bytes(source: object, spec: S.Spec, s: Storage) -> float:
+    """Of one token: ids, norm and dropout mask; a patch keeps its pixels."""
+    width = getattr(source, "embedding_dim", None) or spec.width
+    total = norm_bytes(getattr(source, "norm", None), width, s)
+    total += width * s.mask if getattr(source, "dropout", 0) else 0
+    if isinstance(source, S.Tokens | S.SharedTokens):
+        return total / s.tensor + 8
+    return total + (4 * spec.patch_pixels if isinstance(source, S.Patches) else 0)
+
+
+def head_bytes(spec: S.Spec, tokens: float, scored: float, s: Storage) -> tuple[float, float]:
+    """What a head reads, and its logits, which are stored once more as a gradient."""
+    head, width = spec.head, spec.head_input_width
+    if not isinstance(head, S.LMHead):
+        return 0.0, 0.0
+    read = tokens * scored * width * s.number
+    if head.transform is not None:
+        read += (
+            tokens
+            * scored
+            * (
+                2 * spec.embedding_dim * s.number
+                + norm_bytes(head.transform.norm, spec.embedding_dim, s)
+            )
+        )
+    return read, tokens * scored * spec.vocab_size * s.number / s.tensor

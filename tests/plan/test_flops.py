@@ -1,0 +1,70 @@
+"""FLOPs of a plan are those that torch counts."""
+
+import pytest
+import torch
+from torch.utils import flop_counter
+
+import weft
+from weft.layers.sequence import HiddenStates
+from weft.plan.workload import Workload, row_flops, score_flops, workload_of_spec
+
+from .cases import CASES
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_backward_are_those_that_torch_counts(name: str) -> None:
+    case = CASES[name]
+    model = weft.build(case.spec(2), device="meta").train()
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        output = model(*case.inputs(1, "meta"))
+        forward = counter.get_total_flops()
+        output.float().sum().backward()
+    flops = row_flops(case.workload(2))
+    assert flops.forward == forward
+    assert flops.backward == counter.get_total_flops() - forward
+
+
+def test_a_swin_counts_windows_stages_and_no_gradient_of_pixels() -> None:
+    spec = weft.swin("tiny")
+    model = weft.build(spec, device="meta")
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 3, 224, 224, device="meta")).sum().backward()
+    flops = row_flops(Workload("swin", spec, 1, 224, 1, unit="images"))
+    assert flops.training == counter.get_total_flops()
+
+
+def test_fused_attention_computes_half_of_its_scores_again() -> None:
+    """torch's own formulas for the kernels of a GPU."""
+    case = CASES["gpt2"]
+    workload = case.workload(1)
+    shape = (1, 4, case.length, 16)
+    forward = flop_counter.sdpa_flop_count(shape, shape, shape)
+    backward = flop_counter.sdpa_backward_flop_count(shape, shape, shape, shape)
+    flops = row_flops(workload)
+    assert score_flops(workload.spec, workload) == forward
+    assert flops.computed(checkpointing=False) - flops.training == backward - 2 * forward
+    assert flops.computed(checkpointing=True) == flops.computed(checkpointing=False) + flops.forward
+
+
+def test_only_scored_positions_have_logits() -> None:
+    case = CASES["bert"]
+    workload, spec = case.workload(1), case.spec(1)
+    few = Workload("bert", spec, 1, 32, 1, scored=0.25)
+    model = weft.build(spec, device="meta")
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        model.head(
+            HiddenStates(torch.zeros(1, 8, 64, device="meta")),
+            model.token_embedding_VD,
+        )
+    body = row_flops(workload).forward - spec.head.flops(spec, 32)
+    assert row_flops(few).forward == body + counter.get_total_flops()
+
+
+def test_tokens_follow_the_compute_optimal_rule() -> None:
+    workload = workload_of_spec("gpt2", weft.gpt2("small"))
+    assert workload.samples_read == pytest.approx(20 * workload.parameters, rel=1e-3)
+    fewer = workload_of_spec("gpt2", weft.gpt2("small"), tokens=1e9)
+    assert fewer.samples_read == pytest.approx(1e9, rel=1e-3)
+    even = workload.with_rows_for(7)
+    assert even.rows % 7 == 0
+    assert even.samples_read == pytest.approx(workload.samples_read, rel=1e-2)

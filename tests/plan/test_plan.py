@@ -1,0 +1,108 @@
+"""The search for a plan: what fits, what is refused, and what it costs."""
+
+from dataclasses import replace
+
+import pytest
+
+import weft
+from weft.plan.hardware import KINDS, Accelerator, accelerator
+from weft.plan.layout import Layout
+from weft.plan.plan import USABLE, Wishes, find_plan, make_plan, plans_on
+from weft.plan.traffic import step_traffic
+from weft.plan.workload import Workload, workload_of_spec
+
+H100, A100 = accelerator("h100"), accelerator("a100")
+GPT2, GPT3 = (workload_of_spec(name, spec) for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b"))))  # fmt: skip
+
+
+def test_a_plan_fits_and_no_other_layout_is_faster() -> None:
+    plan = find_plan(GPT2, H100, Wishes(devices=16))
+    assert plan.layout.devices == 16
+    assert plan.memory.total <= USABLE * H100.memory
+    others = [p for p in plans_on(GPT2, H100, 16, Wishes()) if p.fits]
+    assert len(others) > 10
+    assert plan.step_seconds == min(p.step_seconds for p in others)
+
+
+def test_without_a_number_of_devices_as_few_as_fit_are_taken() -> None:
+    plan = find_plan(GPT3, H100)
+    assert plan.fits
+    half = list(plans_on(GPT3, H100, plan.layout.devices // 2, Wishes()))
+    assert half
+    assert not [p for p in half if p.fits]
+
+
+def test_what_does_not_fit_is_refused_with_a_plan_that_does() -> None:
+    with pytest.raises(
+        ValueError, match=r"gpt3 does not fit: .*; the cheapest that fits is --gpus (\d+) "
+    ) as refused:
+        find_plan(GPT3, H100, Wishes(devices=8))
+    words = str(refused.value).split("the cheapest that fits is ")[1].split()
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    wishes = Wishes(*(int(given[f"--{name}"]) for name in ("gpus", "tensor", "shard", "micro-batch-size")), checkpointing="--checkpointing" in words)  # fmt: skip
+    assert find_plan(GPT3, H100, wishes).fits
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes(devices=16, tensor=3), "--tensor 3 does not divide the heads"),
+        (Wishes(devices=16, tensor=5, shard=3), "is no grid"),
+        (Wishes(devices=10**6), "some would wait; give fewer --gpus"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused_in_one_line(wishes: Wishes, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as refused:
+        find_plan(GPT2, H100, wishes)
+    assert "\n" not in str(refused.value)
+
+
+def test_time_is_flops_by_rate_where_nothing_is_sent() -> None:
+    workload = replace(workload_of_spec("gpt2", weft.gpt2("small")), rows=8, any_rows=False)
+    plan = make_plan(workload, A100, Layout(micro_batch=8))
+    flops = 8 * plan.flops.computed(checkpointing=False)
+    assert plan.traffic.total == 0
+    assert plan.step_seconds == pytest.approx(flops / (A100.bf16_flops * A100.utilisation))
+    assert plan.dollars == pytest.approx(plan.seconds / 3600 * A100.price)
+    assert plan.joules == pytest.approx(plan.seconds * A100.watts)
+
+
+def test_a_ring_sends_what_it_must() -> None:
+    """FSDP: weights gathered twice in bf16, gradients scattered in fp32; DDP: gradients twice, once each way."""
+    workload = replace(GPT2, rows=8, any_rows=False)
+    tokens, width, blocks, parameters = 1024, 1600, 48, GPT2.parameters
+    outside = 50257 * width + 1024 * width + 2 * width
+    shard = step_traffic(workload, Layout(shard=8)).shard
+    assert shard == pytest.approx(
+        7 / 8 * (4 * (parameters - outside) + 2 * outside + 4 * parameters)
+    )
+    assert step_traffic(workload, Layout(replicate=8)).replicate == pytest.approx(
+        7 / 8 * 8 * parameters
+    )
+    tensor = step_traffic(workload, Layout(tensor=5, shard=8)).tensor
+    assert tensor == pytest.approx(4 / 5 * 8 * blocks * tokens * width * 2)
+
+
+def test_gpt3_on_1024_a100_takes_the_published_month() -> None:
+    """34 days for 300 billion tokens (Narayanan et al. 2021, arXiv:2104.04473, section 5.1)."""
+    workload = workload_of_spec("gpt3-175b", weft.gpt3("175b"), tokens=300e9)
+    plan = find_plan(workload, A100, Wishes(devices=1024, tensor=8, checkpointing=True))
+    assert plan.seconds / 86_400 == pytest.approx(34, rel=0.15)
+
+
+def test_every_kind_of_device_is_possible_and_a_users_own_is_found() -> None:
+    for kind in KINDS:
+        assert accelerator(kind.name) is kind
+        assert kind.bf16_flops >= kind.fp32_flops > 0
+        assert 0 < kind.utilisation < 1
+        assert kind.link >= kind.network > 0
+    mine = weft.register(Accelerator("mine", 1e15, 1e14, 1e11, 1e11, 1e10, 8, 500, 1.0))
+    assert accelerator("mine") is mine
+    with pytest.raises(ValueError, match="did you mean 'h100'"):
+        accelerator("h10")
+
+
+def test_a_workload_without_memory_for_one_row_says_so() -> None:
+    long = Workload("long", weft.gpt2("xl", positions=1 << 24), 1, 1 << 24, 1)
+    with pytest.raises(ValueError, match="use a device with more memory, or shorter rows"):
+        find_plan(long, accelerator("v100"), Wishes(devices=1))
