@@ -7,10 +7,10 @@ from functools import partial
 from itertools import accumulate, groupby, islice
 from typing import Any
 
+from ...addresses import is_remote
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from ...storage import digest_plain
-from ..addresses import is_remote
 from ..files import (
     BLOCK,
     cached_value,
