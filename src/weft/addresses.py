@@ -1,7 +1,7 @@
 """Addresses such as s3://…, read and written through fsspec; errors are one line."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -31,12 +31,14 @@ def filesystem(path: str) -> tuple[Any, str]:
 
 @contextmanager
 def named_network_errors(path: str, verb: str = "read") -> Iterator[None]:
-    """Turn errors of the libraries for an address into a ValueError; a missing file stays FileNotFoundError."""
+    """Turn errors of the libraries for an address into a ValueError; a missing file stays FileNotFoundError, unless it is written."""
     try:
         yield
-    except (ValueError, FileNotFoundError):
+    except ValueError:
         raise
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and verb != "written":
+            raise
         raise ValueError(
             f"{path} cannot be {verb}: {str(error).splitlines()[0] if str(error) else type(error).__name__}; check the address and the network"
         ) from None
@@ -162,9 +164,10 @@ class ObjectPath:
                 raise
 
     def rglob(self, pattern: str) -> Iterator["ObjectPath"]:
-        """Yield the objects below, by name."""
+        """Yield the objects below, by name; none where nothing is."""
         system, inner = self.system()
-        with named_network_errors(self.address):
+        names: list[str] = []
+        with suppress(FileNotFoundError), named_network_errors(self.address):
             names = sorted(system.find(inner))
         for name in names:
             path = self / name.removeprefix(inner).lstrip("/")
@@ -189,3 +192,9 @@ def locate(path: "str | Location") -> Location:
         return path
     path = path.removeprefix("file://")
     return ObjectPath(path) if is_remote(path) else Path(path)
+
+
+def matching(folder: Location, pattern: str) -> list[Location]:
+    """Return what matches a pattern in a folder, by name."""
+    paths: list[Location] = [*folder.glob(pattern)]
+    return sorted(paths, key=str)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .. import recipe as R
-from ..addresses import Location
+from ..addresses import Location, matching
 from ..console import count_of
 from ..data.filtering import read_report
 from ..registry import members
@@ -136,7 +136,7 @@ def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[s
     ).exists()  # not while the rows of other parts are to be scanned
     data = json.loads((folder / "data.json").read_text()) if is_begun else {}
     splits: dict[str, Any] = {}
-    for path in sorted(folder.glob("*/index.json"), key=str):
+    for path in matching(folder, "*/index.json"):
         index = json.loads(path.read_text())
         splits[path.parent.name] = {
             "rows": index["rows"],
@@ -147,7 +147,7 @@ def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[s
         if report := read_report(path.parent):
             splits[path.parent.name]["dropped"] = report["dropped"]
     quarantined = sum(
-        len(path.read_text().splitlines()) for path in folder.glob("*/quarantine.jsonl")
+        len(path.read_text().splitlines()) for path in matching(folder, "*/quarantine.jsonl")
     )
     p = preparing.last
     speed = (

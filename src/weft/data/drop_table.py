@@ -25,7 +25,7 @@ class DropTable(NamedTuple):
     reasons: list[Reason]
     dropped: np.ndarray  # uint8
 
-    def count(self) -> Counter[Reason]:
+    def row_counts(self) -> Counter[Reason]:
         numbers = np.bincount(self.dropped, minlength=len(self.reasons) + 1)[1:]
         return Counter(dict(zip(self.reasons, numbers.tolist(), strict=True)))
 

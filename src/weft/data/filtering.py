@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import recipe as R
-from ..addresses import Location, ObjectPath
+from ..addresses import Location, ObjectPath, matching
 from ..recipe.formats import Piece
 from ..storage import digest_plain, read_range, seal_json, unseal_json, write_if_changed
 from ..values import to_plain
@@ -190,10 +190,10 @@ def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:
     rows, digests = 0, []
     for number in range(pieces):
         table = read_drop_table(split, number)
-        counts.update(table.count())
+        counts.update(table.row_counts())
         rows += len(table.dropped)
         digests.append(digest_plain(table.reasons, table.dropped.tobytes().hex()))
-    reasons = [
+    reasons: list[dict[str, Any]] = [
         {"filter": type(source.filters[step]).__name__, "reason": reason, "rows": number}
         for (step, reason), number in sorted(counts.items())
         if number
@@ -206,7 +206,7 @@ def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:
 
 def remove_scratch(split: Location, pieces: int) -> None:
     """Remove what only comparing needs, and the tables of longer data."""
-    for path in list((split / FOLDER).glob("[0-9]*.*")):
+    for path in matching(split / FOLDER, "[0-9]*.*"):
         is_table = path.suffix == ".json"
         if path.stem.isdecimal() and (
             (is_table and int(path.stem) >= pieces) or path.suffix in (".scan", ".keys", ".match")
@@ -234,7 +234,7 @@ def read_report(split: Location) -> dict[str, Any] | None:
 
 def report_lines(folder: Location) -> Iterator[str]:
     """Yield one line per split of prepared data whose rows were filtered."""
-    for path in sorted(folder.glob(f"*/{REPORT}"), key=str):
+    for path in matching(folder, f"*/{REPORT}"):
         report = read_report(path.parent)
         if report is not None:
             reasons = ", ".join(

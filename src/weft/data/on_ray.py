@@ -6,6 +6,7 @@ Weft, the sources and the output folder under the same names: a shared file syst
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -18,19 +19,21 @@ PASSED_ON = ("AWS_", "FSSPEC_", "WEFT_", "XDG_CACHE_HOME")  # variables that the
 
 
 @lru_cache(maxsize=2)
-def open_job(wire: str) -> Callable[[Any, Tick], None]:
+def open_job(wire: str, folder: str) -> Callable[[Any, Tick], None]:
     """Load what many tasks of a job need; a worker process of Ray lives on between them."""
     from ..user_code import load_code_of_environment
 
+    with suppress(FileNotFoundError):  # addresses and absolute paths do without
+        os.chdir(folder)
     load_code_of_environment()
     return from_wire(wire).open()
 
 
-def run_task(wire: str, task: str) -> tuple[int, float, str | None]:
-    """Run one task; return the characters, the tokenizer's seconds, and what is wrong, if anything."""
+def run_task(wire: str, folder: str, task: str) -> tuple[int, float, str | None]:
+    """Run one task, with paths relative to `folder`; return the characters, the tokenizer's seconds, and what is wrong, if anything."""
     ticks: list[WorkerProgress] = []
     try:
-        open_job(wire)(json.loads(task), ticks.append)
+        open_job(wire, folder)(json.loads(task), ticks.append)
     except ValueError as error:
         return 0, 0.0, str(error)
     return sum(tick.text for tick in ticks), sum(tick.busy for tick in ticks), None
@@ -56,7 +59,7 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
     try:
         while left or waiting:
             while left and len(waiting) < ahead:
-                waiting.append(remote.remote(wire, json.dumps(left.pop())))
+                waiting.append(remote.remote(wire, os.getcwd(), json.dumps(left.pop())))
             done, waiting = ray.wait(waiting)
             for text, busy, problem in ray.get(done):
                 if problem is not None:

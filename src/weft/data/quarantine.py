@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 from .. import recipe as R
-from ..addresses import Location
+from ..addresses import Location, matching
 from ..recipe.cells import require_cell
 from ..recipe.formats import BadRow, Format, SourceItem, SourceRow
 from ..registry import named
@@ -137,7 +137,7 @@ def write_quarantine(folder: Location, rows: int, bad: list[dict[str, Any]], sha
 def quarantine_notes(folder: Location) -> list[str]:
     """A line for each split of prepared data of which rows were set aside."""
     notes = []
-    for index in sorted(folder.glob("*/index.json"), key=str):
+    for index in matching(folder, "*/index.json"):
         rows, path = json.loads(index.read_text())["rows"], index.with_name("quarantine.jsonl")
         if not path.exists():
             continue

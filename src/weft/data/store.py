@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from .. import recipe as R
-from ..addresses import ObjectPath, locate
+from ..addresses import Location, ObjectPath, locate
 from ..storage import DamagedFile, publish, temporary_path, unseal_json
 from ..values import from_plain
 from .files import file_identity
@@ -49,7 +49,7 @@ class ShardEntry(NamedTuple):
     sha256: str
 
 
-def open_store(folder: str | Path, split: str = "train") -> "Store":
+def open_store(folder: str | Location, split: str = "train") -> "Store":
     """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they are first read."""
     return Store(PreparedFolder(str(folder)), split)
 
