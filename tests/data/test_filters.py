@@ -1,6 +1,7 @@
 """Filters: each threshold decides, duplicates are found wherever they lie, and no kill, part or number of processes changes a byte."""
 
 import json
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from weft import recipe as R
 from weft import storage
 from weft.cli import main
 from weft.data import filtering, match, scan, source
-from weft.data.deduplicate import MinHashKeys, hash_ngram, ngrams
+from weft.data.deduplicate import MinHashKeys, ngram_hashes
 from weft.data.drop_table import load_drop_table, table_path
 from weft.data.filters import ngram_fractions
 from weft.data.prepare import prepare
@@ -207,8 +208,8 @@ def test_near_duplicates_are_those_of_datasketchs_index(tmp_path: Path, threshol
     folder = prepare(data, tmp_path / "out", workers=1)
     lsh, kept = MinHashLSH(threshold=threshold, num_perm=128), []
     for i, line in enumerate(lines):
-        one = MinHash(num_perm=128, seed=1, hashfunc=hash_ngram)
-        one.update_batch(ngrams(line, value))
+        one = MinHash(num_perm=128, seed=1, hashfunc=int)
+        one.update_batch(ngram_hashes(line, value).tolist())
         if not lsh.query(one):
             kept.append(line)
         lsh.insert(str(i), one)
@@ -216,13 +217,29 @@ def test_near_duplicates_are_those_of_datasketchs_index(tmp_path: Path, threshol
     assert 40 <= len(kept) < 60
 
 
+@given(
+    st.lists(st.sampled_from("abcdefg"), max_size=30), st.lists(st.sampled_from("abc"), max_size=30)
+)
+def test_hashes_of_ngrams_overlap_as_the_ngrams_do(first: list[str], second: list[str]) -> None:
+    for unit, gap in (("word", " "), ("character", "")):
+        value = R.NearDeduplication(ngram=3, unit=unit)
+        sets = []
+        for some in (first, second):
+            count = max(1, len(some) - 2)
+            grams = {tuple(some[i : i + 3]) for i in range(count)}
+            hashes = set(ngram_hashes(gap.join(some), value).tolist())
+            assert len(hashes) == len(grams)
+            sets.append((grams, hashes))
+        assert len(sets[0][0] & sets[1][0]) == len(sets[0][1] & sets[1][1])
+
+
 def test_a_text_shorter_than_an_ngram_is_one_and_long_texts_are_hashed_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     value = R.NearDeduplication()
-    assert ngrams("Two words", value) == [b"two words"]
-    assert ngrams("", value) == [b""]
-    assert ngrams("你 好", R.NearDeduplication(unit="character", ngram=2)) == ["你好".encode()]
+    assert len(ngram_hashes("Two words", value)) == len(ngram_hashes("", value)) == 1
+    assert ngram_hashes("Two words", value) == ngram_hashes("two  WORDS!", value)
+    assert ngram_hashes("two words", value) != ngram_hashes("words two", value)
     text = words(500)
     whole = MinHashKeys(value)(text)
     monkeypatch.setattr("weft.data.deduplicate.TOGETHER", 7)
@@ -241,6 +258,21 @@ def test_ranges_of_hashes_give_the_same_duplicates_however_many(
     assert len(match.ranges(600)) == 32
     assert match.ranges(10**15)[-1] == (scan.BUCKETS - 1, scan.BUCKETS)
     assert contents(prepare(data, tmp_path / "many", workers=1)) == expected
+
+
+def test_comparing_takes_the_memory_that_it_plans_with() -> None:
+    count = 200_000
+    keys = np.zeros(count, scan.KEY)
+    keys["high"] = np.random.default_rng(0).integers(0, count // 2, count)
+    keys["row"] = np.arange(count)
+    tracemalloc.start()
+    try:
+        duplicates = match.find_duplicates(np.split(keys, 100))
+        peak = tracemalloc.get_traced_memory()[1] + keys.nbytes
+    finally:
+        tracemalloc.stop()
+    assert len(duplicates) == count - len(np.unique(keys["high"]))
+    assert peak < match.MEMORY_PER_KEY * count
 
 
 def test_a_row_with_the_same_key_twice_is_no_duplicate_of_itself() -> None:

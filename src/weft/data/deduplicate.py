@@ -1,7 +1,7 @@
 """Keys of rows, by which duplicates are found: the text itself, or bands of its MinHash signature."""
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 
 import numpy as np
@@ -10,6 +10,7 @@ from .. import recipe as R
 
 SPACE = re.compile(r"\s+")
 WORD = re.compile(r"\w+")
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 over the golden ratio
 TOGETHER = 1 << 12  # n-grams that are hashed at once: memory does not grow with the text
 
 
@@ -38,13 +39,11 @@ class MinHashKeys:
         self.value = value
         lsh = MinHashLSH(threshold=value.threshold, num_perm=value.permutations)
         self.bands, self.rows = lsh.b, lsh.r
-        empty = partial(
-            MinHash, value.permutations, value.seed, hashfunc=hash_ngram, scheme="affine32"
-        )
+        empty = partial(MinHash, value.permutations, value.seed, hashfunc=int, scheme="affine32")
         self.signature = partial(empty, permutations=empty().permutations)  # drawn once
 
     def __call__(self, text: str) -> list[bytes]:
-        signature, grams = self.signature(), ngrams(text, self.value)
+        signature, grams = self.signature(), np.unique(ngram_hashes(text, self.value)).tolist()
         for start in range(0, len(grams), TOGETHER):
             signature.update_batch(grams[start : start + TOGETHER])
         values = np.asarray(signature.hashvalues[: self.bands * self.rows], "<u4")
@@ -54,16 +53,20 @@ class MinHashKeys:
         ]
 
 
-def hash_ngram(ngram: bytes) -> int:
-    """Return 32 bits of a hash; datasketch's default is SHA-1."""
-    return int.from_bytes(blake2b(ngram, digest_size=4).digest(), "little")
-
-
-def ngrams(text: str, value: R.NearDeduplication) -> list[bytes]:
-    """Return the n-grams in lower case, each once; a text of fewer units is one."""
+def ngram_hashes(text: str, value: R.NearDeduplication) -> np.ndarray:
+    """Return 32 bits of a hash of every n-gram, in lower case; a text of fewer units is one. An n-gram is a
+    polynomial of the hashes of its words, since hashing every n-gram alone takes most of the time."""
     lower = text.casefold()
-    units = WORD.findall(lower) if value.unit == "word" else SPACE.sub("", lower)
-    gap = " " if value.unit == "word" else ""
-    count = max(1, len(units) - value.ngram + 1)
-    grams = {gap.join(units[i : i + value.ngram]) for i in range(count)}
-    return [gram.encode("utf-8", "surrogatepass") for gram in grams]
+    units = WORD.findall(lower) if value.unit == "word" else list(SPACE.sub("", lower))
+    hashes = np.array([*map(hash_unit, units)] or [0], np.uint64)
+    n = min(value.ngram, len(hashes))
+    total = np.zeros(len(hashes) - n + 1, np.uint64)
+    for i in range(n):
+        total = total * MULTIPLIER + hashes[i : len(hashes) - n + 1 + i]
+    return (total * MULTIPLIER >> np.uint64(32)).astype(np.uint32)
+
+
+@lru_cache(1 << 16)  # words of one text are those of the next
+def hash_unit(unit: str) -> int:
+    digest = blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

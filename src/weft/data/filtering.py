@@ -170,18 +170,17 @@ def duplicates_of(files: list[np.ndarray], first: int, last: int) -> np.ndarray:
 
 def add_duplicates(scan: DropTable, rows: np.ndarray, fingerprint: str) -> DropTable:
     """Return the table with the duplicates of a piece. The first filter that drops a row is its reason."""
-    steps = sorted(set(rows["step"].tolist()))
-    reasons: list[Reason] = [*scan.reasons, *((step, "duplicate") for step in steps)]
-    order = sorted(range(len(reasons)), key=lambda code: reasons[code])
-    place = np.empty(len(reasons) + 1, np.int64)  # of each code among the sorted reasons, from 1
-    place[[0, *(code + 1 for code in order)]] = [len(reasons) + 1, *range(1, len(reasons) + 1)]
-    code = {step: len(scan.reasons) + i + 1 for i, step in enumerate(steps)}
-    dropped = place[scan.dropped]
-    np.minimum.at(
-        dropped, rows["row"], place[[code[step] for step in rows["step"].tolist()]].astype(np.int64)
+    rows = rows[np.lexsort((rows["step"], rows["row"]))]
+    rows = rows[np.diff(rows["row"].astype(np.int64), prepend=-1) != 0]
+    reasons: list[Reason] = sorted(
+        {*scan.reasons, *((step, "duplicate") for step in rows["step"].tolist())}
     )
-    dropped[dropped == len(reasons) + 1] = 0
-    return DropTable(fingerprint, [reasons[i] for i in order], dropped.astype(np.uint8))
+    place = {reason: i for i, reason in enumerate(reasons, 1)}
+    kept = len(reasons) + 1  # after all reasons
+    dropped = np.array([kept, *(place[reason] for reason in scan.reasons)])[scan.dropped]
+    duplicate = np.array([place[step, "duplicate"] for step in rows["step"].tolist()], np.int64)
+    dropped[rows["row"]] = np.minimum(dropped[rows["row"]], duplicate)
+    return DropTable(fingerprint, reasons, np.where(dropped == kept, 0, dropped).astype(np.uint8))
 
 
 def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:

@@ -47,7 +47,7 @@ class CharacterRule:
             return "mean word length"
         if len(SYMBOLS.findall(text)) > value.max_symbols_per_word * len(words):
             return "symbols"
-        with_letters = sum(any(map(str.isalpha, word)) for word in words)
+        with_letters = sum(word.isalpha() or any(map(str.isalpha, word)) for word in words)
         if with_letters < value.min_words_with_letters * len(words):
             return "words without letters"
         if value.min_letter_fraction:

@@ -1,7 +1,7 @@
 """Comparing rows: a row is dropped if an earlier one has one of its keys. Each task reads one range of hashes from the keys of all pieces,
 so that memory is bounded by the range, not by the data.
 
-A key takes 21 bytes on disk and MEMORY_PER_KEY bytes while it is compared: a billion documents with one key each, 21 GB and 64 ranges."""
+A key takes 21 bytes on disk and MEMORY_PER_KEY bytes while it is compared: a billion documents with one key each, 21 GB and 128 ranges."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -16,7 +16,7 @@ from .jobs import Tick, WorkerProgress
 from .scan import BUCKETS, KEY
 
 MATCH_BYTES = 1 << 30  # of memory per range of hashes, about
-MEMORY_PER_KEY = 64
+MEMORY_PER_KEY = 96
 DUPLICATE = np.dtype([("piece", "<u4"), ("row", "<u4"), ("step", "u1")])
 OFFSET = 4 * (BUCKETS + 1)  # of the keys in their file
 DIGEST = sha256().digest_size
@@ -65,7 +65,7 @@ def read_keys(path: Location, first: int, last: int) -> np.ndarray:
 
 
 def find_duplicates(slices: list[np.ndarray]) -> np.ndarray:
-    """Return the rows of which an earlier row has a key, in order. The slices are those of the pieces in order; the sort is stable, so
+    """Return the rows of which an earlier row has a key, in order, each with the first filter that says so. The slices are those of the pieces in order; the sort is stable, so
     that of equal keys the earliest comes first."""
     keys = np.concatenate([np.empty(0, KEY), *slices])
     piece = np.repeat(np.arange(len(slices), dtype=np.uint32), [len(part) for part in slices])
@@ -75,7 +75,13 @@ def find_duplicates(slices: list[np.ndarray]) -> np.ndarray:
     is_new[1:] = (keys["high"][1:] != keys["high"][:-1]) | (keys["low"][1:] != keys["low"][:-1])
     first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(keys) else order
     later = (piece != piece[first]) | (keys["row"] != keys["row"][first])
-    duplicates = np.empty(int(later.sum()), DUPLICATE)
-    duplicates["piece"], duplicates["row"] = piece[later], keys["row"][later]
-    duplicates["step"] = keys["step"][later]
-    return np.unique(duplicates)
+    place = piece[later].astype(np.uint64) << np.uint64(32) | keys["row"][later]
+    step = keys["step"][later]
+    by_place = np.lexsort((step, place))
+    place, step = place[by_place], step[by_place]
+    once = np.diff(place, prepend=place[:1] + np.uint64(1)) != 0  # the first filter of each row
+    duplicates = np.empty(int(once.sum()), DUPLICATE)
+    duplicates["piece"] = place[once] >> np.uint64(32)
+    duplicates["row"] = place[once] & np.uint64(0xFFFFFFFF)
+    duplicates["step"] = step[once]
+    return duplicates
