@@ -124,8 +124,8 @@ def repeated_fractions(parts: list[str]) -> tuple[float, float]:
 def ngram_fractions(words: list[str], longest: int) -> Iterator[tuple[int, float, float]]:
     """Yield n, the fraction of the words' characters in the most frequent n-gram, and that in all n-grams which occur more than once; no
     character counts twice. One that occurs once repeats nothing."""
-    numbers: dict[str, int] = {}
-    word = np.array([numbers.setdefault(w, len(numbers)) for w in words], np.int64)
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    word = np.array([*map(numbers.__getitem__, words)], np.int64)
     ends = np.cumsum([0, *map(len, words)])
     label = word  # of the n-gram that starts at each word; equal n-grams, equal labels
     for n in range(2, min(longest, len(words)) + 1):
