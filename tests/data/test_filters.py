@@ -25,6 +25,7 @@ from weft.data.prepare import prepare
 from weft.data.store import open_store
 from weft.registry import CHOICES, IMPLEMENTATIONS, implementation, members
 from weft.tasks.task import EvaluationData
+from weft.testing import check_part
 from weft.values import from_plain, to_plain
 
 from .test_prepare import contents, read
@@ -474,7 +475,7 @@ def test_rows_of_an_evaluation_are_those_of_the_store(tmp_path: Path) -> None:
 
 def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
     @weft.register
-    class EvenNumbers(R.QualityFilter):
+    class EvenNumbers(weft.QualityFilter):
         name = "even"
 
     @weft.implements(EvenNumbers)
@@ -482,10 +483,11 @@ def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
         def __init__(self, value: EvenNumbers) -> None: ...
 
         def __call__(self, text: str) -> str | None:
-            return None if int(text.split()[0]) % 2 == 0 else "odd"
+            first = text.partition(" ")[0]
+            return "odd" if first and first[-1] in "13579" else None
 
     @weft.register
-    class SameAddress(R.Deduplication):
+    class SameAddress(weft.Deduplication):
         name = "address"
 
     @weft.implements(SameAddress)
@@ -493,13 +495,15 @@ def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
         def __init__(self, value: SameAddress) -> None: ...
 
         def __call__(self, text: str) -> list[bytes]:
-            return [text.split()[1].encode()]
+            return [word.encode() for word in text.split()[1:2]]
 
     try:
         lines = [f"{i} http://{i % 7} text {i}" for i in range(40)]
         given = lines_file(tmp_path / "a.txt", lines)
         data = data_of(given, EvenNumbers(), SameAddress())
         folder = prepare(data, tmp_path / "out", workers=1)
+        for value in (EvenNumbers(), SameAddress()):
+            check_part(value)
         assert texts(folder) == [lines[i] for i in (0, 2, 4, 6, 8, 10, 12)]
         assert list(filtering.report_lines(folder)) == [
             "33 of 40 train rows dropped by filters: EvenNumbers (odd) 20, SameAddress (duplicate) 13"
@@ -507,6 +511,27 @@ def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
     finally:
         for cls in (EvenNumbers, SameAddress):
             del CHOICES[cls.__name__], IMPLEMENTATIONS[cls]
+
+
+def test_a_filter_that_remembers_is_found() -> None:
+    @weft.register
+    class SeenBefore(weft.QualityFilter):
+        name = "seen"
+
+    @weft.implements(SeenBefore)
+    class SeenRule:
+        def __init__(self, value: SeenBefore) -> None:
+            self.before = 0
+
+        def __call__(self, text: str) -> str | None:
+            before, self.before = self.before, len(text)
+            return "longer before" if before > len(text) else None
+
+    try:
+        with pytest.raises(AssertionError, match="SeenBefore depends on the order of its calls"):
+            check_part(SeenBefore())
+    finally:
+        del CHOICES["SeenBefore"], IMPLEMENTATIONS[SeenBefore]
 
 
 def test_too_many_reasons_are_one_line() -> None:
