@@ -9,6 +9,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from glob import glob, has_magic
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -102,13 +103,13 @@ def strip_compression_suffix(path: str) -> str:
     return path.removesuffix(".gz").removesuffix(".zst")
 
 
-def open_raw(path: str) -> BinaryIO:
+def open_raw(path: str) -> BufferedReader:
     """Open a file for reading bytes as they are stored."""
     if not is_remote(path):
         return open(path, "rb")
     system, inner = filesystem(path)
     with named_network_errors(path):
-        return cast(BinaryIO, system.open(inner, "rb"))
+        return cast(BufferedReader, system.open(inner, "rb"))
 
 
 def open_file(path: str) -> BinaryIO:
@@ -122,7 +123,7 @@ def open_file(path: str) -> BinaryIO:
         return cast(BinaryIO, pa.input_stream(raw, compression="zstd"))
     if is_utf16(path):
         return cast(BinaryIO, codecs.EncodedFile(open(path, "rb"), "utf-8", "utf-16"))
-    return cast(BinaryIO, raw) if is_remote(path) else open_raw(path)
+    return cast(BinaryIO, raw if is_remote(path) else open_raw(path))
 
 
 def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:

@@ -55,7 +55,8 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
     )
     wire = to_wire(job)
     ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    left, waiting = list(reversed(tasks)), []
+    left = list(reversed(tasks))
+    waiting: list[Any] = []
     try:
         while left or waiting:
             while left and len(waiting) < ahead:
