@@ -72,12 +72,16 @@ def corpus(
 
 
 def rate(documents: list[str], *filters: Any) -> float:
-    """Megabytes per processor second of what looks at a row."""
+    """Megabytes per processor second of what looks at a row; keys are hashed and sorted too."""
     rules = [implementation(value)(value) for value in filters]
+    result = scan.ScanResult()
     size, began = sum(len(text) for text in documents), time.process_time()
-    for text in documents:
+    for row, text in enumerate(documents):
         for rule in rules:
-            rule(text)
+            keys = rule(text)
+            if isinstance(keys, list):
+                result.add_keys(row, 0, keys)
+    result.sorted_keys()
     return size / 1e6 / (time.process_time() - began)
 
 
