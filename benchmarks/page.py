@@ -330,6 +330,54 @@ def exported(found: Result) -> Lines:
     )
 
 
+def deduplicated(found: Result) -> Lines:
+    hours, prices = found["core-hours per TB"], found["price per TB"]
+    slower = found["prepare MB/s"] / found["prepare with filters MB/s"]
+    yield (
+        f"{found['documents']:,} documents of generated words, {found['megabytes']} MB; speeds are of one core, in processor seconds, beside "
+        f"other work on the machine. The price is that of a core-hour at {found['price of a core-hour']}, which is assumed. With every filter, "
+        f"`weft prepare` took {slower:.1f} times as long as without."
+    )
+    yield ""
+    speeds = found["MB/s per core"]
+    stages = {
+        "quality": "five quality filters",
+        "exact": "exact keys",
+        "near": "near keys (MinHash)",
+    }
+    yield from table(
+        ("stage", "MB/s", "core-hours per terabyte", "price per terabyte"),
+        *((stages[n], f"{speeds[n]:,.1f}", hours[n], prices[n]) for n in stages),
+        *((n, "–", hours[n], prices[n]) for n in hours if n not in stages),
+    )
+    yield ""
+    yield from table(
+        ("planted copies", "mean Jaccard similarity of 5-grams", "dropped"),
+        *(
+            (
+                "exact"
+                if name == "exact"
+                else f"{float(name.split()[1]):.1%} of the words changed",
+                row["mean Jaccard similarity"],
+                f"{row['dropped']:.1%}",
+            )
+            for name, row in found["planted copies dropped"].items()
+        ),
+        ("documents that are no copies", "–", found["others dropped"]),
+    )
+    yield ""
+    yield from table(
+        ("a billion documents", "keys on disk, GB", "ranges", "memory per range, GB"),
+        *((name, *row.values()) for name, row in found["per billion documents"].items()),
+    )
+    same = found["ray, two workers"]["same hash"]
+    yield ""
+    yield (
+        f"Two workers of a Ray cluster gave {'the same' if same else 'ANOTHER'} hash of all files as one process. A store of ten billion rows "
+        f"opens in {found['opening 10 billion rows, seconds']} processor seconds."
+    )
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
@@ -344,6 +392,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("attention_cost", "What attention costs", cost),
     ("experts", "The load of experts", experts),
     ("export", "What leaves", exported),
+    ("deduplicate", "Filters and deduplication", deduplicated),
 )
 
 

@@ -26,7 +26,9 @@ from .model.model import Model as Model
 from .model.model import build as build
 from .observe.attention import attention_maps as attention_maps
 from .recipe import Batching as Batching
+from .recipe import Deduplication as Deduplication
 from .recipe import OptimiserSpec as OptimiserSpec
+from .recipe import QualityFilter as QualityFilter
 from .recipe import Recipe as Recipe
 from .recipe import RowSchema as RowSchema
 from .recipe import Schedule as Schedule

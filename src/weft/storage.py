@@ -1,5 +1,5 @@
 """Durable writes: a file is complete and on disk, or absent. Plain `os` calls, so that a test can simulate another disk; no other
-module renames or syncs."""
+module renames or syncs. In object storage one request writes one object: it is complete or absent too, and needs no renaming."""
 
 import errno
 import json
@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from .addresses import Location, ObjectPath
 from .values import SEAL, UNSEALED
 
 CHUNK = 1 << 22  # hashed while it is still in the processor's cache
@@ -95,8 +96,11 @@ def named_os_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot write {path}: {error.strerror}{room}") from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Location, content: bytes) -> None:
     """Write a file atomically: all of it is on disk under its name, or nothing."""
+    if isinstance(path, ObjectPath):
+        path.write_bytes(content)
+        return
     temporary = temporary_path(path)
     with named_os_errors(path):
         try:
@@ -112,24 +116,37 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
-def write_if_changed(path: Path, content: bytes) -> None:
+def write_if_changed(path: Location, content: bytes) -> None:
     """Write a file unless it already has this content, since a finished folder may be read-only."""
     if not path.exists() or path.read_bytes() != content:
         write_atomically(path, content)
 
 
-def is_stale_temporary(path: Path) -> bool:
+def is_stale_temporary(path: Location) -> bool:
     """Return whether a temporary file is old enough to be abandoned; another process may be writing a younger one."""
     try:
-        return time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS
+        return isinstance(path, Path) and time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS
     except FileNotFoundError:
         return False
 
 
-def publish(temporary: Path, path: Path) -> None:
-    """Sync a file that another library wrote, then rename it into place."""
+def publish(temporary: Path, path: Location) -> None:
+    """Sync a file that another library wrote, then rename it into place, or move it to object storage."""
+    if isinstance(path, ObjectPath):
+        path.upload(temporary)
+        temporary.unlink()
+        return
     sync_path(temporary)
     rename(temporary, path)
+
+
+def read_range(path: Location, start: int, stop: int) -> bytes:
+    """Return the bytes [start, stop) of a file."""
+    if isinstance(path, ObjectPath):
+        return path.read_range(start, stop) if start < stop else b""
+    with open(path, "rb") as file:
+        file.seek(start)
+        return file.read(stop - start)
 
 
 class DamagedFile(ValueError):

@@ -72,6 +72,13 @@ PARTS: list[Any] = [
     R.RandomChoice(transforms=(R.MixUp(), R.CutMix())),
     R.RandomChoice(transforms=(R.RandomHorizontalFlip(), R.CenterCrop(size=9))),
     R.RandomApply(transforms=(R.RandomSizeCrop(min_size=10, max_size=35),), p=0.5),
+    R.LengthFilter(min_words=3),
+    R.CharacterFilter(min_letter_fraction=0.5),
+    R.LineFilter(min_terminal_fraction=0.5),
+    R.RepetitionFilter(),
+    R.ForbiddenTextFilter(),
+    R.ExactDeduplication(normalize=True),
+    R.NearDeduplication(threshold=0.7),
 ]
 BASES = [
     S.Head,
@@ -81,6 +88,7 @@ BASES = [
     R.WeightAverage,
     R.Trainable,
     R.Transform,
+    R.Filter,
 ]
 
 

@@ -21,12 +21,12 @@ def test_an_address_without_its_package_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(
         sys.modules["fsspec.registry"], "_registry", {}
     )  # those that were opened before
     for name in [name for name in sys.modules if name in ("fsspec.implementations.http", "s3fs")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
     assert main(["prepare", address, "--output", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert address in said

@@ -22,6 +22,7 @@ from weft import recipe as R
 from weft.commands.prepare import data_from_arguments
 from weft.data import prepare as P
 from weft.data import source, train_tokenizer
+from weft.data.drop_table import PieceReader
 from weft.data.prepare import PrepareProgress, fingerprint, prepare
 from weft.data.tokenizer import load_tokenizer
 from weft.data.train_tokenizer import fit_tokenizer
@@ -430,7 +431,7 @@ def test_a_file_is_one_document_however_long(
 ) -> None:
     monkeypatch.setattr("weft.data.formats.text.BLOCK", 100)
     monkeypatch.setattr("weft.data.files.BLOCK", 100)
-    monkeypatch.setattr("weft.data.workers.BATCH", 250)
+    monkeypatch.setattr("weft.data.shard_builder.BATCH", 250)
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(
             "".join(f"Line {i} of {name}. And more.\n\n" for i in range(60))
@@ -666,7 +667,10 @@ def test_the_tokenizers_time_counts_that_of_contexts_too() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "slow"),
-    [("tokenizer", "weft.data.prepare.fit_tokenizer"), ("classes", "weft.data.prepare.read_piece")],
+    [
+        ("tokenizer", "weft.data.prepare.fit_tokenizer"),
+        ("classes", "weft.data.drop_table.read_piece"),
+    ],
 )
 def test_a_stage_without_words_of_its_own_is_told_of_while_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, slow: str
@@ -792,7 +796,8 @@ def test_preparing_does_not_import_torch() -> None:
 def test_a_sample_for_the_tokenizer_is_spread_over_the_pieces(tmp_path: Path) -> None:
     given = R.Source(paths=(str(write(tmp_path / "a.txt")),), format="text")
     work = source.split_source(given)
-    held = list(train_tokenizer.sample_texts(given, work, ("text",), 100))
+    read = PieceReader(given, R.Documents(), tmp_path)
+    held = list(train_tokenizer.sample_texts(read, work, ("text",), 100))
     assert len(work) > 5
     assert len(work) <= len(held) <= 4 * len(work)
     assert "Document 0 " in held[0]

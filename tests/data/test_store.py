@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from weft import recipe as R
 from weft.data import files
 from weft.data import store as store_module
+from weft.data.formats.base import MAX_PIECES
+from weft.data.formats.text import TEXT
+from weft.data.order import Order
 from weft.data.store import Store, open_store
 from weft.storage import seal_json, unseal_json
 
@@ -339,6 +342,57 @@ def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(
             open_store("memory://nowhere")
     finally:
         there.rm("/afar", recursive=True)
+
+
+def test_a_store_of_ten_billion_rows_opens_and_is_read_like_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many shards as a source may have; one file serves for all of them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = -(-(10**10) // MAX_PIECES)
+    documents(tmp_path, [[[i % 50_000] for i in range(rows)]])
+    path = tmp_path / "train" / "index.json"
+    plain = unseal_json(path.read_text())
+    many = {"rows": rows * MAX_PIECES, "shards": plain["shards"] * MAX_PIECES}
+    small = open_store(tmp_path)
+    path.write_bytes(seal_json(plain | many))
+    start = time.process_time()
+    store = open_store(tmp_path)
+    assert time.process_time() - start < 2
+    assert len(store) == store.tokens >= 10**10
+    order = Order(len(store), 0)
+    indices = np.concatenate([order.at(at, 40)[1] for at in (0, 5 * 10**9, len(store) - 40)])
+    for i in indices.tolist():
+        assert store.row(i)["tokens"].tolist() == [i % rows % 50_000]
+        assert store.stream(i, i + 1).tolist() == [i % rows % 50_000]
+    assert len(store.opened) <= store_module.OPEN
+
+    def seconds(one: Store, positions: list[int]) -> float:
+        """Of reading rows of shards that are open, the best of five."""
+        times = []
+        for _ in range(6):
+            start = time.process_time()
+            for i in positions:
+                one.row(i)
+            times.append(time.process_time() - start)
+        return min(times[1:])
+
+    near = [i % rows for i in range(2000)]
+    far = [i + rows * (MAX_PIECES - 1) for i in near]
+    assert seconds(store, far) < 3 * seconds(small, near)
+
+
+def test_a_source_beyond_a_terabyte_has_larger_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(f"document {i}" for i in range(2000)))
+    source = R.Source(paths=(str(tmp_path / "a.txt"),), format="text")
+    assert len(TEXT.pieces(source, 500)) > 40
+    monkeypatch.setattr("weft.data.formats.base.MAX_PIECES", 5)
+    pieces = TEXT.pieces(source, 500)
+    assert 4 <= len(pieces) <= 6
+    texts = [row.fields["text"].strip() for piece in pieces for row in TEXT.read(piece, source)]
+    assert texts == [f"document {i}" for i in range(2000)]
 
 
 def test_ten_thousand_shards_open_at_once(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from weft import cli
 from weft import recipe as R
 from weft.data.prepare import prepare
+from weft.data.shard_builder import read_shard_facts
 from weft.data.store import PreparedFolder, open_store
-from weft.data.workers import read_shard_facts
 from weft.interop import manifest
 from weft.interop.describe import read_folder
 from weft.storage import seal_json

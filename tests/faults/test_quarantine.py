@@ -394,8 +394,8 @@ def test_a_row_that_cannot_be_one_says_why(
 def test_a_file_that_is_not_what_it_should_be_stops_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.workers.MANY", 100)
-    monkeypatch.setattr("weft.data.workers.BATCH", 1000)
+    monkeypatch.setattr("weft.data.shard_builder.MANY", 100)
+    monkeypatch.setattr("weft.data.shard_builder.BATCH", 1000)
     data = made(tmp_path / "a.jsonl", [b"\xff"] * 5000)
     with pytest.raises(
         ValueError,

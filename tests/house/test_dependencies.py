@@ -8,7 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"PIL": "pillow"}  # module -> package, where the names differ
-UNSEEN = {"lm-eval", "tensorboard"}  # imported by a string, and through torch.utils.tensorboard
+UNSEEN = {
+    "lm-eval",
+    "tensorboard",
+    "s3fs",
+}  # imported by a string, through torch.utils.tensorboard, and by fsspec
 
 
 def imported(source: str) -> Iterator[str]:

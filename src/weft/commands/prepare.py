@@ -3,14 +3,15 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 from rich.table import Table
 
 from .. import recipe as R
+from ..addresses import Location, matching
 from ..console import count_of
+from ..data.filtering import read_report
 from ..registry import members
 from ..runs.progress import PrepareProgressLine, prepare_speed
 from ..synonyms import suggest
@@ -31,8 +32,9 @@ def data_from_arguments(
     column_names: Sequence[str] = (),
     columns: Sequence[str] = (),
     numeric_label: bool = False,
+    filters: Sequence[str] = (),
 ) -> R.Data:
-    """`columns` are those that the row reads, in its order, the label last; without them, `column_names` are. `tokenizer` may be a file."""
+    """`filters` are names of filters with their defaults, for the training files. `columns` are those that the row reads, in its order, the label last; without them, `column_names` are. `tokenizer` may be a file."""
     row = row_schema_from_arguments(
         kind,
         tuple(columns or (column_names if kind in ("pairs", "examples") else ())),
@@ -57,8 +59,19 @@ def data_from_arguments(
         return source
 
     return R.Data(
-        rows=row, train=source(paths), valid=source(valid) if valid else None, tokenizer=cut
+        rows=row,
+        train=replace(source(paths), filters=filters_from_names(filters)),
+        valid=source(valid) if valid else None,
+        tokenizer=cut,
     )
+
+
+def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
+    known: dict[str, Any] = {value.name: value for value in members(R.Filter)}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no filter is called {name!r}; {suggest(name, list(known))}")
+    return tuple(known[name]() for name in names)
 
 
 def row_schema_from_arguments(
@@ -116,11 +129,14 @@ def parse_part(text: str | None) -> tuple[int, int] | None:
     return int(index), int(count)
 
 
-def prepared_summary(folder: Path, preparing: PrepareProgressLine) -> dict[str, Any]:
+def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[str, Any]:
     """Return what a prepared folder holds, from its JSON files."""
-    data = json.loads((folder / "data.json").read_text())
+    is_begun = (
+        folder / "data.json"
+    ).exists()  # not while the rows of other parts are to be scanned
+    data = json.loads((folder / "data.json").read_text()) if is_begun else {}
     splits: dict[str, Any] = {}
-    for path in sorted(folder.glob("*/index.json")):
+    for path in matching(folder, "*/index.json"):
         index = json.loads(path.read_text())
         splits[path.parent.name] = {
             "rows": index["rows"],
@@ -128,8 +144,10 @@ def prepared_summary(folder: Path, preparing: PrepareProgressLine) -> dict[str, 
             "fingerprint": index["fingerprint"],
             "tokens": sum(s["tokens"] for s in index["shards"]),
         }
+        if report := read_report(path.parent):
+            splits[path.parent.name]["dropped"] = report["dropped"]
     quarantined = sum(
-        len(path.read_text().splitlines()) for path in folder.glob("*/quarantine.jsonl")
+        len(path.read_text().splitlines()) for path in matching(folder, "*/quarantine.jsonl")
     )
     p = preparing.last
     speed = (
@@ -139,8 +157,8 @@ def prepared_summary(folder: Path, preparing: PrepareProgressLine) -> dict[str, 
     )
     return {
         "folder": str(folder),
-        "vocab_size": data["vocab_size"],
-        "labels": data["labels"],
+        "vocab_size": data.get("vocab_size"),
+        "labels": data.get("labels"),
         "splits": splits,
         "quarantined": quarantined,
         **speed,
@@ -158,8 +176,13 @@ def prepared_page(f: dict[str, Any]) -> Table:
             f"{count_of(s['rows'], 'row')}, {count_of(s['tokens'], 'token')} in {count_of(s['shards'], 'shard')}; "
             f"fingerprint {s['fingerprint'][:12]}",
         )
+        for reason in s.get("dropped", ()):
+            page.add_row(
+                "",
+                f"{count_of(reason['rows'], 'row')} dropped: {reason['filter']}, {reason['reason']}",
+            )
     if not f["splits"]:
-        page.add_row("index", "incomplete: the shards of other parts are missing")
+        page.add_row("index", "incomplete: run the other parts, then this one again")
     if f["quarantined"]:
         page.add_row("quarantined", f"{count_of(f['quarantined'], 'row')}: see quarantine.jsonl")
     if "speed" in f:

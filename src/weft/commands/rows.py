@@ -26,7 +26,7 @@ def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
 
 def check_input_files(option: str, paths: Sequence[str]) -> None:
     """Raise before torch is imported if a file is missing."""
-    from ..data.addresses import is_remote
+    from ..addresses import is_remote
     from ..data.files import MissingFile, find
 
     for path in paths:

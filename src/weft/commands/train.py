@@ -49,6 +49,7 @@ def prepare(args: argparse.Namespace) -> int:
             "column_names",
             "columns",
             "numeric_label",
+            "filters",
         )
         data = data_from_arguments(args.paths, **{word: getattr(args, word) for word in words})
     data = replace(
@@ -63,6 +64,7 @@ def prepare(args: argparse.Namespace) -> int:
             report=preparing.show,
             verify=True,
             overwrite=args.overwrite,
+            on=args.on,
         )
     for line in quarantine_notes(folder):
         report(line)
@@ -311,6 +313,20 @@ def add_prepare(verb: AddCommand) -> None:
     add_column_names(parser)
     add_columns_option(parser)
     parser.add_argument("--numeric-label", action="store_true", help="the label is a number")
+    parser.add_argument(
+        "--filters",
+        nargs="+",
+        default=[],
+        metavar="FILTER",
+        help="filters of the training rows, in this order: length, characters, lines, repetition, forbidden, exact, near, "
+        "or one of your own; a recipe sets their thresholds (default: none)",
+    )
+    parser.add_argument(
+        "--on",
+        choices=("processes", "ray"),
+        default="processes",
+        help="where the work is done: in processes here, or on a Ray cluster (default: processes)",
+    )
     add_max_bad_rows(parser)
 
 

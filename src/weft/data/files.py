@@ -9,11 +9,12 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from glob import glob, has_magic
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ..addresses import filesystem, is_remote, named_network_errors
 from ..storage import DamagedFile, digest_plain, write_atomically
-from .addresses import filesystem, is_remote, named_network_errors
 
 BLOCK = 1 << 20
 MAX_LINE_BYTES = 1 << 22  # bytes of a line; nothing that people write is longer
@@ -102,13 +103,18 @@ def strip_compression_suffix(path: str) -> str:
     return path.removesuffix(".gz").removesuffix(".zst")
 
 
+def open_raw(path: str) -> BufferedReader:
+    """Open a file for reading bytes as they are stored."""
+    if not is_remote(path):
+        return open(path, "rb")
+    system, inner = filesystem(path)
+    with named_network_errors(path):
+        return cast(BufferedReader, system.open(inner, "rb"))
+
+
 def open_file(path: str) -> BinaryIO:
     """Open a file for reading bytes, decompressing them."""
-    raw: Any = path
-    if is_remote(path):
-        system, inner = filesystem(path)
-        with named_network_errors(path):
-            raw = system.open(inner, "rb")
+    raw: Any = open_raw(path) if is_remote(path) else path
     if path.endswith(".gz"):
         return cast(BinaryIO, gzip.open(raw))
     if path.endswith(".zst"):
@@ -117,7 +123,7 @@ def open_file(path: str) -> BinaryIO:
         return cast(BinaryIO, pa.input_stream(raw, compression="zstd"))
     if is_utf16(path):
         return cast(BinaryIO, codecs.EncodedFile(open(path, "rb"), "utf-8", "utf-16"))
-    return cast(BinaryIO, raw if is_remote(path) else open(path, "rb"))
+    return cast(BinaryIO, raw if is_remote(path) else open_raw(path))
 
 
 def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
@@ -198,6 +204,11 @@ def file_identity(path: str) -> str:
         with named_network_errors(path):
             return f"{system.checksum(inner)}"
     refuse_special(path)
+    return file_sha256(path)
+
+
+def file_sha256(path: str) -> str:
+    """Return the SHA-256 of the bytes, read once per change of the file; those of an address are downloaded for it."""
     cache_file, now = digest_cache(path)
     try:
         before, sha256 = json.loads(cache_file.read_text())
@@ -205,7 +216,7 @@ def file_identity(path: str) -> str:
             return str(sha256)
     except (OSError, ValueError):
         pass
-    with open(path, "rb") as stream:
+    with open_raw(path) as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     if now[0] > BLOCK:  # small ones are read as quickly
         write_cache(cache_file, [now, sha256])
@@ -213,15 +224,22 @@ def file_identity(path: str) -> str:
 
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
-    """Return where the SHA-256 of a local file is cached, and the state of the file for which it is valid."""
-    now = os.stat(path)
-    state = [
-        now.st_size,
-        now.st_mtime_ns,
-        now.st_ctime_ns,
-        now.st_ino,
-    ]  # nobody changes bytes and keeps all four
-    return cache_path("digests", hashlib.sha256(os.path.abspath(path).encode()).hexdigest()), state
+    """Return where the SHA-256 of a file is cached, and the state of the file for which it is valid."""
+    if is_remote(path):
+        system, inner = filesystem(path)
+        with named_network_errors(path):
+            system.invalidate_cache()  # another process may have written since
+            state = [int(system.size(inner)), int(system.checksum(inner))]
+        name = path
+    else:
+        now, name = os.stat(path), os.path.abspath(path)
+        state = [
+            now.st_size,
+            now.st_mtime_ns,
+            now.st_ctime_ns,
+            now.st_ino,
+        ]  # nobody changes bytes and keeps all four
+    return cache_path("digests", hashlib.sha256(name.encode()).hexdigest()), state
 
 
 def cache_digest(path: str, sha256: str) -> None:

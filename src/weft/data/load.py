@@ -15,7 +15,7 @@ from .formats.jsonl import parse_json_lines
 from .formats.lines import decoded_lines
 from .formats.sniff import detect_format, formats_by_suffix
 from .quarantine import bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
-from .source import format_of, read_piece, split_source
+from .source import ReadPiece, format_of, read_piece, split_source
 
 Fields = dict[str, Any]
 BadRowEntries = list[dict[str, Any]]
@@ -24,14 +24,14 @@ FEW = 5  # lines that tell JSON from text
 
 
 def load_source(
-    source: R.Source, columns: tuple[str, ...] = ()
+    source: R.Source, columns: tuple[str, ...] = (), read: ReadPiece | None = None
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return all rows, and those that cannot be read."""
+    """Return all rows, or those that `read` keeps, and those that cannot be read."""
     return split_bad_rows(
         (
             (item, piece.paths[0])
-            for piece in split_source(source)
-            for item in read_piece(source, piece, columns)
+            for n, piece in enumerate(split_source(source))
+            for item in (read(n, piece, columns) if read else read_piece(source, piece, columns))
         ),
         source.format,
     )

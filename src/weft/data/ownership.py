@@ -3,8 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from ..addresses import Location
+from ..recipe import Source
 from ..storage import unseal_json
-from .workers import ShardTask, read_shard_facts
+from ..values import to_plain
+from .filtering import is_filter_folder, read_report
+from .jobs import PieceTask
+from .shard_builder import read_shard_facts
 
 SPLITS = ("train", "valid")
 OTHER = (
@@ -13,7 +18,7 @@ OTHER = (
 )
 
 
-def read_data_json(root: Path) -> dict[str, Any] | None:
+def read_data_json(root: Location) -> dict[str, Any] | None:
     """Return the content of data.json; None if it is missing or damaged."""
     try:
         content = unseal_json((root / "data.json").read_text())
@@ -22,21 +27,23 @@ def read_data_json(root: Path) -> dict[str, Any] | None:
     return content if {"rows", "key", "tokenizer"} <= content.keys() else None
 
 
-def finished_shards(split: Path) -> list[Path]:
+def finished_shards(split: Location) -> list[Location]:
     """Return the facts of every shard finished in this folder; only these files and the shards that they name may be removed."""
     return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
-def check_no_foreign_files(root: Path) -> None:
+def check_no_foreign_files(root: Location) -> None:
     """Raise ValueError for a folder with foreign files: nothing may be written between them."""
-    if read_data_json(root) or any(finished_shards(root / name) for name in SPLITS):
+    if read_data_json(root) or any(
+        is_filter_folder(root / name) or finished_shards(root / name) for name in SPLITS
+    ):
         return
     foreign = next(
         (path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None
     )
     if foreign is not None:
         raise ValueError(
-            f"{root} holds files that weft prepare did not write ({foreign.relative_to(root)}); give a new or empty folder"
+            f"{root} holds files that weft prepare did not write ({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty folder"
         )
 
 
@@ -57,7 +64,7 @@ def refuse_strange(folder: Path, *marks: str) -> None:
         )
 
 
-def check_same_settings(root: Path, key: str) -> None:
+def check_same_settings(root: Location, key: str) -> None:
     """Raise ValueError for a finished folder with another tokenizer, other rows or other training files."""
     data_json = read_data_json(root)
     if (
@@ -68,7 +75,7 @@ def check_same_settings(root: Path, key: str) -> None:
         raise ValueError(f"{root} {OTHER}")
 
 
-def check_same_pieces(split: Path, tasks: list[ShardTask]) -> None:
+def check_same_pieces(split: Location, tasks: list[PieceTask]) -> None:
     """Raise ValueError unless a finished split consists of these pieces; a missing or damaged shard may be written again."""
     facts = [read_shard_facts(split / f"{task.number:05d}.json") for task in tasks]
     changed = any(
@@ -76,4 +83,15 @@ def check_same_pieces(split: Path, tasks: list[ShardTask]) -> None:
         for shard, task in zip(facts, tasks, strict=True)
     )
     if changed or len(finished_shards(split)) > len(tasks):
+        raise ValueError(f"{split} {OTHER}")
+
+
+def check_same_filters(split: Location, source: Source) -> None:
+    """Raise ValueError for a finished split that was filtered otherwise."""
+    report = read_report(split)
+    if (
+        report is not None
+        and report["filters"] != to_plain(source.filters)
+        and (split / "index.json").exists()
+    ):
         raise ValueError(f"{split} {OTHER}")

@@ -3,16 +3,15 @@ continues."""
 
 import base64
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from .. import recipe as R
+from ..addresses import Location, locate
 from ..recipe.cells import class_names, sorted_classes
 from ..recipe.formats import Piece, SourceRow
 from ..storage import (
@@ -23,55 +22,32 @@ from ..storage import (
     write_if_changed,
 )
 from ..values import to_plain
+from .drop_table import PieceReader
 from .files import MissingFile, file_identity, find
+from .filtering import check_filters, filter_rows, remove_filters, remove_scratch
+from .jobs import PieceTask
 from .ownership import (
     check_no_foreign_files,
+    check_same_filters,
     check_same_pieces,
     check_same_settings,
     finished_shards,
     read_data_json,
 )
 from .quarantine import write_quarantine
-from .source import format_of, read_piece, reading_settings, resolve_source, split_source
+from .shard_builder import SplitJob, shard_facts
+from .source import format_of, reading_settings, resolve_source, split_source
+from .task_runner import PrepareProgress as PrepareProgress
+from .task_runner import ReportProgress, TaskRunner, reporting
 from .tokenizer import Tokenizer
 from .train_tokenizer import fit_tokenizer, sample_texts
-from .workers import ShardTask, SplitJob, WorkerProgress, build_shards, shard_facts
 
 VERSION = 1  # of the layout on disk
 SAMPLE = 200_000_000  # characters that a tokenizer learns from, spread over the pieces
-SOON = 0.02  # fraction done before the time left is estimated
 
 
-class PrepareProgress(NamedTuple):
-    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside that of the whole."""
-
-    stage: str  # classes, tokenizer, train, valid
-    done: float  # the share, about
-    text: int  # characters
-    seconds: float
-    tokenizer_seconds: float  # the tokenizer's own seconds, over all workers
-    workers: int
-
-    @property
-    def left(self) -> float:
-        return self.seconds * (1 / self.done - 1) if self.done >= SOON else float("inf")
-
-    @property
-    def speed(self) -> float:
-        """Return millions of characters per second."""
-        return self.text / self.seconds / 1e6 if self.seconds else 0.0
-
-    @property
-    def tokenizer_speed(self) -> float:
-        """Return the speed of the tokenizer alone on as many workers."""
-        return (
-            self.text * self.workers / self.tokenizer_seconds / 1e6
-            if self.tokenizer_seconds
-            else 0.0
-        )
-
-
-ReportProgress = Callable[[PrepareProgress], None]
+Splits = dict[str, tuple[R.Source, list[Piece]]]
+DropDigests = dict[str, list[str]]  # per split, of what is dropped from each piece
 
 
 def prepare(
@@ -83,11 +59,12 @@ def prepare(
     report: ReportProgress | None = None,
     verify: bool = False,
     overwrite: bool = False,
-) -> Path:
-    """Prepare both splits and return their folder. `shard` = (i, n) prepares every n-th piece from the i-th; the process that finds all
-    shards finished writes the index. A finished `prepared_folder` of the recipe is used without its sources. `verify` compares the
-    SHA-256 of finished shards and writes damaged ones again. A finished folder of other data is replaced only with `overwrite`, since a
-    run may be reading it."""
+    on: Literal["processes", "ray"] = "processes",
+) -> Location:
+    """Prepare both splits and return their folder, local or in object storage. `shard` = (i, n) prepares every n-th piece from the i-th;
+    the process that finds all shards finished writes the index. A finished `prepared_folder` of the recipe is used without its sources.
+    `verify` compares the SHA-256 of finished shards and writes damaged ones again. A finished folder of other data is replaced only with
+    `overwrite`, since a run may be reading it. `on` is where the work is done: in `workers` processes here, or on a Ray cluster."""
     index, count = shard or (0, 1)
     if not 0 <= index < count:
         raise ValueError(f"shard = {index} of {count}: give a number from 0 to {count - 1}")
@@ -96,20 +73,26 @@ def prepare(
     except MissingFile:
         if (
             data.prepared_folder
-            and Path(folder or data.prepared_folder) == Path(data.prepared_folder)
-            and is_complete(data, Path(data.prepared_folder))
+            and locate(folder or data.prepared_folder) == locate(data.prepared_folder)
+            and is_complete(data, locate(data.prepared_folder))
         ):
-            return Path(data.prepared_folder)
+            return locate(data.prepared_folder)
         raise
-    root = Path(folder or data.prepared_folder or Path("prepared") / fingerprint(data, splits))
+    root = locate(folder or data.prepared_folder or Path("prepared") / fingerprint(data, splits))
     check_no_foreign_files(root)
     if not overwrite:
         check_same_settings(root, tokenizer_and_labels_key(data, *splits["train"]))
     root.mkdir(parents=True, exist_ok=True)
-    workers = workers or (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    run = TaskRunner(workers or available_cores(), on, report)
+    dropped = filter_splits(data, splits, root, run, (index, count), overwrite)
+    if dropped is None:
+        return root  # other parts are to be scanned first
+    readers = {
+        name: PieceReader(source, data.rows, root / name) for name, (source, _) in splits.items()
+    }
+    tokenizer, labels = prepare_tokenizer_and_labels(
+        data, splits["train"], readers["train"], root, report
     )
-    tokenizer, labels = prepare_tokenizer_and_labels(data, *splits["train"], root, report)
     for name, (source, work) in splits.items():
         split = root / name
         split.mkdir(exist_ok=True)
@@ -120,10 +103,7 @@ def prepare(
             tokenizer.sha256 if tokenizer else None,
             labels,
         ]
-        tasks = [
-            ShardTask(i, piece, digest_plain(common, piece.identity, piece.spans))
-            for i, piece in enumerate(work)
-        ]
+        tasks = shard_tasks(common, work, dropped.get(name))
         stale = (
             split / "index.json"
         ).exists()  # asked first: one that comes later is another process's, of all shards
@@ -146,14 +126,53 @@ def prepare(
                 file,
                 data.max_bad_row_fraction,
             )
-            clock = ProgressClock(name, todo, min(workers, len(todo)), report)
-            build_shards(job, todo, workers, clock.tick)
-            clock.tell(1.0)
+            run(job, todo, name)
         write_index(split, tasks, common, data.max_bad_row_fraction)
     return root
 
 
-def plan_splits(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shard_tasks(common: list[Any], work: list[Piece], dropped: list[str] | None) -> list[PieceTask]:
+    """Return the work on shards. What is dropped from a piece may depend on all others, so it is part of the fingerprint."""
+    return [
+        PieceTask(
+            i,
+            piece,
+            digest_plain(common, piece.identity, piece.spans, *([dropped[i]] if dropped else [])),
+        )
+        for i, piece in enumerate(work)
+    ]
+
+
+def filter_splits(
+    data: R.Data,
+    splits: Splits,
+    root: Location,
+    run: TaskRunner,
+    part: tuple[int, int],
+    overwrite: bool,
+) -> DropDigests | None:
+    """Apply the filters of all sources; None if other parts are to be scanned first."""
+    digests: DropDigests = {}
+    complete = True
+    for name, (source, work) in splits.items():
+        split = root / name
+        if not source.filters:
+            remove_filters(split)
+            continue
+        check_filters(source, data.rows)
+        if not overwrite:
+            check_same_filters(split, source)
+        result = filter_rows(split, source, data.rows, work, partial(run.stage, name), part)
+        complete = complete and result is not None
+        digests[name] = result or []
+    return digests if complete else None
+
+
+def plan_splits(data: R.Data) -> Splits:
     sources = {"train": data.train, "valid": data.valid}
     resolved = {
         name: resolve_source(source, data.rows) for name, source in sources.items() if source
@@ -161,7 +180,7 @@ def plan_splits(data: R.Data) -> dict[str, tuple[R.Source, list[Piece]]]:
     return {name: (source, split_source(source)) for name, source in resolved.items()}
 
 
-def is_complete(data: R.Data, root: Path) -> bool:
+def is_complete(data: R.Data, root: Location) -> bool:
     """Return whether the folder has everything that a run on these data reads."""
     data_json = read_data_json(root)
     return (
@@ -174,7 +193,7 @@ def is_complete(data: R.Data, root: Path) -> bool:
     )
 
 
-def fingerprint(data: R.Data, splits: dict[str, tuple[R.Source, list[Piece]]] | None = None) -> str:
+def fingerprint(data: R.Data, splits: Splits | None = None) -> str:
     """Return the fingerprint of the data value and the content of its files."""
     content = {
         name: [reading_settings(source), [[p.identity, p.spans] for p in work]]
@@ -188,74 +207,7 @@ def tokenizer_identity(data: R.Data) -> list[Any]:
     return [to_plain(data.tokenizer), [file_identity(find(path)[0]) for path in files]]
 
 
-class ProgressClock:
-    """Turns ticks of all workers into progress, a few times per second."""
-
-    def __init__(
-        self, stage: str, tasks: list[ShardTask], workers: int, report: ReportProgress | None
-    ) -> None:
-        self.stage, self.workers, self.say, self.began, self.last_print = (
-            stage,
-            workers,
-            report,
-            time.perf_counter(),
-            0.0,
-        )
-        self.total, self.text, self.busy, self.lock = (
-            sum(task.piece.size for task in tasks),
-            0,
-            0.0,
-            threading.Lock(),
-        )
-
-    def tick(self, tick: WorkerProgress) -> None:
-        with self.lock:
-            self.text, self.busy = self.text + tick.text, self.busy + tick.busy
-            if time.perf_counter() - self.last_print > 0.2:
-                self.last_print = time.perf_counter()
-                self.tell(min(0.99, self.text / max(1, self.total)))
-
-    def tell(self, done: float) -> None:
-        if self.say:
-            self.say(
-                PrepareProgress(
-                    self.stage,
-                    done,
-                    self.text,
-                    time.perf_counter() - self.began,
-                    self.busy,
-                    self.workers,
-                )
-            )
-
-
 # What all pieces need: a tokenizer, and the names of classes
-
-
-@contextmanager
-def reporting(stage: str, report: ReportProgress | None) -> Iterator[None]:
-    """Report a few times per second that a stage is still running."""
-    if report is None:
-        yield
-        return
-    began, over = time.perf_counter(), threading.Event()
-
-    def tell(done: float) -> None:
-        report(PrepareProgress(stage, done, 0, time.perf_counter() - began, 0.0, 1))
-
-    def beat() -> None:
-        tell(0.0)
-        while not over.wait(0.2):
-            tell(0.0)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-    tell(1.0)
 
 
 def tokenizer_and_labels_key(data: R.Data, source: R.Source, work: list[Piece]) -> str:
@@ -269,8 +221,13 @@ def tokenizer_and_labels_key(data: R.Data, source: R.Source, work: list[Piece]) 
 
 
 def prepare_tokenizer_and_labels(
-    data: R.Data, source: R.Source, work: list[Piece], root: Path, report: ReportProgress | None
+    data: R.Data,
+    split: tuple[R.Source, list[Piece]],
+    read: PieceReader,
+    root: Location,
+    report: ReportProgress | None,
 ) -> tuple[Tokenizer | None, list[str] | None]:
+    source, work = split
     key = tokenizer_and_labels_key(data, source, work)
     with suppress(OSError, ValueError):
         data_json = read_data_json(root)
@@ -281,8 +238,8 @@ def prepare_tokenizer_and_labels(
             and data_json["sha256"] == (tokenizer.sha256 if tokenizer else None)
         ):
             return tokenizer, data_json["labels"]
-    labels = find_labels(data.rows, source, work, report)
-    tokenizer = train_tokenizer(data, source, work, report)
+    labels = find_labels(data.rows, source, work, read, report)
+    tokenizer = train_tokenizer(data, work, read, report)
     mask = np.packbits(tokenizer.is_continuation, bitorder="little").tobytes() if tokenizer else b""
     write_atomically(
         root / "data.json",
@@ -306,7 +263,7 @@ def prepare_tokenizer_and_labels(
 
 
 def train_tokenizer(
-    data: R.Data, source: R.Source, work: list[Piece], report: ReportProgress | None
+    data: R.Data, work: list[Piece], read: PieceReader, report: ReportProgress | None
 ) -> Tokenizer | None:
     columns = data.rows.text_columns
     if not columns:
@@ -317,11 +274,15 @@ def train_tokenizer(
         )
     share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, len(work))
     with reporting("tokenizer", report):
-        return fit_tokenizer(data.tokenizer, lambda: sample_texts(source, work, columns, share))
+        return fit_tokenizer(data.tokenizer, lambda: sample_texts(read, work, columns, share))
 
 
 def find_labels(
-    row: R.RowSchema, source: R.Source, work: list[Piece], report: ReportProgress | None
+    row: R.RowSchema,
+    source: R.Source,
+    work: list[Piece],
+    read: PieceReader,
+    report: ReportProgress | None,
 ) -> list[str] | None:
     """Return the class names in order: those given, or those of the training data, numbers sorted by value."""
     column = row.label_column
@@ -333,7 +294,7 @@ def find_labels(
         return known
     seen: set[str] = set()
     with reporting("classes", report):
-        for item in (item for piece in work for item in read_piece(source, piece, (column,))):
+        for item in (item for n, piece in enumerate(work) for item in read(n, piece, (column,))):
             seen.update(class_names(item.fields.get(column)) if isinstance(item, SourceRow) else ())
     return sorted_classes(seen)
 
@@ -342,7 +303,7 @@ def find_labels(
 
 
 def write_index(
-    split: Path, tasks: list[ShardTask], common: list[Any], max_bad_rows: float
+    split: Location, tasks: list[PieceTask], common: list[Any], max_bad_rows: float
 ) -> None:
     """Write the index if every shard is finished; its bytes do not depend on the process."""
     shard_entries = [shard_facts(split, task) for task in tasks]
@@ -376,3 +337,4 @@ def write_index(
         "shards": named,
     }
     write_if_changed(split / "index.json", seal_json(index))
+    remove_scratch(split, len(tasks))

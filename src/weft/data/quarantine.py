@@ -2,10 +2,10 @@
 
 import json
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from .. import recipe as R
+from ..addresses import Location, matching
 from ..recipe.cells import require_cell
 from ..recipe.formats import BadRow, Format, SourceItem, SourceRow
 from ..registry import named
@@ -101,7 +101,7 @@ def bad_rows_line(rows: int, bad: list[dict[str, Any]], what: str = "") -> str:
 
 
 def check_bad_row_limit(
-    rows: int, bad: list[dict[str, Any]], share: float, kept_in: Path | None = None
+    rows: int, bad: list[dict[str, Any]], share: float, kept_in: Location | None = None
 ) -> None:
     """Stops where more rows are bad than may be."""
     total = rows + len(bad)
@@ -120,7 +120,7 @@ def check_bad_row_limit(
     )
 
 
-def write_quarantine(folder: Path, rows: int, bad: list[dict[str, Any]], share: float) -> None:
+def write_quarantine(folder: Location, rows: int, bad: list[dict[str, Any]], share: float) -> None:
     """Writes what was set aside, and stops where it is too much."""
     kept_in = folder / "quarantine.jsonl"
     if bad:
@@ -134,10 +134,10 @@ def write_quarantine(folder: Path, rows: int, bad: list[dict[str, Any]], share: 
         )
 
 
-def quarantine_notes(folder: Path) -> list[str]:
+def quarantine_notes(folder: Location) -> list[str]:
     """A line for each split of prepared data of which rows were set aside."""
     notes = []
-    for index in sorted(folder.glob("*/index.json")):
+    for index in matching(folder, "*/index.json"):
         rows, path = json.loads(index.read_text())["rows"], index.with_name("quarantine.jsonl")
         if not path.exists():
             continue

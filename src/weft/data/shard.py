@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 import numpy as np
 import pyarrow as pa
 
+from ..addresses import Location
 from ..storage import publish, temporary_path
 from .files import cache_digest
 
@@ -20,7 +21,7 @@ Array = np.ndarray[Any, Any]
 class Column:
     """Values, and for each level of lists the places where they end. Bytes are lists of bytes to this class."""
 
-    def __init__(self, kind: Any, folder: Path) -> None:
+    def __init__(self, kind: Any, folder: Path | None) -> None:
         self.kind = kind
         leaf, self.depth = kind, 0
         while pa.types.is_large_list(leaf):
@@ -73,9 +74,10 @@ def build_arrow_array(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
 class ShardWriter:
     """`extend` with columns, then leave the block: the file is there. Left by an error, nothing is."""
 
-    def __init__(self, path: Path, schema: Any) -> None:
+    def __init__(self, path: Location, schema: Any) -> None:
         self.path, self.schema = path, schema
-        self.columns = {field.name: Column(field.type, path.parent) for field in schema}
+        folder = path.parent if isinstance(path, Path) else None  # None: the system's own
+        self.columns = {field.name: Column(field.type, folder) for field in schema}
 
     def extend(self, columns: dict[str, tuple[Array, ...]]) -> None:
         for name, column in self.columns.items():
@@ -103,11 +105,17 @@ class ShardWriter:
             [column.array() for column in self.columns.values()], schema=self.schema
         )
         self.rows = batch.num_rows
-        temporary = temporary_path(self.path)
+        local = (
+            self.path
+            if isinstance(self.path, Path)
+            else Path(tempfile.gettempdir(), self.path.name)
+        )
+        temporary = temporary_path(local)
         with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_file(out, self.schema) as writer:
             writer.write_batch(batch)
         with open(temporary, "rb") as file:
             self.sha256 = file_digest(file, "sha256").hexdigest()
+        self.bytes = temporary.stat().st_size
         publish(temporary, self.path)
         cache_digest(str(self.path), self.sha256)
 

@@ -1,6 +1,6 @@
 """Sources: what a `Source` names, divided into pieces of work, and the rows of a piece."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from ..registry import named
 from ..values import to_plain
 from .formats.sniff import detect_format, formats_by_suffix
 
+ReadPiece = Callable[[int, Piece, tuple[str, ...]], Iterator[SourceItem]]  # by the piece's number
 PIECE_BYTES = 1 << 24  # of a piece: a shard is made in seconds
 
 
@@ -53,5 +54,8 @@ def read_piece(
 
 
 def reading_settings(source: R.Source) -> Any:
-    """All that decides how its bytes are read, without where they are."""
-    return {name: plain for name, plain in to_plain(source).items() if name != "paths"}
+    """All that decides how its bytes are read and which rows are kept, without where they are."""
+    settings = {name: plain for name, plain in to_plain(source).items() if name != "paths"}
+    if not source.filters:  # as written before there were filters
+        del settings["filters"]
+    return settings

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from .. import recipe as R
+from ..addresses import Location, ObjectPath, locate
 from ..storage import DamagedFile, publish, temporary_path, unseal_json
 from ..values import from_plain
-from .addresses import filesystem, is_remote
 from .files import file_identity
 
 OPEN = 64  # shards open at once in one process
@@ -49,7 +49,7 @@ class ShardEntry(NamedTuple):
     sha256: str
 
 
-def open_store(folder: str | Path, split: str = "train") -> "Store":
+def open_store(folder: str | Location, split: str = "train") -> "Store":
     """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they are first read."""
     return Store(PreparedFolder(str(folder)), split)
 
@@ -58,17 +58,12 @@ class PreparedFolder:
     """A folder of prepared data; downloaded files are cached in $WEFT_CACHE or ~/.cache/weft."""
 
     def __init__(self, address: str) -> None:
-        self.address, self.remote = (
-            address.removeprefix("file://").rstrip("/"),
-            is_remote(address.removeprefix("file://")),
-        )
+        self.location = locate(address)
+        self.address, self.remote = str(self.location), isinstance(self.location, ObjectPath)
 
     def read_text(self, name: str) -> str:
         try:
-            if not self.remote:
-                return Path(self.address, name).read_text(encoding="utf-8")
-            files, there = filesystem(f"{self.address}/{name}")
-            return bytes(files.cat_file(there)).decode()
+            return (self.location / name).read_text(encoding="utf-8")
         except (FileNotFoundError, UnicodeDecodeError) as error:
             wrong = (
                 "is damaged (no text)"
@@ -97,8 +92,9 @@ class PreparedFolder:
 
     def local_path(self, name: str, fingerprint: str) -> Path:
         """Return the local file. It is downloaded under a temporary name, then renamed: other processes see all of it or nothing."""
-        if not self.remote:
-            return Path(self.address, name)
+        there = self.location / name
+        if isinstance(there, Path):
+            return there
         root = Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
         path = (
             root / hashlib.sha256(f"{self.address} {fingerprint}".encode()).hexdigest()[:24] / name
@@ -106,11 +102,8 @@ class PreparedFolder:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = temporary_path(path)
-            files, there = filesystem(
-                f"{self.address}/{name}"
-            )  # opened again: after a fork, the old one belongs to the parent
             try:
-                files.get_file(there, str(part))
+                there.download(part)
                 publish(part, path)
             except FileNotFoundError:
                 raise ValueError(f"{self.address}/{name} is missing; {AGAIN}") from None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tokenizers
 
+from ..addresses import Location, ObjectPath, locate
 from ..storage import write_atomically
 from .folder_files import MAX_TABLE_BYTES, read_bounded
 
@@ -158,11 +159,16 @@ class Tokenizer:
         return table
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
-        path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-        if not os.path.lexists(path):
+    def load(cls, path: str | Location) -> "Tokenizer":
+        path = locate(path)
+        is_folder = path.suffix != ".json" if isinstance(path, ObjectPath) else path.is_dir()
+        path = path / "tokenizer.json" if is_folder else path
+        if not (path.exists() if isinstance(path, ObjectPath) else os.path.lexists(path)):
             raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one")
-        text = read_bounded(path, MAX_TABLE_BYTES)
+        if isinstance(path, ObjectPath):
+            text = path.read_text()
+        else:
+            text = read_bounded(path, MAX_TABLE_BYTES)
         try:
             with silent(), library("the tokenizers library"):
                 layer = cls(text)

@@ -12,7 +12,7 @@ from .. import recipe as R
 from ..recipe.formats import Piece, SourceRow
 from ..registry import implementation
 from .files import find
-from .source import read_piece
+from .source import ReadPiece
 from .tokenizer import CAPITAL_MARK, SPECIAL_TOKEN_NAMES, SPECIAL_TOKENS, Tokenizer, byte_letters
 
 Texts = Callable[[], Iterable[str]]  # the training text, from its start each time
@@ -289,12 +289,12 @@ def join_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def sample_texts(
-    source: R.Source, work: list[Piece], columns: tuple[str, ...], share: int
+    read: ReadPiece, work: list[Piece], columns: tuple[str, ...], share: int
 ) -> Iterator[str]:
     """Yield texts from the start of each piece, in order, until they have `share` characters."""
-    for piece in work:
+    for number, piece in enumerate(work):
         remaining = share
-        for item in read_piece(source, piece, columns):
+        for item in read(number, piece, columns):
             if isinstance(item, SourceRow):
                 for text in text_cells(item.fields, columns):
                     yield text

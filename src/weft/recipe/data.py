@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ..registry import choice, names
 from ..synonyms import suggest
+from .filters import Filter
 from .formats import Format
 from .rows import RowSchema
 from .tokenizers import TokenizerSpec
@@ -15,7 +16,8 @@ from .tokenizers import TokenizerSpec
 class Source:
     """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
 
-    A relative path is looked up here, then under $WEFT_DATA. `column_names` are the names of the columns where the files have none."""
+    A relative path is looked up here, then under $WEFT_DATA. `column_names` are the names of the columns where the files have none.
+    `filters` drop rows when the data is prepared, in their order: put those that look at one row before those that compare rows."""
 
     paths: tuple[str, ...]
     format: str | None = None  # one of `registry.names(Format)`; None: from the row and the file
@@ -31,6 +33,7 @@ class Source:
         0.0,
         1.0,
     )  # read only this part of each file
+    filters: tuple[Filter, ...] = ()
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in names(Format):

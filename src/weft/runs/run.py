@@ -14,7 +14,9 @@ import torch
 from .. import recipe as R
 from .. import spec as S
 from .. import storage
+from ..addresses import Location, locate
 from ..data.batching import build_planner
+from ..data.filtering import report_lines
 from ..data.loader import Loader
 from ..data.prepare import PrepareProgress, fingerprint, prepare
 from ..data.quarantine import quarantine_notes
@@ -70,7 +72,7 @@ class RunState(NamedTuple):
     """Everything a recipe describes, built: data, task, trainer."""
 
     recipe: R.Recipe
-    prepared_folder: Path | str  # the folder of the shards
+    prepared_folder: Location  # the folder of the shards
     store: Store
     valid_store: Store | None
     task: TaskImplementation
@@ -94,10 +96,10 @@ def ignore_message(_: str) -> None:
 
 def prepared_folder(
     data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
-) -> Path | str:
+) -> Location:
     """Return the folder of the shards, preparing the data if needed."""
     if data.prepared_folder is not None and "://" in data.prepared_folder:
-        return data.prepared_folder
+        return locate(data.prepared_folder)
     if ranks.world == 1:
         return prepare(data, report=progress)
     folder = Path(data.prepared_folder or Path("prepared") / fingerprint(data))
@@ -332,7 +334,8 @@ def train(
             store_code(folder)
         run = build_run(recipe, ranks, progress, is_new=checkpoint is None)
         trainer = run.trainer
-        for line in (*quarantine_notes(Path(run.prepared_folder)), *trainer.notes()):
+        shards = run.prepared_folder
+        for line in (*quarantine_notes(shards), *report_lines(shards), *trainer.notes()):
             report(line)
         stack.callback(trainer.drop_ddp)
         if checkpoint is not None:

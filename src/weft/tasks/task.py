@@ -1,9 +1,11 @@
 """What implements a task: preprocessing, loss, prediction and evaluation, around one model and one kind of data."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from ..data.drop_table import PieceReader
 from ..data.load import check_rows, load_source
 from ..data.source import resolve_source
 from ..data.store import DataInfo, Store
@@ -37,7 +39,8 @@ class EvaluationData(NamedTuple):
             )
         row = self.store.meta.rows
         source = resolve_source(self.source, row)
-        rows = load_source(source, row.columns)[0]
+        split = self.store.folder.location / self.store.split if source.filters else Path()
+        rows = load_source(source, row.columns, PieceReader(source, row, split))[0]
         return [
             item.fields for item in check_rows(rows, row, self.store.meta.labels, source.format)[0]
         ]

@@ -13,7 +13,7 @@ from ..data.files import MAX_LINE_BYTES, expand, find, read_blocks
 from ..data.formats.base import ENDLESS
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
-from ..data.workers import piece_from_json
+from ..data.jobs import piece_from_json
 from ..recipe import Source
 from ..recipe.formats import Format, SourceItem, SourceRow
 from ..registry import named, names

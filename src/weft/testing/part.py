@@ -5,6 +5,7 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
+from .filter import check_filter
 from .layer import check_layer, check_pattern
 from .model_part import check_head, check_init, check_stem
 from .recipe_part import (
@@ -27,6 +28,7 @@ CHECKS: dict[type, Callable[[Any], None]] = {
     R.WeightAverage: check_average,
     R.Trainable: check_trainable,
     R.Transform: check_transform,
+    R.Filter: check_filter,
 }
 
 
@@ -48,7 +50,8 @@ def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> 
     - batching: each sample once per epoch, rows that fit, steps that depend on their position alone;
     - weight average: holds the weights that are trained, and resumes bit for bit;
     - trainable: the body is frozen, the head is trained, and new parameters follow from the seed;
-    - transform: decided by its generator alone, boxes stay inside, and nothing is random in evaluation.
+    - transform: decided by its generator alone, boxes stay inside, and nothing is random in evaluation;
+    - filter: a pure function of the text that returns a reason, or keys.
 
     Args:
         part: the value.

@@ -7,10 +7,10 @@ from functools import partial
 from itertools import accumulate, groupby, islice
 from typing import Any
 
+from ...addresses import is_remote
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from ...storage import digest_plain
-from ..addresses import is_remote
 from ..files import (
     BLOCK,
     cached_value,
@@ -24,6 +24,9 @@ from ..files import (
 ROWS_PER_READ = 1 << 10  # read together
 WHOLE = (0.0, 1.0)  # a `Source.fraction` that is all
 ENDLESS = 1 << 62  # bytes of a piece that is never divided
+MAX_PIECES = (
+    1 << 16
+)  # of a source: beyond a terabyte they become larger, so that an index stays small
 
 
 def stretch(count: int, fraction: tuple[float, float]) -> tuple[int, int]:
@@ -46,7 +49,9 @@ class FileFormat(Format):
 
     def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
         pieces: list[list[Piece]] = []
-        for path in expand(source.paths):
+        paths = expand(source.paths)
+        piece_bytes = max(piece_bytes, sum(map(estimated_bytes, paths)) // MAX_PIECES)
+        for path in paths:
             if os.path.isdir(path):
                 raise ValueError(f"{path} is a folder; give its files, such as {path}/*.txt")
             identity = file_identity(path)

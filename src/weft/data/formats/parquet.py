@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...addresses import filesystem, is_remote
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
-from ..addresses import filesystem, is_remote
 from ..files import file_size, unpacked_limit
 from .base import ROWS_PER_READ, FileFormat, stretch
 

@@ -1,0 +1,133 @@
+"""Where the tasks of preparing run, and their progress."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from .jobs import Job, PieceTask, WorkerProgress
+from .workers import run_tasks
+
+SOON = 0.02  # fraction done before the time left is estimated
+
+
+class PrepareProgress(NamedTuple):
+    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside that of the whole."""
+
+    stage: str  # classes, tokenizer, train, valid
+    done: float  # the share, about
+    text: int  # characters
+    seconds: float
+    tokenizer_seconds: float  # the tokenizer's own seconds, over all workers
+    workers: int
+
+    @property
+    def left(self) -> float:
+        return self.seconds * (1 / self.done - 1) if self.done >= SOON else float("inf")
+
+    @property
+    def speed(self) -> float:
+        """Return millions of characters per second."""
+        return self.text / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def tokenizer_speed(self) -> float:
+        """Return the speed of the tokenizer alone on as many workers."""
+        return (
+            self.text * self.workers / self.tokenizer_seconds / 1e6
+            if self.tokenizer_seconds
+            else 0.0
+        )
+
+
+ReportProgress = Callable[[PrepareProgress], None]
+
+
+class ProgressClock:
+    """Turns ticks of all workers into progress, a few times per second."""
+
+    def __init__(self, stage: str, total: int, workers: int, report: ReportProgress | None) -> None:
+        self.stage, self.workers, self.say, self.began, self.last_print = (
+            stage,
+            workers,
+            report,
+            time.perf_counter(),
+            0.0,
+        )
+        self.total, self.text, self.busy, self.lock = (
+            total,
+            0,
+            0.0,
+            threading.Lock(),
+        )
+
+    def tick(self, tick: WorkerProgress) -> None:
+        with self.lock:
+            self.text, self.busy = self.text + tick.text, self.busy + tick.busy
+            if time.perf_counter() - self.last_print > 0.2:
+                self.last_print = time.perf_counter()
+                self.tell(min(0.99, self.text / max(1, self.total)))
+
+    def tell(self, done: float) -> None:
+        if self.say:
+            self.say(
+                PrepareProgress(
+                    self.stage,
+                    done,
+                    self.text,
+                    time.perf_counter() - self.began,
+                    self.busy,
+                    self.workers,
+                )
+            )
+
+
+@contextmanager
+def reporting(stage: str, report: ReportProgress | None) -> Iterator[None]:
+    """Report a few times per second that a stage is still running."""
+    if report is None:
+        yield
+        return
+    began, over = time.perf_counter(), threading.Event()
+
+    def tell(done: float) -> None:
+        report(PrepareProgress(stage, done, 0, time.perf_counter() - began, 0.0, 1))
+
+    def beat() -> None:
+        tell(0.0)
+        while not over.wait(0.2):
+            tell(0.0)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    tell(1.0)
+
+
+class TaskRunner:
+    """Runs tasks where they are to run, with progress."""
+
+    def __init__(self, workers: int, on: str, report: ReportProgress | None) -> None:
+        self.workers, self.on, self.report = workers, on, report
+
+    def __call__(self, job: Job, tasks: Sequence[Any], stage: str) -> None:
+        if not tasks:
+            return
+        sizes = [task.piece.size for task in tasks if isinstance(task, PieceTask)]
+        clock = ProgressClock(stage, sum(sizes), min(self.workers, len(tasks)), self.report)
+        if self.on == "ray":
+            from .on_ray import run_tasks_on_ray
+
+            run_tasks_on_ray(job, tasks, clock.tick)
+        else:
+            run_tasks(job, tasks, self.workers, clock.tick)
+        clock.tell(1.0)
+
+    def stage(self, split: str, job: Job, tasks: Sequence[Any], stage: str) -> None:
+        """Run the tasks of a filter."""
+        self(job, tasks, f"{split} ({stage})")
