@@ -45,7 +45,7 @@ _LATE = {
     "with_role": "layers.roles",
     "SelfAttention2d": "layers.self_attention_2d",
 }
-_MODULES = ("families", "recipe", "spec", "testing")
+_MODULES = ("families", "observe", "recipe", "spec", "testing")
 
 
 def __getattr__(name: str) -> Any:

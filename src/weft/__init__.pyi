@@ -1,6 +1,7 @@
 """Weft: every Transformer, woven from one block."""
 
 from . import families as families
+from . import observe as observe
 from . import recipe as recipe
 from . import spec as spec
 from . import testing as testing

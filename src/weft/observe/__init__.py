@@ -1,5 +1,16 @@
 """Looking inside, without a flag in the model."""
 
-from .attention import attention_maps
+from .attention import AttentionPlace, attention_maps, attention_places
+from .lens import layer_states, logit_lens
+from .measures import attention_entropy, attention_rollout, token_view
 
-__all__ = ["attention_maps"]
+__all__ = [
+    "AttentionPlace",
+    "attention_entropy",
+    "attention_maps",
+    "attention_places",
+    "attention_rollout",
+    "layer_states",
+    "logit_lens",
+    "token_view",
+]
