@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _LATE = {
     "evaluate": "api",
     "load_recipe": "api",
+    "look": "api",
     "open": "api",
     "train": "api",
     "tune": "api",

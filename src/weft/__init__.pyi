@@ -7,6 +7,7 @@ from . import spec as spec
 from . import testing as testing
 from .api import evaluate as evaluate
 from .api import load_recipe as load_recipe
+from .api import look as look
 from .api import open as open
 from .api import train as train
 from .api import tune as tune

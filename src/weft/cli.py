@@ -16,6 +16,7 @@ from .commands import (
     detect,
     evaluate,
     generate,
+    look,
     models,
     predict,
     probe,
@@ -59,7 +60,18 @@ def parser() -> Parser:
         parser.set_defaults(run=run)
         return parser
 
-    for kind in (models, train, tune, generate, predict, detect, evaluate, probe, reconstruct):
+    for kind in (
+        models,
+        train,
+        tune,
+        generate,
+        predict,
+        detect,
+        evaluate,
+        probe,
+        look,
+        reconstruct,
+    ):
         kind.add(verb)
     return top
 

@@ -12,7 +12,7 @@ from ..model.model import Model
 from ..model.stack import StackLayer
 from .attention import stack_blocks
 
-READABLE = (S.LMHead, S.ClassifierHead, S.TokenClassifierHead, S.SpanHead)
+READABLE = (S.LMHead, S.ClassifierHead, S.TokenClassifierHead)
 
 
 def lens_stack(model: Model) -> StackLayer:
