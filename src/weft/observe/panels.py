@@ -66,7 +66,7 @@ class LensPanel(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture with its words: an image of Pillow, or SVG."""
+    """A picture with its words: an image of Pillow, SVG, or a table of HTML."""
 
     title: str
     caption: str
@@ -205,7 +205,7 @@ def to_plain(observation: Observation) -> dict[str, Any]:
             {
                 "title": picture.title,
                 "caption": picture.caption,
-                "svg": picture.image if isinstance(picture.image, str) else None,
+                "markup": picture.image if isinstance(picture.image, str) else None,
                 "src": None if isinstance(picture.image, str) else data_uri(picture.image, 320),
             }
             for picture in observation.pictures
