@@ -13,6 +13,7 @@ import weft
 
 from .commands import (
     EXIT_STOPPED,
+    compare,
     detect,
     evaluate,
     generate,
@@ -70,6 +71,7 @@ def parser() -> Parser:
         evaluate,
         probe,
         look,
+        compare,
         reconstruct,
     ):
         kind.add(verb)

@@ -77,6 +77,7 @@ WITHOUT_DEVICE = {
     "convert": "weights are only copied",
     "prepare": "no model is built",
     "status": "only files are read",
+    "compare": "only files are read",
 }
 
 

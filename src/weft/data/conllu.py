@@ -45,7 +45,9 @@ def read_conllu(path: str | Path) -> list[DependencySentence]:
         elif not line.startswith("#"):
             fields = line.split("\t")
             if len(fields) != FIELDS:
-                raise ValueError(f"{path}, line {number}: {len(fields)} fields instead of {FIELDS}; separate them by tabs")  # fmt: skip
+                raise ValueError(
+                    f"{path}, line {number}: {len(fields)} fields instead of {FIELDS}; separate them by tabs"
+                )
             if fields[ID].isdigit():
                 rows.append(fields)
     if not sentences:

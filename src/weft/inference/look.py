@@ -170,7 +170,9 @@ def look_at_image(model: LoadedModel, image: ImageInput | None) -> Observation:
     if image is None:
         if not pictures:
             raise ValueError(f"{model.name} reads images; give an image file")
-        return Observation(model.name, "filters and positions, which need no image", (), None, None, (), pictures)  # fmt: skip
+        return Observation(
+            model.name, "filters and positions, which need no image", (), None, None, (), pictures
+        )
     detects = isinstance(model.model.spec.head, S.DetectionHead)
     with record(model.model) as recording:
         if detects:
@@ -180,7 +182,9 @@ def look_at_image(model: LoadedModel, image: ImageInput | None) -> Observation:
     assert recording.inputs is not None
     objects = detected_objects(model, recording) if detects else ()
     queries = object_labels(model, objects)
-    panels = attention_panels(model.model, recording, getattr(model.model.spec.source, "extra_tokens", ()), queries)  # fmt: skip
+    panels = attention_panels(
+        model.model, recording, getattr(model.model.spec.source, "extra_tokens", ()), queries
+    )
     return Observation(
         model.name,
         str(image) if isinstance(image, str) else "",

@@ -36,11 +36,15 @@ def probe_relations(
     for sentence in sentences:
         ids, word_L = tokens_of_words(model, sentence)
         if len(ids) > default_row_length(model.model):
-            raise ValueError(f"{sentence.text[:60]!r} is over the {default_row_length(model.model)} tokens that {model.name} reads at once; leave it out")  # fmt: skip
+            raise ValueError(
+                f"{sentence.text[:60]!r} is over the {default_row_length(model.model)} tokens that {model.name} reads at once; leave it out"
+            )
         with attention_maps(model.model) as maps:
             run_stacks(model.model, torch.tensor([ids], device=device_of(model.model)))
         words = len(sentence.words)
-        weight_YHWW = torch.stack([merge_words(maps[n][0].float().cpu(), word_L, words) for n in names])  # fmt: skip
+        weight_YHWW = torch.stack(
+            [merge_words(maps[n][0].float().cpu(), word_L, words) for n in names]
+        )
         counts.add(weight_YHWW, sentence.heads, sentence.relations)
     return counts.best_heads(fewest)
 
@@ -60,7 +64,9 @@ def tokens_of_words(
     words = [max(0, int(np.searchsorted(starts, begin, "right")) - 1) for begin, _ in spans]
     missing = set(range(len(starts))) - set(words)
     if missing:
-        raise ValueError(f"{sentence.words[min(missing)]!r} in {sentence.text[:60]!r} has no token of its own")  # fmt: skip
+        raise ValueError(
+            f"{sentence.words[min(missing)]!r} in {sentence.text[:60]!r} has no token of its own"
+        )
     before, after = list(frame.before), list(frame.after)
     word_L = torch.tensor([-1] * len(before) + words + [-1] * len(after))
     return [*before, *map(int, ids), *after], word_L

@@ -22,7 +22,10 @@ def tile(tiles: Sequence[np.ndarray], columns: int, gap: int = 1) -> Image.Image
     shape = (rows * (height + gap) + gap, columns * (width + gap) + gap, *tiles[0].shape[2:])
     sheet = np.full(shape, 128, np.uint8)
     for i, picture in enumerate(tiles):
-        top, left = (n * (size + gap) + gap for n, size in zip(divmod(i, columns), (height, width), strict=True))  # fmt: skip
+        top, left = (
+            n * (size + gap) + gap
+            for n, size in zip(divmod(i, columns), (height, width), strict=True)
+        )
         sheet[top : top + height, left : left + width] = picture
     return Image.fromarray(sheet)
 

@@ -30,8 +30,7 @@ def save_observation(
     if path.suffix in PAGE:
         path.write_text(page_html(observation), "utf-8")
         return
-    if path.suffix not in PICTURES:
-        raise ValueError(f"{path}: {path.suffix or 'no ending'} is not written; use {', '.join((*PAGE[:1], *PICTURES))}")  # fmt: skip
+    path = check_picture(path, *PAGE[:1])
     panel = choose_panel(observation, kind)
     if layer is None and head is None:
         figure = draw_heads(panel)
@@ -39,6 +38,15 @@ def save_observation(
         figure = draw_head(panel, layer or 1, head or 1)
     metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
     figure.savefig(path, dpi=150, bbox_inches="tight", metadata=metadata)
+
+
+def check_picture(path: str | Path, *more: str) -> Path:
+    """The path of a picture; ValueError if its ending names no picture, nor one of `more` formats."""
+    path = Path(path)
+    if path.suffix not in PICTURES:
+        endings = ", ".join((*more, *PICTURES))
+        raise ValueError(f"{path}: {path.suffix or 'no ending'} is not written; use {endings}")
+    return path
 
 
 def choose_panel(observation: Observation, kind: str | None) -> AttentionPanel:
@@ -62,11 +70,19 @@ def draw_heads(panel: AttentionPanel) -> Any:
     """Small multiples: a row per layer, a column per head."""
     layers, heads = len(panel.maps), panel.maps[0].shape[0]
     figure = new_figure(0.9 * heads + 0.8, 0.9 * layers + 0.8)
-    axes = figure.subplots(layers, heads, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.08})  # fmt: skip
+    axes = figure.subplots(
+        layers, heads, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.08}
+    )
     for y, weight_HLM in enumerate(panel.maps):
         for h in range(heads):
             cell = axes[y, h]
-            cell.imshow(weight_HLM[h].float().cpu().sqrt().numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")  # fmt: skip
+            cell.imshow(
+                weight_HLM[h].float().cpu().sqrt().numpy(),
+                cmap="Blues",
+                vmin=0,
+                vmax=1,
+                aspect="auto",
+            )
             cell.set(xticks=[], yticks=[])
             if y == 0:
                 cell.set_title(str(h + 1), fontsize=8)
@@ -80,7 +96,9 @@ def draw_heads(panel: AttentionPanel) -> Any:
 def draw_head(panel: AttentionPanel, layer: int, head: int) -> Any:
     """One map with its tokens; rows attend to columns."""
     if layer - 1 not in panel.layers:
-        raise ValueError(f"{panel.kind} has no layer {layer}; its layers are {panel.layers[0] + 1} to {panel.layers[-1] + 1}")  # fmt: skip
+        raise ValueError(
+            f"{panel.kind} has no layer {layer}; its layers are {panel.layers[0] + 1} to {panel.layers[-1] + 1}"
+        )
     weight_HLM = panel.maps[panel.layers.index(layer - 1)]
     if not 1 <= head <= len(weight_HLM):
         raise ValueError(f"{panel.kind} has no head {head}; its heads are 1 to {len(weight_HLM)}")

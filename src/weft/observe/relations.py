@@ -86,7 +86,9 @@ class RelationCounts:
         halves_2YH, offsets = self.hits[relation], self.offsets[relation]
         total_2YH, all_offsets = halves_2YH[0] + halves_2YH[1], offsets[0] + offsets[1]
         best = int(total_2YH.argmax())
-        direction, layer, head = (int(i) for i in torch.unravel_index(torch.tensor(best), total_2YH.shape))  # fmt: skip
+        direction, layer, head = (
+            int(i) for i in torch.unravel_index(torch.tensor(best), total_2YH.shape)
+        )
         offset = best_offset(all_offsets)
         held_out = sum(
             int(halves_2YH[half].flatten()[halves_2YH[1 - half].argmax()]) for half in (0, 1)
@@ -113,7 +115,17 @@ def best_offset(offsets: Counter[int]) -> int:
     return max(offsets, key=lambda offset: (offsets[offset], -abs(offset)))
 
 
-COLUMNS = ("relation", "links", "head", "attends to", "right", "held out", "offset", "right", "held out")  # fmt: skip
+COLUMNS = (
+    "relation",
+    "links",
+    "head",
+    "attends to",
+    "right",
+    "held out",
+    "offset",
+    "right",
+    "held out",
+)
 
 
 def table_rows(scores: Sequence[RelationScore]) -> list[tuple[str, ...]]:
