@@ -250,6 +250,13 @@ def test_a_mistake_is_one_line_with_the_way_out(
     assert errors.count("\n") == 1
 
 
+def test_the_example_of_the_documentation_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "use.md").read_text()
+    section = text[text.index("## Looking inside") : text.index("## Fine-tuning")]
+    (block,) = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    exec(block, {})  # noqa: S102
+
+
 # In the browser
 
 

@@ -36,7 +36,8 @@ def read_conllu(path: str | Path) -> list[DependencySentence]:
     Raises:
         ValueError: for a line that cannot be read, with its number.
     """
-    sentences, rows = [], []
+    sentences: list[DependencySentence] = []
+    rows: list[list[str]] = []
     for number, line in enumerate([*Path(path).read_text("utf-8").splitlines(), ""], 1):
         if not line.strip():
             if rows:

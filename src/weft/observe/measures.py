@@ -12,7 +12,8 @@ def attention_entropy(weight_BHLM: Tensor) -> Tensor:
     Args:
         weight_BHLM: attention weights.
     """
-    return torch.special.entr(weight_BHLM.float()).sum(-1)
+    entropy_BHL: Tensor = torch.special.entr(weight_BHLM.float()).sum(-1)
+    return entropy_BHL
 
 
 def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:

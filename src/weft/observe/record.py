@@ -117,7 +117,7 @@ def attention_panels(
             key = (place.kind, grid, weight_HLM.shape)
             groups.setdefault(key, []).append((place, weight_HLM))
     kinds = [kind for kind, _, _ in groups]
-    panels = []
+    panels: list[AttentionPanel] = []
     for (kind, _, _), members in groups.items():
         stage = kinds[: len(panels) + 1].count(kind) if kinds.count(kind) > 1 else 0
         panels.append(build_panel(model, recording, kind, stage, members, source, target))

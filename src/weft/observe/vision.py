@@ -58,7 +58,8 @@ def patch_filters(model: Model, count: int = 28) -> Tensor | None:
         return None
     weight_DF = patch.weight.detach().float().flatten(1)
     _, _, components_RF = torch.linalg.svd(weight_DF - weight_DF.mean(0), full_matrices=False)
-    return components_RF[:count].view(-1, *patch.weight.shape[1:])
+    filters_NCRS: Tensor = components_RF[:count].view(-1, *patch.weight.shape[1:])
+    return filters_NCRS
 
 
 def windows_on_grid(
