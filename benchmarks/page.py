@@ -356,6 +356,14 @@ def heads(found: Result) -> Lines:
     )  # fmt: skip
 
 
+def looked(found: Result) -> Lines:
+    yield (
+        f"`weft look` beyond loading: {found['tokens']} tokens through {found['layers']} layers of {found['heads']} heads to a page of "
+        f"{found['page_bytes'] / 1e6:.1f} MB in {found['seconds']:.1f} s on {found['threads']} threads, {found['processor_seconds']:.1f} s of "
+        "processor time."
+    )
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
@@ -370,6 +378,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("attention_cost", "What attention costs", cost),
     ("experts", "The load of experts", experts),
     ("heads", "What heads follow", heads),
+    ("look", "What looking costs", looked),
     ("export", "What leaves", exported),
 )
 

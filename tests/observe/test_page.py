@@ -317,6 +317,20 @@ def test_the_page_is_used_by_keyboard_and_mouse_in_both_colour_schemes(
     assert browser.errors() == []
 
 
+@pytest.mark.slow
+@pytest.mark.alone
+def test_the_page_of_a_large_model_opens_in_under_three_seconds(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(page_html(small_observation(heads=12, layers=12, tokens=512)))
+    browser.open(page)
+    code = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    assert browser.evaluate(code) < 3000
+    assert browser.evaluate("document.querySelectorAll('#overview canvas').length") == 144
+    assert browser.errors() == []
+
+
 def test_the_tabs_are_moved_by_arrows(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(page_html(small_observation()))
