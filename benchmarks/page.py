@@ -378,6 +378,40 @@ def deduplicated(found: Result) -> Lines:
     )
 
 
+def heads(found: Result) -> Lines:
+    yield (
+        f"Of every head of {found['model']}, how often the word that it attends to most is the other end of a dependency relation, after "
+        f"Clark et al. 2019: the best head of each relation beside the best fixed offset, on {found['sentences']} sentences of our own "
+        f"({found['words']} words, benchmarks/relations.conllu). Held out: chosen on one half of the sentences, scored on the other."
+    )
+    yield ""
+    yield from table(
+        ("relation", "links", "layer·head", "attends to", "right", "held out", "offset", "right", "held out"),
+        *(
+            (
+                row["relation"],
+                row["links"],
+                f"{row['layer'] + 1}·{row['head'] + 1}",
+                row["direction"],
+                f"{row['accuracy']:.1%}",
+                f"{row['held_out']:.1%}",
+                f"{row['offset']:+d}",
+                f"{row['baseline']:.1%}",
+                f"{row['baseline_held_out']:.1%}",
+            )
+            for row in found["relations"]
+        ),
+    )  # fmt: skip
+
+
+def looked(found: Result) -> Lines:
+    yield (
+        f"`weft look` beyond loading: {found['tokens']} tokens through {found['layers']} layers of {found['heads']} heads to a page of "
+        f"{found['page_bytes'] / 1e6:.1f} MB in {found['seconds']:.1f} s on {found['threads']} threads, {found['processor_seconds']:.1f} s of "
+        "processor time."
+    )
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
@@ -391,6 +425,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("train_speed", "Training steps", speed),
     ("attention_cost", "What attention costs", cost),
     ("experts", "The load of experts", experts),
+    ("heads", "What heads follow", heads),
+    ("look", "What looking costs", looked),
     ("export", "What leaves", exported),
     ("deduplicate", "Filters and deduplication", deduplicated),
 )

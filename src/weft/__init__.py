@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _LATE = {
     "evaluate": "api",
     "load_recipe": "api",
+    "look": "api",
     "open": "api",
     "train": "api",
     "tune": "api",
@@ -47,7 +48,7 @@ _LATE = {
     "with_role": "layers.roles",
     "SelfAttention2d": "layers.self_attention_2d",
 }
-_MODULES = ("families", "recipe", "spec", "testing")
+_MODULES = ("families", "observe", "recipe", "spec", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,13 @@
 """Weft: every Transformer, woven from one block."""
 
 from . import families as families
+from . import observe as observe
 from . import recipe as recipe
 from . import spec as spec
 from . import testing as testing
 from .api import evaluate as evaluate
 from .api import load_recipe as load_recipe
+from .api import look as look
 from .api import open as open
 from .api import train as train
 from .api import tune as tune

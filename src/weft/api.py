@@ -9,8 +9,12 @@ import torch
 from .data.store import open_store
 from .inference.evaluate import evaluate_model
 from .inference.evaluation_data import load_files, task_of
+from .inference.images import ImageInput
+from .inference.look import look as observe_input
 from .inference.open_model import OpenModel, open_model
 from .kernels.devices import resolve_device, resolve_dtype
+from .observe.figure import save_observation
+from .observe.panels import Observation
 from .ranks import Ranks
 from .recipe import Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
@@ -82,6 +86,36 @@ def evaluate(
         data = EvaluationData(open_store(folder, split), sources[split])
     options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
     return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
+
+
+def look(
+    model: str | Path | OpenModel,
+    example: str | ImageInput | None = None,
+    *,
+    target: str | None = None,
+    output: str | Path | None = None,
+    device: str = "auto",
+    precision: str = "fp32",
+) -> Observation:
+    """Observe a model on one input: attention maps, rollout, the logit lens; of an image also where it looks.
+
+    Args:
+        model: an opened model, or what `weft.open` takes.
+        example: a text, or an image (default: a sentence; of a model of images, only filters and positions).
+        target: what a decoder beside an encoder reads (default: what the model generates).
+        output: file to write: a page (.html), or a picture of every head (.png, .svg, .pdf).
+        device: of a model that is not open yet: what `weft.open` takes.
+        precision: "fp32" or "bf16", of the computation.
+
+    Returns:
+        The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and what else the page shows.
+    """
+    opened = model if isinstance(model, OpenModel) else open(model, device=device)
+    bf16 = resolve_dtype(precision) == torch.bfloat16
+    observation = observe_input(opened, example, target, bf16)
+    if output is not None:
+        save_observation(observation, output)
+    return observation
 
 
 def tune(

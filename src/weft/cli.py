@@ -13,9 +13,11 @@ import weft
 
 from .commands import (
     EXIT_STOPPED,
+    compare,
     detect,
     evaluate,
     generate,
+    look,
     models,
     plan,
     predict,
@@ -70,6 +72,8 @@ def parser() -> Parser:
         detect,
         evaluate,
         probe,
+        look,
+        compare,
         reconstruct,
     ):
         kind.add(verb)

@@ -11,7 +11,7 @@ VERBS: dict[str, argparse.ArgumentParser] = next(
 )
 # option: what may differ between verbs, and why
 EXCEPTIONS = {
-    "--output": ({"metavar", "help"}, "a folder of shards, a run, a file of predictions or of a receipt"),
+    "--output": ({"metavar", "help", "default"}, "a folder of shards, a run, a file of predictions or of a receipt; a page has a name to begin with"),
     "--max-bad-row-fraction": ({"default"}, "every row of an input file gets its own prediction"),
     "--device": ({"default"}, "the recipe of a run names its device"),
     "--precision": ({"default", "choices", "help"}, "a recipe names its own; auto is for training; int8 for generation on the CPU"),
@@ -79,6 +79,7 @@ WITHOUT_DEVICE = {
     "convert": "weights are only copied",
     "prepare": "no model is built",
     "status": "only files are read",
+    "compare": "only files are read",
 }
 
 

@@ -1,5 +1,32 @@
 """Looking inside, without a flag in the model."""
 
-from .attention import attention_maps
+from .attention import AttentionPlace, attention_maps, attention_places
+from .figure import save_observation
+from .lens import layer_states, logit_lens
+from .measures import attention_entropy, attention_rollout, token_view
+from .page import page_html
+from .panels import AttentionPanel, Observation
+from .record import Recording, attention_panels, record
+from .vision import attention_distance, patch_filters, position_similarity, windows_on_grid
 
-__all__ = ["attention_maps"]
+__all__ = [
+    "AttentionPanel",
+    "AttentionPlace",
+    "Observation",
+    "Recording",
+    "attention_distance",
+    "attention_entropy",
+    "attention_maps",
+    "attention_panels",
+    "attention_places",
+    "attention_rollout",
+    "layer_states",
+    "logit_lens",
+    "page_html",
+    "patch_filters",
+    "position_similarity",
+    "record",
+    "save_observation",
+    "token_view",
+    "windows_on_grid",
+]

@@ -1,0 +1,279 @@
+"""What a model does with one input: attention maps, the logit lens, and of an image what the papers show."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.images import to_image
+from ..data.tokenizer import Tokenizer
+from ..generate.text_generator import TextGenerator
+from ..model.heads import Detections
+from ..model.loaded_model import LoadedModel
+from ..model.model import Model
+from ..observe.draw import filter_picture, scatter_svg, similarity_picture
+from ..observe.lens import logit_lens
+from ..observe.panels import AttentionPanel, DetectedObject, LensPanel, Observation, Picture
+from ..observe.record import Recording, attention_panels, record
+from ..observe.vision import attention_distance, patch_filters, position_similarity
+from ..tasks.predict import default_row_length, device_of
+from .detect import detect
+from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
+from .methods import SingleTextPreprocess, encode_with_masks, label_names, task_as_trained
+from .reconstruct import contact_sheet, reconstruct
+
+SENTENCE = "The animal did not cross the street because it was too tired."
+TOP = 5  # words of the lens
+LENS_POSITIONS = 48  # more columns nobody reads, and a large vocabulary costs more than the model
+SURE = 0.5  # objects with this score are shown; without any, the first few
+FEW = 5
+SMALL_SIDE = 224  # of a picture of one image
+
+
+@torch.no_grad()
+def look(
+    model: LoadedModel,
+    example: str | ImageInput | None = None,
+    target: str | None = None,
+    bf16: bool = False,
+) -> Observation:
+    """Return all that can be seen of one input.
+
+    Args:
+        model: of any family.
+        example: a text, or, for a model of images, a file, its bytes or an image of Pillow (default: a sentence; of
+            images, only what needs none: filters and positions).
+        target: what a decoder beside an encoder reads (default: what the model generates).
+        bf16: compute in bfloat16.
+    """
+    with torch.autocast(device_of(model.model).type, torch.bfloat16, enabled=bf16):
+        if model.reads_images:
+            return look_at_image(model, example)
+        return look_at_text(model, check_text(model, example), target)
+
+
+def check_text(model: LoadedModel, example: str | ImageInput | None) -> str:
+    if example is not None and not isinstance(example, str):
+        raise ValueError(f"{model.name} reads text; give a text, not {type(example).__name__}")
+    return example or SENTENCE
+
+
+# Text
+
+
+def look_at_text(model: LoadedModel, text: str, target: str | None) -> Observation:
+    source_ids, target_ids = encode_example(model, text, target)
+    device, tokenizer = device_of(model.model), model.require_tokenizer
+    rows = [torch.tensor([ids], device=device) for ids in (source_ids, target_ids) if ids]
+    with record(model.model) as recording:
+        run_stacks(model.model, *rows)
+    source, targets = (
+        tuple(token_label(tokenizer, i) for i in ids) for ids in (source_ids, target_ids)
+    )
+    return Observation(
+        model.name,
+        tokenizer.decode(source_ids) + (f" → {tokenizer.decode(target_ids)}" if targets else ""),
+        attention_panels(model.model, recording, source, targets),
+        lens_panel(model, recording, targets or source),
+    )
+
+
+def run_stacks(model: Model, source_BL: Tensor, target_BM: Tensor | None = None) -> None:
+    """Run all but the head, which the lens reads where it is shown."""
+    sequence = model.embed(source_BL)
+    if model.encoder is None:
+        model.decode(sequence)
+        return
+    memory = model.encode(sequence)
+    if model.decoder is not None:
+        model.decode(model.embed_target(target_BM, memory), memory)
+
+
+def encode_example(
+    model: LoadedModel, text: str, target: str | None
+) -> tuple[list[int], list[int]]:
+    """The tokens of the source and, beside an encoder, of the target; as the model was trained to read them."""
+    spec, tokenizer = model.model.spec, model.require_tokenizer
+    if target is not None and (spec.encoder is None or spec.decoder is None):
+        raise ValueError(f"{model.name} reads one text; leave the target out")
+    limit = default_row_length(model.model)
+    if spec.decoder is None:
+        frame, mask = SingleTextPreprocess(model), tokenizer.special.get("mask")
+        ids = tokenizer.encode(text) if mask is None else encode_with_masks(tokenizer, text, mask)
+        source_ids = [*frame.before, *map(int, ids), *frame.after]
+    else:
+        source_ids = TextGenerator(model).encode_prompt(text)
+    if len(source_ids) > limit:
+        raise ValueError(
+            f"a text of {len(source_ids)} tokens is over the {limit} that {model.name} reads at once; give a shorter one"
+        )
+    if spec.decoder is None or spec.encoder is None:
+        return source_ids, []
+    generator = TextGenerator(model)
+    if target is not None:
+        return source_ids, [generator.start(), *map(int, tokenizer.encode(target))]
+    room = generator.max_new_tokens(source_ids, None, 2 * len(source_ids) + 10)
+    tokens = generator.generate([source_ids], max_new_tokens=room)[0][0].tokens.tokens
+    return source_ids, [
+        generator.start(),
+        *(token for token in tokens if token not in generator.ends),
+    ]
+
+
+def token_label(tokenizer: Tokenizer, token: int) -> str:
+    """The text of a token as a person reads it; a piece of a word keeps its mark, a space shows."""
+    piece, text = tokenizer.inner.id_to_token(token), tokenizer.decode([token])
+    if piece is None or (text.strip() and "\ufffd" not in text and not piece.startswith("##")):
+        return text if tokenizer.table is not None else text.strip() or str(token)
+    for mark, sign in (("Ġ", "␣"), ("▁", "␣"), ("Ċ", "⏎"), ("\n", "⏎"), (" ", "␣")):
+        piece = piece.replace(mark, sign)
+    return str(piece)
+
+
+def lens_panel(
+    model: LoadedModel, recording: Recording, tokens: tuple[str, ...]
+) -> LensPanel | None:
+    """The likeliest words of every layer at the last positions, or classes; None for a head that has no probabilities."""
+    head, states = model.model.spec.head, recording.states
+    if not states:
+        return None
+    if isinstance(head, S.LMHead | S.TokenClassifierHead):  # these read one position at a time
+        states = [state._replace(x_BLD=state.x_BLD[:, -LENS_POSITIONS:]) for state in states]
+        tokens = tokens[-LENS_POSITIONS:]
+    names = label_names(model) if not isinstance(head, S.LMHead) else None
+
+    def word(index: int) -> str:
+        return names[index] if names is not None else token_label(model.require_tokenizer, index)
+
+    layers = []
+    for logits in logit_lens(model.model, states):
+        if logits.shape[-1] == 1:  # one number: no probabilities
+            return None
+        logits_LV = logits[0] if logits.dim() == 3 else logits
+        best = logits_LV.float().softmax(-1).topk(min(TOP, logits_LV.shape[-1]))
+        layers.append(
+            tuple(
+                tuple((word(index), p) for index, p in zip(indices, shares, strict=True))
+                for indices, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            )
+        )
+    return LensPanel(tokens if len(layers[0]) == len(tokens) else ("class",), tuple(layers))
+
+
+# Images
+
+
+def look_at_image(model: LoadedModel, image: ImageInput | None) -> Observation:
+    pictures = tuple(static_pictures(model))
+    if image is None:
+        if not pictures:
+            raise ValueError(f"{model.name} reads images; give an image file")
+        return Observation(
+            model.name, "filters and positions, which need no image", (), None, None, (), pictures
+        )
+    detects = isinstance(model.model.spec.head, S.DetectionHead)
+    with record(model.model) as recording:
+        if detects:
+            detect(model, [image], 0.0)
+        else:
+            model.model(read_image(model, image))
+    assert recording.inputs is not None
+    objects = detected_objects(model, recording) if detects else ()
+    queries = object_labels(model, objects)
+    panels = attention_panels(
+        model.model, recording, getattr(model.model.spec.source, "extra_tokens", ()), queries
+    )
+    return Observation(
+        model.name,
+        str(image) if isinstance(image, str) else "",
+        panels,
+        None if detects else lens_panel(model, recording, ()),
+        to_image(recording.inputs[0].float().cpu().numpy(), normalisation(model)),
+        objects,
+        (*image_pictures(model, image, panels), *pictures),
+    )
+
+
+def normalisation(model: LoadedModel) -> R.Normalize:
+    """How the pixels that the model reads were scaled."""
+    if isinstance(model.model.spec.head, S.DetectionHead):
+        task = task_as_trained(model, R.Detection)
+        steps = R.transforms_for(task, evaluation=True) or (R.Normalize(),)
+    else:
+        steps = evaluation_transforms(model)
+    return next(
+        (step for step in steps if isinstance(step, R.Normalize)),
+        R.Normalize(mean=(0.0,), std=(1.0,)),
+    )
+
+
+def read_image(model: LoadedModel, image: ImageInput) -> Tensor:
+    """One image as validation sees it, (1, C, R, S)."""
+    store = image_store(model, [image])
+    preprocess = ImagePreprocess(model, store)
+    samples = preprocess.open_samples(store, 1, include_partial=True)
+    pixels_CRS = preprocess(samples, 0, None)["image"]  # type: ignore[arg-type]  # validation draws nothing
+    return torch.from_numpy(pixels_CRS)[None].to(device_of(model.model), model.model.dtype)
+
+
+def detected_objects(model: LoadedModel, recording: Recording) -> tuple[DetectedObject, ...]:
+    """The surest objects of the recorded image, with the query that found each."""
+    detections, head = recording.output, model.model.spec.head
+    assert isinstance(detections, Detections)
+    assert isinstance(head, S.DetectionHead)
+    # Where every layer has a loss, the head reads all of them: the last one is what is predicted.
+    logits_NV, boxes_N4 = (t.float().flatten(0, -3)[-1] for t in detections)
+    share_NV = logits_NV.sigmoid() if head.scores == "sigmoid" else logits_NV.softmax(-1)[:, :-1]
+    best = share_NV.max(-1)
+    order = best.values.argsort(descending=True).tolist()
+    sure = [query for query in order if best.values[query] >= SURE] or order[:FEW]
+    names = label_names(model)
+    boxes = boxes_N4.tolist()
+    objects = []
+    for query in sure:
+        x, y, width, height = boxes[query]
+        label = names[int(best.indices[query])]
+        corner = (x - width / 2, y - height / 2, width, height)
+        objects.append(DetectedObject(query, label, float(best.values[query]), corner))
+    return tuple(objects)
+
+
+def object_labels(model: LoadedModel, objects: tuple[DetectedObject, ...]) -> tuple[str, ...]:
+    """The name of each object query: what it found, else its number."""
+    by_query = {thing.query: f"{thing.label} {thing.score:.2f}" for thing in objects}
+    count = model.model.spec.queries if objects else 0
+    return tuple(by_query.get(query, f"query {query + 1}") for query in range(count))
+
+
+def image_pictures(
+    model: LoadedModel, image: ImageInput, panels: tuple[AttentionPanel, ...]
+) -> Iterator[Picture]:
+    """What the papers draw of one image: the distance of attention, and what a masked autoencoder rebuilds."""
+    if isinstance(model.model.spec.head, S.PixelDecoder):
+        rebuilt = reconstruct(model, [image])
+        sheet = contact_sheet(rebuilt, max(1, round(SMALL_SIDE / rebuilt[0].original.width)))
+        caption = f"The image, its visible patches, and the rebuilt image; mean squared error of a hidden pixel {rebuilt[0].error:.3f}."
+        yield Picture("Reconstruction", caption, sheet)
+    distances = [
+        attention_distance(weight_HLM, panel.key_grid[:2], panel.key_grid.extra).tolist()
+        for panel in panels
+        if panel.kind.startswith("encoder") and panel.key_grid and "rollout" not in panel.kind
+        for weight_HLM in panel.maps
+    ]
+    if distances:
+        caption = "Mean distance between a patch and what it attends to, one point per head, in patches of its layer."
+        yield Picture("Attention distance", caption, scatter_svg(distances, "layer", "patches"))
+
+
+def static_pictures(model: LoadedModel) -> Iterator[Picture]:
+    """Filters and positions of a model of patches, without an image."""
+    filters, similarity = patch_filters(model.model), position_similarity(model.model)
+    if filters is not None:
+        caption = "Principal components of the filters that embed a patch, the largest first."
+        yield Picture("Patch filters", caption, filter_picture(filters))
+    if similarity is not None:
+        caption = "Of each patch, at its place, the cosine similarity of its position embedding with those of all patches; white is the most."
+        side = round(len(similarity) ** 0.5)
+        yield Picture("Position embeddings", caption, similarity_picture(similarity, side))

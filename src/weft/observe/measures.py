@@ -1,0 +1,55 @@
+"""What attention maps say in numbers."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def attention_entropy(weight_BHLM: Tensor) -> Tensor:
+    """Entropy of each query's weights in nats, (B, H, L); 0: one key only, log(M): all alike (Clark et al. 2019, arXiv:1906.04341, 3.3).
+
+    Args:
+        weight_BHLM: attention weights.
+    """
+    entropy_BHL: Tensor = torch.special.entr(weight_BHLM.float()).sum(-1)
+    return entropy_BHL
+
+
+def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
+    """How much of each input token reaches each position after every layer, if a token passes its vector on half by the residual
+    connection and half by attention (Abnar and Zuidema 2020, arXiv:2005.00928, section 3).
+
+    Args:
+        maps: the weights of each layer's self-attention from the input to the output, (B, H, L, L).
+
+    Returns:
+        After each layer, (B, L, L); every row sums to 1.
+    """
+    flow_BLL, flows = None, []
+    for weight_BHLL in maps:
+        if weight_BHLL.shape[-1] != weight_BHLL.shape[-2]:
+            raise ValueError(
+                f"rollout needs self-attention over whole rows, not {tuple(weight_BHLL.shape)}"
+            )
+        step_BLL = weight_BHLL.float().mean(1) + torch.eye(
+            weight_BHLL.shape[-1], device=weight_BHLL.device
+        )
+        step_BLL = step_BLL / step_BLL.sum(-1, keepdim=True)
+        flow_BLL = step_BLL if flow_BLL is None else step_BLL @ flow_BLL
+        flows.append(flow_BLL)
+    return flows
+
+
+def token_view(maps: Sequence[Tensor], position: int, row: int = 0) -> Tensor:
+    """The weights of one query in every layer and head, (Y, H, M): a single word's view (Vaswani et al. 2017, figure 4).
+
+    Args:
+        maps: the weights of each layer, (B, H, L, M).
+        position: of the query.
+        row: of the batch.
+    """
+    length = maps[0].shape[2]
+    if not -length <= position < length:
+        raise ValueError(f"there is no position {position} in {length} tokens")
+    return torch.stack([weight_BHLM[row, :, position] for weight_BHLM in maps])
