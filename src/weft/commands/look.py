@@ -35,7 +35,7 @@ def look(args: argparse.Namespace) -> int:
 
             scores = probe_relations(model, read_conllu(args.relations))
             observation = with_relations(observation, scores)
-        place = {"kind": args.kind, "layer": args.layer, "head": args.head}
+        place = {"kind": args.attention, "layer": args.layer, "head": args.head}
         save_observation(observation, args.output, **place)
     summary = {
         "file": args.output,
@@ -113,7 +113,7 @@ def add(verb: AddCommand) -> None:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument(
-        "--kind", metavar="NAME", help="attention of a picture, such as cross (default: the first)"
+        "--attention", metavar="NAME", help="attention of a picture, such as cross (default: the first)"
     )
     parser.add_argument(
         "--layer", type=positive_int, metavar="N", help="layer of a picture of one head, from 1"

@@ -116,8 +116,10 @@ class StackLayer(nn.Module):
     ) -> HiddenStates:
         """`every_layer`: hand on the output of each block, after the stack's norm, for losses at every layer. `anchors` place the
         queries before each block."""
-        self.attention_mask_BL = sequence.attention_mask_BL
-        self.document_ids_BL = sequence.document_ids_BL
+        self.attention_mask_BL, self.document_ids_BL = (
+            sequence.attention_mask_BL,
+            sequence.document_ids_BL,
+        )
         split = all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
         views = self.build_contexts(sequence, cache, split=split)
         across = (
@@ -125,13 +127,11 @@ class StackLayer(nn.Module):
             if memory is None
             else cross_context(sequence, memory, split=split, training=self.training)
         )
-        x_BLD = sequence.x_BLD
+        x_BLD, earlier = sequence.x_BLD, list[Tensor]()
         layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
         layer_outputs = {0: x_BLD} if 0 in layers else {}
-        combine = self.layer_combination
-        earlier = [] if combine is None else [combine.norms[0](x_BLD)]
         for i, block in enumerate(self.blocks):
-            x_BLD = x_BLD if combine is None else combine(earlier)
+            x_BLD = self.combine(earlier, x_BLD)
             view = views[self.context_of_block[i]]
             if anchors is not None and across is not None:
                 view, across = anchors.place(x_BLD, view, across)
@@ -144,19 +144,25 @@ class StackLayer(nn.Module):
             )
             if anchors is not None and i + 1 < len(self.blocks):
                 anchors.move(x_BLD)
-            if combine is not None:
-                earlier.append(combine.norms[i + 1](x_BLD))
             if i + 1 in layers:
                 layer_outputs[i + 1] = x_BLD
         if every_layer:
             layer_outputs = {i: self.norm(each_BLD) for i, each_BLD in layer_outputs.items()}
-        x_BLD = self.norm(x_BLD if combine is None else combine(earlier))
+        x_BLD = self.norm(self.combine(earlier, x_BLD))
         if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
             layer_outputs[len(self.blocks)] = x_BLD
         sequence = sequence._replace(
             x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in layers)
         )
         return sequence if anchors is None else anchors.beside(sequence)
+
+    def combine(self, earlier: list[Tensor], x_BLD: Tensor) -> Tensor:
+        """What the next block reads, after the newest output joined the earlier ones."""
+        if self.layer_combination is None:
+            return x_BLD
+        earlier.append(self.layer_combination.norms[len(earlier)](x_BLD))
+        combined: Tensor = self.layer_combination(earlier)
+        return combined
 
     def scale_position(self, x_BLD: Tensor, context: AttentionContext) -> AttentionContext:
         """Positions at queries and keys, scaled by what is there."""
