@@ -13,6 +13,7 @@ import torch
 
 import weft
 from weft import recipe as R
+from weft.ranks import Ranks
 from weft.runs import run
 from weft.training import checkpoint
 from weft.training.checkpoint_parts import Piece, SavedTensor
@@ -159,6 +160,34 @@ def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
     assert latest is not None
     assert latest.step == 4
     assert "part_00001.safetensors is damaged" in told[0]
+
+
+class TwoRanks(Ranks):
+    """One of two ranks that agree on what one of them found."""
+
+    def __init__(self, rank: int, damaged: float) -> None:
+        super().__init__(rank, 2)
+        self.damaged = damaged
+
+    def sum(self, numbers: list[float]) -> list[float]:
+        return [numbers[0] + self.damaged]
+
+
+def test_ranks_compare_half_of_the_files_each_and_agree(tmp_path: Path) -> None:
+    path = checkpoint.write(tmp_path, 3, {name: {"w": torch.ones(9)} for name in "abc"}, {})
+    assert checkpoint.read(path, TwoRanks(0, 0.0)).step == 3
+    with pytest.raises(ValueError, match="another rank names the file"):
+        checkpoint.read(path, TwoRanks(0, 1.0))
+    content = bytearray((path / "b.safetensors").read_bytes())
+    content[-1] ^= 1
+    (path / "b.safetensors").write_bytes(content)
+    outcomes = []
+    for rank in (0, 1):
+        try:
+            outcomes.append(checkpoint.read(path, TwoRanks(rank, 0.0)).step)
+        except ValueError as error:
+            outcomes.append("b.safetensors is damaged" in str(error))
+    assert sorted(outcomes) == [True, 3]
 
 
 def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
