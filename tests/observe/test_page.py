@@ -235,7 +235,7 @@ def test_look_writes_a_page_and_pictures(
         (["--output", "x.gif"], ".gif is not written"),
         (["--output", "x.png", "--layer", "3"], "encoder has no layer 3; its layers are 1 to 2"),
         (["--output", "x.png", "--head", "9"], "encoder has no head 9; its heads are 1 to 4"),
-        (["--output", "x.png", "--kind", "cross"], "no attention 'cross'"),
+        (["--output", "x.png", "--attention", "cross"], "no attention 'cross'"),
         (["--output", "x.png", "--open"], "--open shows a page"),
     ],
 )

@@ -92,7 +92,7 @@ def workload_of_spec(
     if not isinstance(spec.source, S.Tokens):
         images = tokens or 300 * 1_281_167
         steps = max(1, round(images / BATCH_IMAGES))
-        side: int = length or getattr(spec.source, "image_size", 224)
+        side = length or image_size(spec)
         return Workload(name, spec, BATCH_IMAGES, side, steps, unit="images", any_rows=True)
     length = length or spec.context_length or default_length(spec) or DEFAULT_LENGTH
     both = spec.encoder is not None and spec.decoder is not None
@@ -114,9 +114,9 @@ def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
     """
     unit, task, spec = sample_unit(recipe), recipe.task, recipe.model
     both = spec.encoder is not None and spec.decoder is not None and not spec.queries
-    length: int = recipe.batch.length
+    length = recipe.batch.length
     if unit == "images":
-        length = image_side(recipe) or getattr(spec.source, "image_size", 224)
+        length = image_side(recipe) or image_size(spec)
     return Workload(
         recipe.name,
         spec,
@@ -132,6 +132,11 @@ def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
         extra=task.extra_models(),
         unit=unit,
     )
+
+
+def image_size(spec: S.Spec) -> int:
+    """Pixels of a side that a model was made for, or the usual number."""
+    return spec.source.image_size if isinstance(spec.source, S.Patches) else 224
 
 
 def with_samples(workload: Workload, samples: float | None) -> Workload:
