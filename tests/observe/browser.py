@@ -26,6 +26,7 @@ class Browser:
     """One page, with the few commands of the DevTools protocol that the tests need."""
 
     def __init__(self, folder: Path, width: int = 1200, height: int = 900) -> None:
+        program = find_chromium()
         (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
         # The browser reads commands at descriptor 3 and answers at 4, wherever the pipes are.
         begin = (
@@ -36,7 +37,7 @@ class Browser:
         )
         self.process = subprocess.Popen(
             [
-                sys.executable, "-c", begin, str(read_there), str(write_there), find_chromium(), "--headless", "--no-sandbox", "--disable-gpu",
+                sys.executable, "-c", begin, str(read_there), str(write_there), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--remote-debugging-pipe", f"--user-data-dir={folder}", f"--window-size={width},{height}",
                 "--disable-background-networking", "about:blank",
             ],
