@@ -113,7 +113,9 @@ def add(verb: AddCommand) -> None:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument(
-        "--attention", metavar="NAME", help="attention of a picture, such as cross (default: the first)"
+        "--attention",
+        metavar="NAME",
+        help="attention of a picture, such as cross (default: the first)",
     )
     parser.add_argument(
         "--layer", type=positive_int, metavar="N", help="layer of a picture of one head, from 1"

@@ -76,8 +76,10 @@ def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> li
     for scale in SCALES:
         devices = int(best.layout.devices * scale)
         fewer = replace(wishes, devices=devices, shard=None)
-        measured = best if scale == 1 else search(workload, best.device, fewer)[0] if devices else None
-        plans += [measured] if measured is not None else []
+        scaled = (
+            best if scale == 1 else search(workload, best.device, fewer)[0] if devices else None
+        )
+        plans += [scaled] if scaled is not None else []
     return plans
 
 
