@@ -378,6 +378,23 @@ def deduplicated(found: Result) -> Lines:
     )
 
 
+def assistants(found: Result) -> Lines:
+    rows = [(name, row) for name, row in found.items() if isinstance(row, dict)]
+    yield (
+        f"SmolLM2-135M-Instruct learns to answer in one word, 40 steps of each method from the same start; {found['questions']} questions that were "
+        "held out, answered greedily. Of two answers the right one wins, of two right ones the shorter; a draw counts half. Preference tuning "
+        "alone makes the answers shorter and some of them wrong: its pairs say that short is better, and both of a pair are right."
+    )
+    yield ""
+    yield from table(
+        ("model", "wins over the original", "right", "words an answer"),
+        *(
+            (name, f"{row['win rate']:.0%}", f"{row['right']:.0%}", f"{row['words']:.1f}")
+            for name, row in rows
+        ),
+    )
+
+
 def heads(found: Result) -> Lines:
     yield (
         f"Of every head of {found['model']}, how often the word that it attends to most is the other end of a dependency relation, after "
@@ -425,6 +442,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("train_speed", "Training steps", speed),
     ("attention_cost", "What attention costs", cost),
     ("experts", "The load of experts", experts),
+    ("assistants", "Instructions and preferences", assistants),
     ("heads", "What heads follow", heads),
     ("look", "What looking costs", looked),
     ("export", "What leaves", exported),

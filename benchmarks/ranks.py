@@ -2,7 +2,7 @@
 
 Two ranks with one thread each beside one process with two threads, at the same global batch: copies (DDP), sharded weights (FSDP),
 shared layers (tensor parallelism), and copies whose gradients have the same bits on any number of ranks (`exact=True`). The settings
-take turns, and each number is the median over the rounds, since the machine may have other work."""
+of equally many ranks take turns, and each number is the median over the steps, since the machine may have other work."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ from weft.data.prepare import prepare
 
 from . import receipt
 
-STEPS, ROUNDS = 5, 2
+STEPS, ROUNDS = 4, 2
 SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
     "one process, two threads": (1, {}),
     "one process, two threads, exact": (1, {"exact": True}),
@@ -55,14 +55,14 @@ def recipe(folder: Path) -> R.Recipe:
     )
 
 
-def measure(file: Path, world: int) -> float:
-    """Return the median seconds of a step, the first left out, in new processes."""
+def measure(files: list[str], world: int) -> list[float]:
+    """Return the median seconds of a step of each recipe, the first step left out, in new processes that take turns."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.ranks", "--rank-of", str(file)],
+            [sys.executable, "-m", "benchmarks.ranks", "--ranks-of", *files],
             stdout=subprocess.PIPE,
             text=True,
             env={
@@ -77,41 +77,47 @@ def measure(file: Path, world: int) -> float:
         )
         for rank in range(world)
     ]
-    lines = [process.communicate(timeout=300)[0] for process in processes]
+    lines = [process.communicate(timeout=600)[0] for process in processes]
     seconds: list[float] = json.loads(lines[0].splitlines()[-1])
-    return statistics.median(seconds[1:])
+    return seconds
 
 
-def run_rank(file: str) -> None:
+def run_ranks(files: list[str]) -> None:
     from weft.runs.run import build_run
     from weft.training.parallel import init_ranks
 
+    times: dict[str, list[float]] = {file: [] for file in files}
     with init_ranks(device="cpu") as ranks:
-        built = build_run(R.load_recipe(file), ranks)
-        seconds = [event.seconds for event in built.trainer]
-        built.trainer.drop_ddp()
-    print(json.dumps(seconds))
+        for _ in range(ROUNDS):
+            for file in files:
+                built = build_run(R.load_recipe(file), ranks)
+                times[file] += [event.seconds for event in built.trainer][1:]
+                built.trainer.drop_ddp()
+    print(json.dumps([statistics.median(each) for each in times.values()]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out")
-    parser.add_argument("--rank-of")
+    parser.add_argument("--ranks-of", nargs="+")
     options = parser.parse_args()
-    if options.rank_of:
-        run_rank(options.rank_of)
+    if options.ranks_of:
+        run_ranks(options.ranks_of)
         return
-    begin, seconds = time.perf_counter(), {name: [] for name in SETTINGS}  # type: dict[str, list[float]]
+    begin = time.perf_counter()
+    seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as temporary:
         whole = recipe(Path(temporary))
         prepare(whole.data)
-        for _ in range(ROUNDS):
-            for name, (world, changes) in SETTINGS.items():
-                file = Path(temporary) / "recipe.json"
-                file.write_text(replace(whole, **changes).to_json())
-                seconds[name].append(measure(file, world))
+        for world in (1, 2):
+            chosen = {name: more for name, (size, more) in SETTINGS.items() if size == world}
+            files = []
+            for i, changes in enumerate(chosen.values()):
+                files.append(str(Path(temporary) / f"recipe-{world}-{i}.json"))
+                Path(files[-1]).write_text(replace(whole, **changes).to_json())
+            seconds |= zip(chosen, measure(files, world), strict=True)
     tokens = whole.batch.rows_per_step() * whole.batch.length
-    speed = {name: round(tokens / statistics.median(times)) for name, times in seconds.items()}
+    speed = {name: round(tokens / each) for name, each in seconds.items()}
     base = speed["one process, two threads"]
     result = {
         "tokens_per_second": speed,
