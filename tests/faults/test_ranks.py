@@ -67,7 +67,7 @@ def main() -> None:
     file, out, phase, step, rank = sys.argv[1:]
 
     def plot(made: run.RunState, event: Any) -> None:
-        if event is None and made.trainer.ranks.rank == int(rank):
+        if event is None and made.trainer.ranks.world_rank == int(rank):
             fall(made, phase, int(step), fallen(Path(out)))
 
     torch.set_num_threads(1)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 import weft
 from weft import recipe as R
+from weft.ranks import Ranks
 from weft.runs import run
 from weft.training import checkpoint
 from weft.training.checkpoint_parts import Piece, SavedTensor
@@ -117,6 +119,8 @@ def test_a_sharded_run_ends_with_the_model_of_one_process_and_opens_as_one(
     recipe = causal(whole)
     start(recipe, tmp_path / "one", ONE, stop=-1)
     start(recipe, tmp_path / "many", GRIDS[2], stop=3)
+    opened = weft.open(str(tmp_path / "many"))  # from the parts, while the run is not finished
+    assert len(opened.generate("the loom", max_new_tokens=3)) > 0
     digests = start(recipe, tmp_path / "many", GRIDS[3], stop=-1)
     assert len(set(digests)) == 1, digests
     models = [weft.load(str(tmp_path / name / "model")) for name in ("one", "many")]
@@ -158,6 +162,34 @@ def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
     assert "part_00001.safetensors is damaged" in told[0]
 
 
+class TwoRanks(Ranks):
+    """One of two ranks that agree on what one of them found."""
+
+    def __init__(self, rank: int, damaged: float) -> None:
+        super().__init__(rank, 2)
+        self.damaged = damaged
+
+    def sum(self, numbers: list[float]) -> list[float]:
+        return [numbers[0] + self.damaged]
+
+
+def test_ranks_compare_half_of_the_files_each_and_agree(tmp_path: Path) -> None:
+    path = checkpoint.write(tmp_path, 3, {name: {"w": torch.ones(9)} for name in "abc"}, {})
+    assert checkpoint.read(path, TwoRanks(0, 0.0)).step == 3
+    with pytest.raises(ValueError, match="another rank names the file"):
+        checkpoint.read(path, TwoRanks(0, 1.0))
+    content = bytearray((path / "b.safetensors").read_bytes())
+    content[-1] ^= 1
+    (path / "b.safetensors").write_bytes(content)
+    outcomes = []
+    for rank in (0, 1):
+        try:
+            outcomes.append(checkpoint.read(path, TwoRanks(rank, 0.0)).step)
+        except ValueError as error:
+            outcomes.append("b.safetensors is damaged" in str(error))
+    assert sorted(outcomes) == [True, 3]
+
+
 def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
     from weft.training.sharded_writer import ShardedCheckpointWriter
 
@@ -181,3 +213,38 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
     for each in (first, second, old):
         with contextlib.suppress(OSError):
             each.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "step", "rank"), [("forward", 3, 1), ("reduce", 3, 1), ("save", 4, 0)]
+)
+@pytest.mark.parametrize("grid", GRIDS[2:4], ids=str)
+def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
+    grid: Any, phase: str, step: int, rank: int, whole: Whole, tmp_path: Path
+) -> None:
+    from .test_ranks import LIMIT, fallen, members
+    from .test_ranks import start as torchrun
+
+    recipe, out, file = causal(whole), tmp_path / "run", tmp_path / "recipe.json"
+    file.write_text(replace(recipe, parallel=grid[1]).to_json())
+    process = torchrun(file, out, phase, str(step), str(rank))
+    text, _ = process.communicate(timeout=120)
+    assert fallen(out).exists(), text
+    lost = fallen(out).stat().st_mtime
+    while (left := members(out)) and time.time() < lost + LIMIT:
+        time.sleep(0.1)
+    assert not left, f"still there: {left}"
+    assert process.returncode != 0, text
+    latest = checkpoint.latest_checkpoint(out / "checkpoints", pytest.fail)
+    assert latest is not None
+    assert latest.step == 2
+    other = GRIDS[3] if grid == GRIDS[2] else ONE
+    digests = start(recipe, out, other, stop=-1)
+    assert len(set(digests)) == 1, digests
+    start(recipe, tmp_path / "one", ONE, stop=-1)
+    for (name, a), (_, b) in zip(
+        *(weft.load(str(path / "model")).state_dict().items() for path in (tmp_path / "one", out)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b, atol=1e-5), name

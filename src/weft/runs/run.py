@@ -318,7 +318,9 @@ def train(
         check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
-        checkpoint = latest_checkpoint(folder / "checkpoints", report)
+        checkpoint = latest_checkpoint(
+            folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
+        )
         recipe = resolve_recipe_precision(recipe, ranks, checkpoint)
         if recipe.precision != on_device.precision:
             report(

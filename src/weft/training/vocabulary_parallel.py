@@ -86,7 +86,7 @@ def shared_cross_entropy(logits_TV: DTensor, label_T: Tensor, smoothing: float =
     first, _ = chunk(logits_TV.shape[1], group)
 
     def reduce(x: Tensor, op: Any) -> Tensor:
-        dist.all_reduce(x, op, group=group.get_group())
+        dist.all_reduce(x, op=op, group=group.get_group())
         return x
 
     part = VocabularyPart(

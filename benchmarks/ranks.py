@@ -1,0 +1,132 @@
+"""What ranks cost on one machine: `python -m benchmarks.ranks [--out docs/results/ranks.json]`.
+
+Two ranks with one thread each beside one process with two threads, at the same global batch: copies (DDP), sharded weights (FSDP),
+shared layers (tensor parallelism), and copies whose gradients have the same bits on any number of ranks (`exact=True`). The settings
+of equally many ranks take turns, and each number is the median over the steps, since the machine may have other work."""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft import recipe as R
+from weft.data.prepare import prepare
+
+from . import receipt
+
+STEPS, ROUNDS = 4, 2
+SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
+    "one process, two threads": (1, {}),
+    "one process, two threads, exact": (1, {"exact": True}),
+    "two ranks, copies": (2, {}),
+    "two ranks, copies, exact": (2, {"exact": True}),
+    "two ranks, sharded weights": (2, {"parallel": R.Parallel(shard=2)}),
+    "two ranks, shared layers": (2, {"parallel": R.Parallel(tensor=2)}),
+}
+
+
+def recipe(folder: Path) -> R.Recipe:
+    """GPT-2 of 6 blocks and 384 channels on random bytes."""
+    text = folder / "text.txt"
+    text.write_text("".join(chr(97 + (7 * i * i + i // 11) % 26) for i in range(200_000)))
+    return R.Recipe(
+        name="ranks",
+        model=weft.gpt2(depth=6, width=384, heads=6, vocab_size=261, positions=256),
+        task=R.CausalLM(),
+        data=R.Data(
+            rows=R.Documents(),
+            train=R.Source(paths=(str(text),)),
+            tokenizer=R.ByteTokenizer(),
+            prepared_folder=str(folder / "prepared"),
+        ),
+        batch=R.FixedBatch(size=8, length=128),
+        micro_batch_size=2,
+        steps=STEPS,
+        optimiser=R.AdamW(lr=1e-3),
+    )
+
+
+def measure(files: list[str], world: int) -> list[float]:
+    """Return the median seconds of a step of each recipe, the first step left out, in new processes that take turns."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.ranks", "--ranks-of", *files],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": str(2 // world),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "GLOO_SOCKET_IFNAME": "lo",
+            },
+        )
+        for rank in range(world)
+    ]
+    lines = [process.communicate(timeout=600)[0] for process in processes]
+    seconds: list[float] = json.loads(lines[0].splitlines()[-1])
+    return seconds
+
+
+def run_ranks(files: list[str]) -> None:
+    from weft.runs.run import build_run
+    from weft.training.parallel import init_ranks
+
+    times: dict[str, list[float]] = {file: [] for file in files}
+    with init_ranks(device="cpu") as ranks:
+        for _ in range(ROUNDS):
+            for file in files:
+                built = build_run(R.load_recipe(file), ranks)
+                times[file] += [event.seconds for event in built.trainer][1:]
+                built.trainer.drop_ddp()
+    print(json.dumps([statistics.median(each) for each in times.values()]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out")
+    parser.add_argument("--ranks-of", nargs="+")
+    options = parser.parse_args()
+    if options.ranks_of:
+        run_ranks(options.ranks_of)
+        return
+    begin = time.perf_counter()
+    seconds: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        whole = recipe(Path(temporary))
+        prepare(whole.data)
+        for world in (1, 2):
+            chosen = {name: more for name, (size, more) in SETTINGS.items() if size == world}
+            files = []
+            for i, changes in enumerate(chosen.values()):
+                files.append(str(Path(temporary) / f"recipe-{world}-{i}.json"))
+                Path(files[-1]).write_text(replace(whole, **changes).to_json())
+            seconds |= zip(chosen, measure(files, world), strict=True)
+    tokens = whole.batch.rows_per_step() * whole.batch.length
+    speed = {name: round(tokens / each) for name, each in seconds.items()}
+    base = speed["one process, two threads"]
+    result = {
+        "tokens_per_second": speed,
+        "of_one_process": {name: round(value / base, 3) for name, value in speed.items()},
+    }
+    if options.out:
+        receipt.write(options.out, result, time.perf_counter() - begin)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
