@@ -429,6 +429,83 @@ def looked(found: Result) -> Lines:
     )
 
 
+def planned(found: Result) -> Lines:
+    yield (
+        "What `weft plan` says, beside what is known: training FLOPs that papers print; whole steps of small models on this machine, fp32, one "
+        "thread, where the predicted time is the sum of the step's kernels, each measured alone; and one simulated rank of large models. "
+        "A ratio is the plan's number over the other."
+    )
+    yield ""
+    yield from table(
+        ("run", "printed FLOPs", "planned", "ratio", "what is left"),
+        *(
+            (
+                name,
+                f"{row['published']:.3g}",
+                f"{row['ours']:.3g}",
+                f"{row['ratio']:.2f}",
+                row["reason"],
+            )
+            for name, row in found["published"].items()
+        ),
+    )
+    yield ""
+    yield from table(
+        ("model", "step, processor seconds", "ratio", "tensors at the peak", "ratio"),
+        *(
+            (
+                name,
+                f"{row['seconds']:.2f}",
+                f"{row['time_ratio']:.2f}",
+                f"{row['bytes'] / 1e6:.0f} MB",
+                f"{row['memory_ratio']:.3f}",
+            )
+            for name, row in found["measured"].items()
+        ),
+    )
+    if "simulated" in found:
+        yield ""
+        yield from table(
+            (
+                "simulated",
+                "ranks",
+                "memory per rank",
+                "ratio",
+                "collectives of one pass",
+                "processor seconds",
+                "memory of the simulation",
+            ),
+            *(
+                (
+                    name,
+                    f"{row['ranks']:,}: {row['layout']}",
+                    f"{row['bytes'] / 1e9:.2f} GB",
+                    f"{row['memory_ratio']:.3f}",
+                    f"{sum(row['collectives'].values()):,}",
+                    f"{row['processor_seconds']:.0f}",
+                    f"{row['process_bytes'] / 1e9:.2f} GB",
+                )
+                for name, row in found["simulated"].items()
+            ),
+        )
+    yield ""
+    yield "Weak scaling of GPT-3 13B by the formulas: H100, tensor groups of 8, two rows of 2,048 tokens per group, blocks computed again."
+    yield ""
+    yield from table(
+        ("devices", "memory per device", "step", "tokens per second", "share of the peak"),
+        *(
+            (
+                f"{row['devices']:,}",
+                f"{row['bytes'] / 1e9:.1f} GB",
+                f"{row['step_seconds']:.2f} s",
+                f"{row['tokens_per_second']:,.0f}",
+                f"{row['model_flops_utilisation']:.1%}",
+            )
+            for row in found["scaling"]
+        ),
+    )
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
@@ -447,6 +524,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("look", "What looking costs", looked),
     ("export", "What leaves", exported),
     ("deduplicate", "Filters and deduplication", deduplicated),
+    ("plan", "Is a plan true?", planned),
 )
 
 

@@ -76,10 +76,10 @@ def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> li
     for scale in SCALES:
         devices = int(best.layout.devices * scale)
         fewer = replace(wishes, devices=devices, shard=None)
-        scaled = (
-            best if scale == 1 else search(workload, best.device, fewer)[0] if devices else None
-        )
-        plans += [scaled] if scaled is not None else []
+        fitting = best if scale == 1 else None
+        if devices and fitting is None:
+            fitting, _ = search(workload, best.device, fewer)
+        plans += [fitting] if fitting is not None else []
     return plans
 
 
@@ -199,13 +199,13 @@ def format_price(plan: "Plan") -> str:
     return f"${plan.dollars:,.2f}" if plan.dollars < 100 else f"${plan.dollars:,.0f}"
 
 
-def simulation_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
-    calls = ", ".join(f"{count:,} {name}" for name, count in measured["collectives"].items())
+def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
+    calls = ", ".join(f"{count:,} {name}" for name, count in simulation["collectives"].items())
     return [
         (
             "simulated",
-            f"{format_number(measured['memory'], 'B')} per rank for one pass; the formula says {format_number(measured['formula'], 'B')} "
-            f"({measured['ratio']:.3f}); {measured['seconds']:.0f} s",
+            f"{format_number(simulation['memory'], 'B')} per rank for one pass; the formula says {format_number(simulation['formula'], 'B')} "
+            f"({simulation['ratio']:.3f}); {simulation['seconds']:.0f} s",
         ),
         ("", calls),
     ]

@@ -46,7 +46,7 @@ class Accelerator(Named):
 
 
 # Peaks, memory, links and watts are the makers' datasheets', named at each. Networks are those of the makers' reference nodes: one
-# adapter per device. Prices are list prices per device and hour, read in 2025: they move, so give your own with --price.
+# adapter per device. Prices are about what the named cloud listed per device and hour in 2025: they move, so give yours with --price.
 # Utilisation: GPT 175B on 1,024 A100 takes 52 % of the peak (Narayanan et al. 2021, arXiv:2104.04473, table 1), Llama 3 405B 38 to 43 %
 # of H100s, waits included (arXiv:2407.21783, table 4), PaLM 540B 57.8 % of TPU v4, recomputation included (arXiv:2204.02311, section 4.1).
 

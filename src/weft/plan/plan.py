@@ -258,14 +258,14 @@ def check_tensor(workload: Workload, wishes: Wishes) -> None:
 
 def no_layout(workload: Workload, wishes: Wishes) -> str:
     fixed = [(name, getattr(wishes, name)) for name in ("tensor", "shard") if getattr(wishes, name)]
-    fixed_options = "".join(f" --{name} {value}" for name, value in fixed)
+    options = "".join(f" --{name} {value}" for name, value in fixed)
     readers = (wishes.devices or 1) // (wishes.tensor or 1)
     if readers > workload.rows:
         return (
             f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; give fewer --gpus "
             "or a larger --tensor"
         )
-    return f"--gpus {wishes.devices}{fixed_options} is no grid: their product must divide the devices; change one of them"
+    return f"--gpus {wishes.devices}{options} is no grid: their product must divide the devices; change one of them"
 
 
 def refusal(plan: Plan) -> str:
