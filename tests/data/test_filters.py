@@ -276,6 +276,15 @@ def test_comparing_takes_the_memory_that_it_plans_with() -> None:
     assert peak < match.MEMORY_PER_KEY * count
 
 
+def test_keys_of_two_filters_are_never_equal() -> None:
+    result = scan.ScanResult()
+    result.add_keys(0, 0, [b"key"])
+    result.add_keys(1, 1, [b"key"])
+    result.add_keys(2, 1, [b"key"])
+    keys = np.frombuffer(result.sorted_keys()[match.OFFSET :], scan.KEY)
+    assert match.find_duplicates([keys[keys["row"].argsort()]]).tolist() == [(0, 2, 1)]
+
+
 def test_a_row_with_the_same_key_twice_is_no_duplicate_of_itself() -> None:
     keys = np.array([(7, 7, 0, 0), (7, 7, 0, 0), (7, 8, 1, 0), (7, 8, 2, 1)], scan.KEY)
     assert match.find_duplicates([keys]).tolist() == [(0, 2, 1)]
@@ -418,14 +427,14 @@ def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(tmp_path: Pat
     given = [
         lines_file(tmp_path / name, lines)
         for name, lines in (
-            ("a.txt", ["same text", "own text"] * 40),
-            ("b.txt", ["same text", "more text"] * 40),
+            ("a.txt", ["same text", "own text"] * 200),
+            ("b.txt", ["same text", "more text"] * 200),
         )
     ]
     both = R.Source(paths=tuple(g.paths[0] for g in given), document_boundary="line")
     folder = prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
     assert texts(folder) == ["same text", "own text", "more text"]
-    lines_file(tmp_path / "a.txt", ["own text"] * 40)
+    lines_file(tmp_path / "a.txt", ["own text"] * 200)
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
         prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
     prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1, overwrite=True)
