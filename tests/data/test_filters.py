@@ -423,22 +423,32 @@ def test_stopped_after_every_few_writes_and_run_again_gives_the_same_bytes(
     assert files == expected
 
 
-def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(tmp_path: Path) -> None:
-    given = [
-        lines_file(tmp_path / name, lines)
-        for name, lines in (
-            ("a.txt", ["same text", "own text"] * 200),
-            ("b.txt", ["same text", "more text"] * 200),
-        )
-    ]
-    both = R.Source(paths=tuple(g.paths[0] for g in given), document_boundary="line")
-    folder = prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
+def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the run was stopped between the tables of two pieces."""
+    lines_file(tmp_path / "a.txt", ["same text", "own text"] * 200)
+    lines_file(tmp_path / "b.txt", ["same text", "more text"] * 200)
+    paths = (str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    data = data_of(R.Source(paths=paths, document_boundary="line"), R.ExactDeduplication())
+    folder = prepare(data, tmp_path / "out", workers=1)
     assert texts(folder) == ["same text", "own text", "more text"]
-    lines_file(tmp_path / "a.txt", ["own text"] * 200)
+    lines_file(tmp_path / "a.txt", ["diff text", "own text"] * 200)
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
-        prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
-    prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1, overwrite=True)
-    assert texts(folder) == ["own text", "same text", "more text"]
+        prepare(data, tmp_path / "out", workers=1)
+    real = filtering.write_drop_table
+
+    def stop_in_b(path: Path, table: Any) -> None:
+        if path.name == "00003.json":
+            raise KeyboardInterrupt
+        real(path, table)
+
+    monkeypatch.setattr(filtering, "write_drop_table", stop_in_b)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(data, tmp_path / "out", workers=1, overwrite=True)
+    monkeypatch.setattr(filtering, "write_drop_table", real)
+    prepare(data, tmp_path / "out", workers=1, overwrite=True)
+    assert texts(folder) == ["diff text", "own text", "same text", "more text"]
 
 
 def test_other_filters_are_refused_and_none_leave_nothing(tmp_path: Path) -> None:
