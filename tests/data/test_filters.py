@@ -276,6 +276,15 @@ def test_comparing_takes_the_memory_that_it_plans_with() -> None:
     assert peak < match.MEMORY_PER_KEY * count
 
 
+def test_keys_of_two_filters_are_never_equal() -> None:
+    result = scan.ScanResult()
+    result.add_keys(0, 0, [b"key"])
+    result.add_keys(1, 1, [b"key"])
+    result.add_keys(2, 1, [b"key"])
+    keys = np.frombuffer(result.sorted_keys()[match.OFFSET :], scan.KEY)
+    assert match.find_duplicates([keys[keys["row"].argsort()]]).tolist() == [(0, 2, 1)]
+
+
 def test_a_row_with_the_same_key_twice_is_no_duplicate_of_itself() -> None:
     keys = np.array([(7, 7, 0, 0), (7, 7, 0, 0), (7, 8, 1, 0), (7, 8, 2, 1)], scan.KEY)
     assert match.find_duplicates([keys]).tolist() == [(0, 2, 1)]
@@ -414,22 +423,32 @@ def test_stopped_after_every_few_writes_and_run_again_gives_the_same_bytes(
     assert files == expected
 
 
-def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(tmp_path: Path) -> None:
-    given = [
-        lines_file(tmp_path / name, lines)
-        for name, lines in (
-            ("a.txt", ["same text", "own text"] * 40),
-            ("b.txt", ["same text", "more text"] * 40),
-        )
-    ]
-    both = R.Source(paths=tuple(g.paths[0] for g in given), document_boundary="line")
-    folder = prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
+def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the run was stopped between the tables of two pieces."""
+    lines_file(tmp_path / "a.txt", ["same text", "own text"] * 200)
+    lines_file(tmp_path / "b.txt", ["same text", "more text"] * 200)
+    paths = (str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    data = data_of(R.Source(paths=paths, document_boundary="line"), R.ExactDeduplication())
+    folder = prepare(data, tmp_path / "out", workers=1)
     assert texts(folder) == ["same text", "own text", "more text"]
-    lines_file(tmp_path / "a.txt", ["own text"] * 40)
+    lines_file(tmp_path / "a.txt", ["diff text", "own text"] * 200)
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
-        prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1)
-    prepare(data_of(both, R.ExactDeduplication()), tmp_path / "out", workers=1, overwrite=True)
-    assert texts(folder) == ["own text", "same text", "more text"]
+        prepare(data, tmp_path / "out", workers=1)
+    real = filtering.write_drop_table
+
+    def stop_in_b(path: Path, table: Any) -> None:
+        if path.name == "00003.json":
+            raise KeyboardInterrupt
+        real(path, table)
+
+    monkeypatch.setattr(filtering, "write_drop_table", stop_in_b)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(data, tmp_path / "out", workers=1, overwrite=True)
+    monkeypatch.setattr(filtering, "write_drop_table", real)
+    prepare(data, tmp_path / "out", workers=1, overwrite=True)
+    assert texts(folder) == ["diff text", "own text", "same text", "more text"]
 
 
 def test_other_filters_are_refused_and_none_leave_nothing(tmp_path: Path) -> None:

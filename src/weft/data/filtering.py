@@ -176,11 +176,10 @@ def add_duplicates(scan: DropTable, rows: np.ndarray, fingerprint: str) -> DropT
         {*scan.reasons, *((step, "duplicate") for step in rows["step"].tolist())}
     )
     place = {reason: i for i, reason in enumerate(reasons, 1)}
-    kept = len(reasons) + 1  # after all reasons
-    dropped = np.array([kept, *(place[reason] for reason in scan.reasons)])[scan.dropped]
-    duplicate = np.array([place[step, "duplicate"] for step in rows["step"].tolist()], np.int64)
-    dropped[rows["row"]] = np.minimum(dropped[rows["row"]], duplicate)
-    return DropTable(fingerprint, reasons, np.where(dropped == kept, 0, dropped).astype(np.uint8))
+    dropped = np.array([0, *(place[reason] for reason in scan.reasons)], np.uint8)[scan.dropped]
+    # a row that a filter drops has no keys of later ones, so that its duplicates are of an earlier one
+    dropped[rows["row"]] = [place[step, "duplicate"] for step in rows["step"].tolist()]
+    return DropTable(fingerprint, reasons, dropped)
 
 
 def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:
