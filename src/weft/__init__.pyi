@@ -44,6 +44,7 @@ from .recipe.metrics import Metric as Metric
 from .registry import implements as implements
 from .registry import register as register
 from .runs.run import RunStopped as RunStopped
+from .spec import DLCL as DLCL
 from .spec import MLP as MLP
 from .spec import Activation as Activation
 from .spec import ALiBi as ALiBi

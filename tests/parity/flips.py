@@ -144,6 +144,7 @@ def kind_like(kind: type, old: Any) -> Any:
         S.GatedMLP: lambda: S.GatedMLP(hidden=old.hidden, activation=old.activation, bias=old.bias),
         S.MixtureOfExperts: lambda: S.MixtureOfExperts(experts=4, top_k=2, expert=old),
         S.HeadTransform: S.HeadTransform,
+        S.DLCL: S.DLCL,
         S.Block: lambda: S.Block(attention=old.attention, feedforward=old.feedforward),
         S.ParallelBlock: lambda: S.ParallelBlock(
             attention=old.attention, feedforward=old.feedforward
