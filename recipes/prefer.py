@@ -80,7 +80,7 @@ paper = Recipe(
 reward = replace(
     tiny,
     name="prefer-reward",
-    model=replace(tiny.model, head=weft.ClassifierHead(num_labels=1, pooling="last")),
+    model=replace(tiny.model, head=weft.ClassifierHead(num_labels=1, pooling="last", bias=False)),
     task=RewardModelling(),
     steps=400,
 )

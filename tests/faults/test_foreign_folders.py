@@ -64,6 +64,8 @@ FILES = {  # verbs that write a file
     "fill": "fill {model} a --output {out}",
     "tag": "tag {model} a --output {out}",
     "answer": "answer {model} --question a --context b --output {out}",
+    "look": "look {model} a --output {out}",
+    "compare": "compare {run} {run} --output {out}",
 }
 
 

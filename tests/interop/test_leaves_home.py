@@ -50,6 +50,9 @@ CLASSES = {  # how each opens
     "gpt_char:tiny": "GPT2LMHeadModel",
     "gpt_char:best": "Starcoder2ForCausalLM",
     "gpt_char:large": "Starcoder2ForCausalLM",
+    "instruct:tiny": "GPT2LMHeadModel",
+    "prefer:tiny": "GPT2LMHeadModel",
+    "prefer:reward": "GPT2ForSequenceClassification",
     "mae:tiny": "ViTMAEForPreTraining",
     "mae:cifar10": "ViTMAEForPreTraining",
     "roberta:tiny": "RobertaForMaskedLM",
@@ -76,6 +79,7 @@ QUICK = [
     name
     for name in RECIPES
     if name not in ("electra:mini", "bert:mini", "t5:mini", "gpt_char:large", *STAYS)
+    and name != "prefer:reward"  # scores an answer after its question, not a text alone
 ]  # as their tiny ones
 
 

@@ -66,7 +66,7 @@ class RewardModelling(Task):
     @classmethod
     def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:
         pooling: Literal["last", "cls"] = "last" if spec.encoder is None else "cls"
-        return ClassifierHead(num_labels=1, pooling=pooling, dropout=dropout)
+        return ClassifierHead(num_labels=1, pooling=pooling, dropout=dropout, bias=False)
 
 
 implements(RewardModelling, "weft.tasks.preference_tuning:RewardModellingTask")
