@@ -75,7 +75,7 @@ def test_a_picture_is_drawn(
 @pytest.mark.parametrize(
     ("words", "way_out"),
     [
-        ("gpt3-175b --gpus 8", "the cheapest that fits is --gpus"),
+        ("gpt3-175b --gpus 8", "the fewest devices that fit are --gpus"),
         ("gpt3-175 --gpus 8", "did you mean 'gpt3-175b'?"),
         ("gpt2 --kind h10", "did you mean 'h100'?"),
         ("gpt2 --gpus 0", "0 is less than 1"),

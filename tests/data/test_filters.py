@@ -59,6 +59,18 @@ def words(count: int, seed: int = 0) -> str:
     return " ".join("".join(map(chr, draw.integers(97, 123, 5))) for _ in range(count))
 
 
+def test_a_refused_change_of_filters_has_removed_nothing(tmp_path: Path) -> None:
+    """The report and the tables of the folder are still there."""
+    given = lines_file(tmp_path / "a.txt", [words(9, seed) for seed in range(20)])
+    more = {"prepared_folder": str(tmp_path / "out")}
+    filtered = from_plain(to_plain(given) | {"filters": to_plain((R.ExactDeduplication(),))})
+    prepare(data_of(given, valid=filtered, **more))
+    before = contents(tmp_path / "out")
+    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+        prepare(data_of(given, valid=given, **more))
+    assert contents(tmp_path / "out") == before
+
+
 # One row alone
 
 FORTY = words(40)

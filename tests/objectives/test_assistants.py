@@ -18,7 +18,9 @@ from weft.data.collate import collate, pack, to_torch
 from weft.data.conversations import TemplateEncoder, render_turns
 from weft.data.in_memory import InMemoryStore
 from weft.data.tokenizer import Tokenizer
+from weft.data.train_tokenizer import text_cells
 from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.kernels.keyed_random import sample_numbers
 from weft.runs import run
 from weft.tasks import build_task
 
@@ -294,15 +296,22 @@ def test_a_reward_model_prefers_as_the_sigmoid_of_the_difference() -> None:
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_of_a_long_pair_the_start_of_the_prompt_is_left_out() -> None:
+def test_of_a_long_pair_both_answers_lose_the_same_start_of_the_prompt() -> None:
     store = InMemoryStore(PAIRS, R.Preferences(), TOKENIZER, None)
-    made = build_task(
-        R.RewardModelling(), small_gpt(S.ClassifierHead(num_labels=1, pooling="last")), store.meta
-    )
-    row = made.preprocess(made.preprocess.open_samples(store, 5), 0, np.random.default_rng(0))
-    assert len(row["chosen"]) == len(row["rejected"]) == 5
-    assert TOKENIZER.decode(row["chosen"]).endswith("three")
-    assert row["chosen"][-1] == TOKENIZER.special["eos"]
+    head = S.ClassifierHead(num_labels=1, pooling="last")
+    made = build_task(R.RewardModelling(), small_gpt(head), store.meta)
+    stored = store.row(0)
+    longest = max(len(stored["chosen"]), len(stored["rejected"]))
+    for length in (longest + 2, longest - 1):
+        samples = made.preprocess.open_samples(store, length)
+        row = made.preprocess(samples, 0, np.random.default_rng(0))
+        prompts = [
+            row[name][row[f"labels_{name}"] == IGNORE_INDEX] for name in ("chosen", "rejected")
+        ]
+        assert prompts[0].tolist() == prompts[1].tolist()
+        assert prompts[0].tolist() == stored["prompt"][-max(1, length - longest) :].tolist()
+        assert max(len(row["chosen"]), len(row["rejected"])) == length
+        assert row["chosen"][len(prompts[0])] == stored["chosen"][0]
 
 
 @pytest.mark.parametrize(
@@ -368,3 +377,60 @@ def test_a_run_learns_its_conversations_and_answers_by_the_same_template(
         assert capsys.readouterr().out.strip().endswith(number)
     opened = weft.open(tmp_path / "run")
     assert opened.model.spec.special_tokens.eos == TOKENIZER.inner.token_to_id("<|im_end|>")
+
+
+# Found by a review
+
+
+def test_a_pair_has_the_same_margin_alone_and_in_a_batch_with_dropout() -> None:
+    """Random numbers belong to samples: both answers of a pair are neighbours in the batch."""
+    spec = weft.with_dropout(small_gpt(), 0.3)
+    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
+    store = InMemoryStore(PAIRS, R.Preferences(), TOKENIZER, None)
+    task = R.PreferenceTuning(reference="r")
+    made = build_task(task, spec, store.meta, dtype=torch.float64, teacher=reference)
+    samples = made.preprocess.open_samples(store, 64)
+    rows = [made.preprocess(samples, i, np.random.default_rng(0)) for i in range(len(samples))]
+    fields, loss = made.preprocess.fields, made.loss.train()
+    with torch.no_grad():
+        torch.manual_seed(0)
+        with sample_numbers(torch.arange(len(rows))):
+            together = loss.forward_outputs(to_torch(collate(rows, fields)))
+        for i, row in enumerate(rows):
+            torch.manual_seed(0)
+            with sample_numbers(torch.tensor([i])):
+                alone = loss.forward_outputs(to_torch(collate([row], fields)))
+            torch.testing.assert_close(alone[0], together[i], rtol=1e-10, atol=1e-10)
+    assert together.abs().min() > 0
+
+
+def test_both_answers_follow_the_same_prompt_whatever_they_begin_with() -> None:
+    """A tokenizer that joins line breaks would take the first one of an answer into the prompt."""
+    inner = tokenizers.Tokenizer.from_str(TOKENIZER.text)
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\n+|[^\n]+"), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    inner.train_from_iterator(
+        ["a\n\n\nb\n\nc\n"] * 50,
+        tokenizers.trainers.BpeTrainer(
+            vocab_size=300,
+            special_tokens=MARKS,
+            initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    tokenizer = Tokenizer(inner.to_str())
+    row = {"prompt": "hi", "chosen": "\n\nhello", "rejected": "no"}
+    schema = R.Preferences(template=R.ChatTemplate())
+    stored = InMemoryStore([row], schema, tokenizer, None).row(0)
+    for name in ("chosen", "rejected"):
+        assert tokenizer.decode(stored[name], marks=True) == row[name] + "<|im_end|>"
+    assert tokenizer.decode(stored["prompt"], marks=True).endswith("<|im_start|>assistant\n")
+
+
+def test_the_text_of_a_conversation_is_what_is_said() -> None:
+    (text,) = text_cells({"messages": TALK[:2]}, ("messages",))
+    assert text == "be brief\none plus two?"

@@ -1,10 +1,12 @@
 """The search for a plan: what fits, what is refused, and what it costs."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import weft
+from weft import recipe as R
 from weft.plan.hardware import KINDS, Accelerator, accelerator
 from weft.plan.layout import Layout
 from weft.plan.plan import USABLE, Wishes, find_plan, make_plan, plans_on
@@ -24,6 +26,25 @@ def test_a_plan_fits_and_no_other_layout_is_faster() -> None:
     assert plan.step_seconds == min(p.step_seconds for p in others)
 
 
+@pytest.mark.parametrize(
+    ("activation_checkpointing", "planned"),
+    [
+        (False, None),
+        (True, True),
+        (R.CheckpointBlocks(), True),
+        (R.CheckpointBlocks(every=4), False),
+        (R.SelectiveCheckpointing(), False),
+    ],
+)
+def test_what_is_computed_again_in_part_is_planned_as_stored(
+    activation_checkpointing: bool | R.ActivationCheckpointing, planned: bool | None
+) -> None:
+    """So that no plan fits that does not."""
+    recipe = weft.load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
+    recipe = replace(recipe, activation_checkpointing=activation_checkpointing)
+    assert Wishes().with_defaults_of(recipe).checkpointing is planned
+
+
 def test_without_a_number_of_devices_as_few_as_fit_are_taken() -> None:
     plan = find_plan(GPT3, H100)
     assert plan.fits
@@ -34,10 +55,10 @@ def test_without_a_number_of_devices_as_few_as_fit_are_taken() -> None:
 
 def test_what_does_not_fit_is_refused_with_a_plan_that_does() -> None:
     with pytest.raises(
-        ValueError, match=r"gpt3 does not fit: .*; the cheapest that fits is --gpus (\d+) "
+        ValueError, match=r"gpt3 does not fit: .*; the fewest devices that fit are --gpus (\d+) "
     ) as refused:
         find_plan(GPT3, H100, Wishes(devices=8))
-    words = str(refused.value).split("the cheapest that fits is ")[1].split()
+    words = str(refused.value).split("the fewest devices that fit are ")[1].split()
     given = dict(zip(words[::2], words[1::2], strict=False))
     wishes = Wishes(*(int(given[f"--{name}"]) for name in ("gpus", "tensor", "shard", "micro-batch-size")), checkpointing="--checkpointing" in words)  # fmt: skip
     assert find_plan(GPT3, H100, wishes).fits

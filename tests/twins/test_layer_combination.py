@@ -104,6 +104,13 @@ def test_an_encoder_decoder_combines_both_sides_and_drops_nothing_of_the_memory(
     assert all(p.grad is not None for p in model.parameters())
 
 
+def test_the_logit_lens_refuses_what_it_would_read_wrongly() -> None:
+    from weft.observe.lens import lens_stack
+
+    with pytest.raises(ValueError, match="a mix of layers"):
+        lens_stack(weft.build(decoder()))
+
+
 def test_no_published_layout_has_it_and_the_export_says_so(tmp_path: Any) -> None:
     with pytest.raises(ValueError, match="layer_combination"):
         weft.save(weft.build(decoder()), tmp_path / "out")

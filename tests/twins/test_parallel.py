@@ -15,13 +15,14 @@ from weft.training.parallel import init_ranks
 from weft.training.sharding import full_tensor
 
 from ..faults.runs import BERT, VOCABULARY, Whole, partial_recipe, ranks, whole
+from .test_layer_combination import combined
 
 __all__ = ["whole"]
 SMALL: dict[str, Any] = {"depth": 2, "width": 32, "heads": 4, "vocab_size": VOCABULARY}
 
 
 def cases(whole: Whole) -> dict[str, R.Recipe]:
-    """The tasks of the issue and the layers that tensor parallelism splits in a way of their own, with dropout wherever there is any."""
+    """Tasks, and the layers that tensor parallelism splits in a way of their own, with dropout wherever there is any."""
     known = whole.recipes
     text = known["causal"].data
     experts = weft.mixtral(**SMALL, kv_heads=2, hidden=16, experts=4, top_k=2)
@@ -48,6 +49,7 @@ def cases(whole: Whole) -> dict[str, R.Recipe]:
         "multi-query": causal(weft.llama(**SMALL, kv_heads=1, hidden=64), micro_batch_size=3),
         "parallel blocks": causal(weft.gpt_neox(**SMALL, hidden=64)),
         "alibi": causal(weft.bloom(**SMALL)),
+        "combined layers": causal(combined(known["causal"].model)),
         "lora": causal(
             known["causal"].model, trainable=R.LoRA(rank=2, target_modules=("query", "out"))
         ),
@@ -177,6 +179,7 @@ def test_activation_checkpointing_changes_nothing_on_sharded_ranks(
         "mixture",
         "multi-query",
         "alibi",
+        "combined layers",
         "lora",
     ],
 )

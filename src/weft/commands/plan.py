@@ -212,7 +212,10 @@ def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def positive_number(text: str) -> float:
-    value = finite_float(text)
+    try:
+        value = finite_float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no number; give one such as 300e9") from None
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
@@ -222,7 +225,7 @@ def add(verb: AddCommand) -> None:
     parser = verb(
         plan,
         "plan a run: FLOPs, memory per device, time, energy and price before it starts",
-        "Refuses what does not fit, and names the cheapest layout that does.",
+        "Refuses what does not fit, and names the one on the fewest devices that does.",
     )
     parser.add_argument(
         "name",

@@ -113,22 +113,24 @@ class PreferenceEncoder:
     def __call__(self, rows: list[SourceRow]) -> Columns:
         if self.encode is None:
             return self.encode_texts(rows)
-        prompts, answers = [], list[tuple[list[int], ...]]()
-        for row in rows:
-            messages, both = self.row.messages(row.fields), []
-            for name in (self.row.chosen, self.row.rejected):
-                answer = {"role": ANSWERS, "content": row.fields[name]}
-                ids, spans = self.encode([*messages, answer])
-                begin, end = spans[-1]
-                both.append(ids[begin:end])
-                prompt = ids[:begin]
-            prompts.append(prompt)
-            answers.append(tuple(both))
-        return {
-            "prompt": ragged(prompts),
-            "chosen": ragged([chosen for chosen, _ in answers]),
-            "rejected": ragged([rejected for _, rejected in answers]),
-        }
+        triples = [self.encode_row(row.fields) for row in rows]
+        names = ("prompt", "chosen", "rejected")
+        return {name: ragged([triple[i] for triple in triples]) for i, name in enumerate(names)}
+
+    def encode_row(self, fields: dict[str, Any]) -> list[list[int]]:
+        """The prompt and both answers. Where an answer's first letters would join the prompt's last token, turns are encoded apart, so
+        that both answers follow the same prompt."""
+        assert self.encode is not None
+        talks = [
+            [*self.row.messages(fields), {"role": ANSWERS, "content": fields[name]}]
+            for name in (self.row.chosen, self.row.rejected)
+        ]
+        for encode in (self.encode, self.encode.encode_apart):
+            turns = [encode(talk) for talk in talks]
+            prompts = [ids[: spans[-1][0]] for ids, spans in turns]
+            if prompts[0] == prompts[1]:
+                break
+        return [prompts[0], *(ids[slice(*spans[-1])] for ids, spans in turns)]
 
     def encode_texts(self, rows: list[SourceRow]) -> Columns:
         def column(name: str) -> tuple[Array, Array]:

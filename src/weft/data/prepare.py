@@ -160,12 +160,12 @@ def filter_splits(
     complete = True
     for name, (source, work) in splits.items():
         split = root / name
+        if not overwrite:
+            check_same_filters(split, source)
         if not source.filters:
             remove_filters(split)
             continue
         check_filters(source, data.rows)
-        if not overwrite:
-            check_same_filters(split, source)
         result = filter_rows(split, source, data.rows, work, partial(run.stage, name), part)
         complete = complete and result is not None
         digests[name] = result or []

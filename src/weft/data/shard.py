@@ -116,7 +116,11 @@ class ShardWriter:
         with open(temporary, "rb") as file:
             self.sha256 = file_digest(file, "sha256").hexdigest()
         self.bytes = temporary.stat().st_size
-        publish(temporary, self.path)
+        try:
+            publish(temporary, self.path)
+        except BaseException:  # an upload that failed
+            temporary.unlink(missing_ok=True)
+            raise
         cache_digest(str(self.path), self.sha256)
 
 

@@ -1,4 +1,4 @@
-"""Attention maps: every attention also computes its weights in the open, beside the kernel whose output it keeps (spec H1)."""
+"""Attention maps: every attention also computes its weights in the open, beside the kernel whose output it keeps."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

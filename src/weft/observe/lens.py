@@ -28,7 +28,7 @@ def lens_stack(model: Model) -> StackLayer:
         )
     if not isinstance(stack, StackLayer):
         raise ValueError("the logit lens needs layers of one width; a pyramid's stages differ")
-    if model.layer_mix is not None:
+    if model.layer_mix is not None or stack.layer_combination is not None:
         raise ValueError("the logit lens reads one layer, and this head reads a mix of layers")
     return stack
 

@@ -146,12 +146,17 @@ class Wishes:
         """What the recipe fixes, where these do not."""
         parallel = recipe.parallel
         shard = parallel.shard if isinstance(parallel.shard, int) and parallel.shard > 1 else None
+        recomputes = recipe.activation_checkpointing
+        if recomputes is not True and recomputes != R.CheckpointBlocks(every=1):
+            recomputes = (
+                False if recomputes else None
+            )  # of some blocks, or in part: planned as none
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
             self.shard or shard,
             self.micro_batch or recipe.micro_batch_size,
-            self.checkpointing or (True if recipe.activation_checkpointing else None),
+            self.checkpointing or (recomputes if recomputes is None else bool(recomputes)),
         )
 
 
@@ -159,7 +164,7 @@ def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()
     """The cheapest plan that fits, of those that the wishes leave: the fastest on the given devices, or on as few as fit.
 
     Raises:
-        ValueError: if none fits; it names the memory of the smallest, and the cheapest plan that fits.
+        ValueError: if none fits; it names the memory of the smallest, and the plan on the fewest devices that fits.
     """
     check_tensor(workload, wishes)
     fitting, least = search(workload, device, wishes)
@@ -278,12 +283,12 @@ def refusal(plan: Plan) -> str:
 
 
 def advice(workload: Workload, device: Accelerator, wishes: Wishes) -> str:
-    """The cheapest plan that fits, as options: on as many devices, else on as few as fit."""
+    """A plan that fits, as options: on as many devices, else on as few as fit."""
     for fewer in (Wishes(devices=wishes.devices), Wishes()):
         plan, _ = search(workload, device, fewer)
         if plan is not None:
             price = f" (${plan.dollars:,.0f})" if plan.dollars else ""
-            return f"the cheapest that fits is {options_of(plan)}{price}"
+            return f"the fewest devices that fit are {options_of(plan)}{price}"
     return "use a device with more memory, or shorter rows"
 
 

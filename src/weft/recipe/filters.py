@@ -108,8 +108,8 @@ class ForbiddenTextFilter(QualityFilter):
 
 @choice
 class ExactDeduplication(Deduplication):
-    """Drop a row that equals an earlier one, byte for byte or, with `normalize`, but for case and whitespace. Equal means an equal hash of
-    128 bits."""
+    """Drop a row whose text or image equals an earlier one's, whatever their labels, byte for byte or, with `normalize`, but for case and
+    whitespace. Equal means an equal hash of 128 bits."""
 
     name = "exact"
     reads_bytes = True

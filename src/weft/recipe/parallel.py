@@ -65,7 +65,7 @@ class Parallel:
                 if value is not None
             )
             raise ValueError(
-                f"parallel: {grid} does not fit {world} ranks; start another number, or change it with --set parallel.shard=…"
+                f"parallel: {grid} does not fit {world} ranks; start as many with torchrun --nproc-per-node N -m weft …, or change it with --set parallel.shard=…"
             )
         return replicate, shard, self.tensor
 

@@ -149,7 +149,7 @@ class Recipe:
 def check_exact(recipe: Recipe) -> None:
     """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
     reason = (
-        "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number"
+        "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number, such as --set micro_batch_size=4"
         if recipe.micro_batch_size is None
         else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
         if recipe.parallel.splits_weights

@@ -34,7 +34,8 @@ ANSWERS = ("chosen", "rejected")  # streams of a batch, in this order
 
 
 class PreferencePreprocess(Preprocess):
-    """The prompt with either answer. Of what is too long, the first tokens of the prompt are left out."""
+    """The prompt with either answer. Of what is too long, the first tokens of the prompt are left out, as many for both; then the end
+    of an answer."""
 
     terms = ("preference",)
 
@@ -53,12 +54,12 @@ class PreferencePreprocess(Preprocess):
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
         sample, row = samples[index], {}
+        room = max(1, samples.length - max(len(sample[name]) for name in ANSWERS))
+        prompt = sample["prompt"][-room:]
         for name in ANSWERS:
-            tokens = concatenate_ids(sample["prompt"], sample[name])
-            labels = tokens.copy()
-            labels[: len(sample["prompt"])] = IGNORE_INDEX
-            row[name] = tokens[-samples.length :]
-            row[f"labels_{name}"] = labels[-samples.length :]
+            tokens = concatenate_ids(prompt, sample[name])[: samples.length]
+            row[name], row[f"labels_{name}"] = tokens, tokens.copy()
+            row[f"labels_{name}"][: len(prompt)] = IGNORE_INDEX
         return row
 
     def term_counts(self, batch: Any) -> dict[str, int]:
@@ -66,11 +67,13 @@ class PreferencePreprocess(Preprocess):
 
 
 def both_answers(batch: Batch) -> Batch:
-    """(2 B, L): the preferred answers, then the others, as one batch, padded at the right."""
+    """(2 B, L): of each sample the preferred answer, then the other, as one batch, padded at the right. The rows of a sample are
+    neighbours, as its random numbers are."""
     length = max(batch[name].shape[1] for name in ANSWERS)
 
     def rows(fields: list[Tensor], pad: int = 0) -> Tensor:
-        return torch.cat([F.pad(t_BL, (0, length - t_BL.shape[1]), value=pad) for t_BL in fields])
+        padded = [F.pad(t_BL, (0, length - t_BL.shape[1]), value=pad) for t_BL in fields]
+        return torch.stack(padded, 1).flatten(0, 1)
 
     masks = [
         torch.ones_like(batch[name], dtype=torch.bool) if mask is None else mask
@@ -124,7 +127,7 @@ class PreferenceTuningLoss(PairwiseLoss):
             with torch.no_grad():
                 reference_B = answer_log_likelihoods(reference, rows)
             gain_B = gain_B - reference_B
-        chosen_B, rejected_B = gain_B.chunk(2)
+        chosen_B, rejected_B = gain_B.unflatten(0, (-1, 2)).unbind(1)
         return self.beta * (chosen_B - rejected_B)
 
     def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -142,7 +145,7 @@ class RewardModellingLoss(PairwiseLoss):
         reward_B1 = self.model.read(encode_batch(self.model, both_answers(batch)))
         assert isinstance(reward_B1, Tensor)
         reward_B1 = reward_B1.to(accumulation_dtype(reward_B1))
-        chosen_B, rejected_B = reward_B1.squeeze(-1).chunk(2)
+        chosen_B, rejected_B = reward_B1.view(-1, 2).unbind(1)
         return chosen_B - rejected_B
 
 

@@ -245,7 +245,8 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
     detects = isinstance(loss.model.spec.head, S.DetectionHead)  # losses read every block's output
     for stack in list(loss.modules()):
         if isinstance(stack, StackLayer):
-            in_parts = not (detects or stack.layers or stack.position_scale is not None)
+            reads_whole = stack.position_scale is not None or stack.layer_combination is not None
+            in_parts = not (detects or stack.layers or reads_whole)
             parts = SequenceParts(stack, group) if in_parts else None
             placements |= split_stack(stack, group, parts, whole_experts)
             regions = [part for part in stack.modules() if is_region(part)]
