@@ -303,10 +303,6 @@ def sample_texts(
                 break
 
 
-def is_conversation(cell: Any) -> bool:
-    return isinstance(cell, list) and any(isinstance(message, dict) for message in cell)
-
-
 def message_text(message: Any) -> str:
     """What is said in a message of a conversation; "" for what is none, which `check` sets aside."""
     return str(message.get("content", "")) if isinstance(message, dict) else ""
@@ -315,7 +311,9 @@ def message_text(message: Any) -> str:
 def text_cells(fields: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
     for name in columns:
         cell = fields.get(name)
-        text = "\n".join(map(message_text, cell)) if is_conversation(cell) else cell
-        text = " ".join(map(str, text)) if isinstance(text, list) else text
+        text: Any = cell
+        if isinstance(cell, list):
+            talks = any(isinstance(message, dict) for message in cell)
+            text = "\n".join(map(message_text, cell)) if talks else " ".join(map(str, cell))
         if isinstance(text, str):
             yield text if text.isascii() else text.encode("utf-8", "ignore").decode()

@@ -146,17 +146,15 @@ class Wishes:
         """What the recipe fixes, where these do not."""
         parallel = recipe.parallel
         shard = parallel.shard if isinstance(parallel.shard, int) and parallel.shard > 1 else None
-        recomputes = recipe.activation_checkpointing
-        if recomputes is not True and recomputes != R.CheckpointBlocks(every=1):
-            recomputes = (
-                False if recomputes else None
-            )  # of some blocks, or in part: planned as none
+        recomputed = recipe.activation_checkpointing
+        every_block = recomputed is True or recomputed == R.CheckpointBlocks(every=1)
+        checkpointing = every_block if recomputed else None  # of some blocks, or in part: as none
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
             self.shard or shard,
             self.micro_batch or recipe.micro_batch_size,
-            self.checkpointing or (recomputes if recomputes is None else bool(recomputes)),
+            self.checkpointing or checkpointing,
         )
 
 

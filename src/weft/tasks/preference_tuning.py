@@ -127,7 +127,7 @@ class PreferenceTuningLoss(PairwiseLoss):
             with torch.no_grad():
                 reference_B = answer_log_likelihoods(reference, rows)
             gain_B = gain_B - reference_B
-        chosen_B, rejected_B = gain_B.unflatten(0, (-1, 2)).unbind(1)
+        chosen_B, rejected_B = gain_B.view(-1, 2).unbind(1)
         return self.beta * (chosen_B - rejected_B)
 
     def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
