@@ -21,10 +21,10 @@ def test_an_address_without_its_package_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(
-        sys.modules["fsspec.registry"], "_registry", {}
-    )  # those that were opened before
-    for name in [name for name in sys.modules if name in ("fsspec.implementations.http", "s3fs")]:
+    for protocol in ("http", "https", "s3", "s3a"):  # those that were opened before
+        monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
+    packages = ("fsspec.implementations.http", "s3fs")
+    for name in [name for name in sys.modules if name.startswith(packages)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["prepare", address, "--output", str(tmp_path / "out")]) == 2

@@ -37,6 +37,7 @@ def exact_backward(trainer: "Trainer", work: RankBatch, counts: dict[str, float]
         leaves = -(-len(work.step.rows) // (trainer.recipe.micro_batch_size or 1))
         sums = sum_over_ranks(sums, [total, *parameters], leaves)
     assert sums is not None
+    trainer.seed(0)  # a rank without micro-batches ends in the random state of the others
     for parameter, gradient in zip(parameters, sums[1:], strict=True):
         parameter.grad = gradient
     return sums[0]
