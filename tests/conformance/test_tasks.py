@@ -72,8 +72,8 @@ def questions(folder: Path) -> Case:
             "id": str(i),
             "question": "where ?",
             "context": text,
-            "begin": 0,
-            "end": len(text.split()[0]),
+            "answer_start": 0,
+            "answer_end": len(text.split()[0]),
         }
         for i, text in enumerate(TEXTS)
     ]
@@ -84,7 +84,7 @@ def questions(folder: Path) -> Case:
                 {
                     "id": row["id"],
                     "question": row["question"],
-                    "answers": [{"text": row["context"][: row["end"]], "answer_start": 0}],
+                    "answers": [{"text": row["context"][: row["answer_end"]], "answer_start": 0}],
                 }
             ],
         }

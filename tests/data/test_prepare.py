@@ -457,7 +457,11 @@ def test_pairs_have_no_marks(tmp_path: Path) -> None:
     )
     made = load_tokenizer(tmp_path / "out")
     assert [
-        (made.decode(r["source"], marks=True), made.decode(r["target"], marks=True)) for r in found
+        (
+            made.decode(r["source"], skip_special_tokens=False),
+            made.decode(r["target"], skip_special_tokens=False),
+        )
+        for r in found
     ] == [("one", "eins"), ("two words", "zwei Wörter")]
 
 

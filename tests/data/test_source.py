@@ -422,7 +422,7 @@ def test_squad_has_a_row_a_question_and_parts_by_article(tmp_path: Path) -> None
     )
     path = (str(tmp_path / "a.json"),)
     found = rows(R.Source(paths=path), R.ContextQuestions())
-    assert [(f["id"], f["begin"], f["end"]) for f in found] == [
+    assert [(f["id"], f["answer_start"], f["answer_end"]) for f in found] == [
         ("Ann1", 0, 3),
         ("Ann2", -1, -1),
         ("Bob1", 0, 3),

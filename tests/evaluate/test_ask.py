@@ -134,7 +134,13 @@ def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is
     later = 0
     for question in ("who", "what is it", "why not ?"):
         long, asked = " ".join(TEXTS * 4), []
-        fields = {"id": "", "question": question, "context": long, "begin": -1, "end": -1}
+        fields = {
+            "id": "",
+            "question": question,
+            "context": long,
+            "answer_start": -1,
+            "answer_end": -1,
+        }
         for window in question_windows(fields, QUESTIONS, tokenizer()):
             tokens = [2, *window["question"].tolist(), 3, *window["context"].tolist(), 3]
             first, last = len(window["question"]) + 2, len(tokens) - 1

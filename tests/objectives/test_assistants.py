@@ -72,7 +72,7 @@ def small_gpt(head: Any = None) -> S.Spec:
 
 def learned(row: dict[str, np.ndarray]) -> str:
     """What the labels of a row say."""
-    return TOKENIZER.decode(row["labels"][row["labels"] != IGNORE_INDEX], marks=True)
+    return TOKENIZER.decode(row["labels"][row["labels"] != IGNORE_INDEX], skip_special_tokens=False)
 
 
 def instructed(rows: list[dict[str, Any]], schema: R.RowSchema) -> Any:
@@ -101,7 +101,7 @@ def test_the_tokens_and_the_exported_template_are_those_of_transformers(tmp_path
 def test_only_what_the_assistant_says_is_learned_with_the_end_of_its_turn() -> None:
     _, (row,) = instructed([{"messages": TALK}], R.Conversations())
     assert learned(row) == "three<|im_end|>four, of course<|im_end|>"
-    whole = TOKENIZER.decode([*row["tokens"], TOKENIZER.encode("\n")[0]], marks=True)
+    whole = TOKENIZER.decode([*row["tokens"], TOKENIZER.encode("\n")[0]], skip_special_tokens=False)
     assert whole == render_turns(R.ChatTemplate(), TALK)[0]
     known = row["labels"] != IGNORE_INDEX
     assert (row["labels"][:-1][known[:-1]] == row["tokens"][1:][known[:-1]]).all()
@@ -111,7 +111,7 @@ def test_a_name_of_a_mark_that_somebody_says_stays_text() -> None:
     _, (row,) = instructed([{"messages": FORGED}], R.Conversations())
     mark = TOKENIZER.inner.token_to_id("<|im_end|>")
     assert (row["tokens"] == mark).sum() == 2  # of both turns; the content has three more
-    assert TOKENIZER.decode(row["tokens"], marks=True).count("<|im_end|>") == 5
+    assert TOKENIZER.decode(row["tokens"], skip_special_tokens=False).count("<|im_end|>") == 5
     assert (row["labels"] == mark).sum() == 1
 
 
@@ -427,8 +427,10 @@ def test_both_answers_follow_the_same_prompt_whatever_they_begin_with() -> None:
     schema = R.Preferences(template=R.ChatTemplate())
     stored = InMemoryStore([row], schema, tokenizer, None).row(0)
     for name in ("chosen", "rejected"):
-        assert tokenizer.decode(stored[name], marks=True) == row[name] + "<|im_end|>"
-    assert tokenizer.decode(stored["prompt"], marks=True).endswith("<|im_start|>assistant\n")
+        assert tokenizer.decode(stored[name], skip_special_tokens=False) == row[name] + "<|im_end|>"
+    assert tokenizer.decode(stored["prompt"], skip_special_tokens=False).endswith(
+        "<|im_start|>assistant\n"
+    )
 
 
 def test_the_text_of_a_conversation_is_what_is_said() -> None:

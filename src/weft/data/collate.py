@@ -22,8 +22,8 @@ ArrayRow = dict[str, np.ndarray]
 RaggedFields = dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
 
 
-class Corruption(Protocol):
-    """From a sample to a row; see `objectives.base`."""
+class Preprocess(Protocol):
+    """From a sample to a row; see `tasks.base`."""
 
     fields: RaggedFields
     terms: tuple[str, ...]
@@ -35,7 +35,7 @@ class Corruption(Protocol):
 
 def build_batch(
     samples: Samples,
-    preprocess: Corruption,
+    preprocess: Preprocess,
     groups: Sequence[Sequence[SampleIndex]],
     draws: SampleGenerators,
     packed: int | None = None,
@@ -77,7 +77,7 @@ def number_documents(
 
 
 def build_row(
-    samples: Samples, preprocess: Corruption, pick: SampleIndex, draws: SampleGenerators
+    samples: Samples, preprocess: Preprocess, pick: SampleIndex, draws: SampleGenerators
 ) -> ArrayRow:
     try:
         return preprocess(

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..processes import die_with_parent
 from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
-from .collate import Corruption, build_batch, count_tokens, to_torch
+from .collate import Preprocess, build_batch, count_tokens, to_torch
 from .order import SampleGenerators
 from .samples import Samples
 
@@ -50,7 +50,7 @@ class Loader:
         self,
         planner: BatchPlanner,
         samples: Samples,
-        preprocess: Corruption,
+        preprocess: Preprocess,
         seed: int,
         rank: int = 0,
         ranks: int = 1,
@@ -133,24 +133,24 @@ class BatchDataset(Dataset[MicroBatches | WorkerError]):
     """Makes what a plan asks for, in whatever process."""
 
     samples: Samples
-    corruption: Corruption
+    preprocess: Preprocess
     draws: SampleGenerators
     packed: int | None
 
     def __getitem__(self, group_lists: list[Groups]) -> MicroBatches | WorkerError:
         try:
             batches = [
-                build_batch(self.samples, self.corruption, groups, self.draws, self.packed)
+                build_batch(self.samples, self.preprocess, groups, self.draws, self.packed)
                 for groups in group_lists
             ]
         except ValueError as error:
             return WorkerError(str(error), traceback.format_exc())
-        counted = [self.corruption.loss_counts(batch) for batch in batches]
+        counted = [self.preprocess.loss_counts(batch) for batch in batches]
         counts = {term: sum(count[term] for count in counted) for term in counted[0]}
         return MicroBatches(
             [to_torch(batch) for batch in batches],
             counts,
-            sum(count_tokens(batch, self.corruption.fields) for batch in batches),
+            sum(count_tokens(batch, self.preprocess.fields) for batch in batches),
         )
 
 

@@ -28,7 +28,7 @@ def question_windows(
         raise ValueError(
             f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside {len(question)} tokens of question; use longer windows"
         )
-    first, last = answer_token_span(spans, fields["begin"], fields["end"])
+    first, last = answer_token_span(spans, fields["answer_start"], fields["answer_end"])
     step = min(row.stride, width)
     for begin in range(0, max(1, len(context) - width + step), step):
         end = min(begin + width, len(context))

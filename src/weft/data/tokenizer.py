@@ -73,19 +73,19 @@ class SpecialTokenFrame(NamedTuple):
     separator: list[int]
 
 
-def with_special_frame(text: str, marks: SpecialTokenFrame) -> str:
+def with_special_frame(text: str, frame: SpecialTokenFrame) -> str:
     """Return a tokenizer.json that adds these special tokens around texts; the same bytes if it already does."""
     inner = tokenizers.Tokenizer.from_str(text)
     inner.no_padding()
     inner.no_truncation()
     a, b = (inner.encode(letter, add_special_tokens=False).ids for letter in "ab")
     single, pair = inner.encode("a"), inner.encode("a", "b")
-    first, second = [*marks.prefix, *a, *marks.separator], [*b, *marks.suffix]
-    if single.ids == [*marks.prefix, *a, *marks.suffix] and pair.ids == first + second:
+    first, second = [*frame.prefix, *a, *frame.separator], [*b, *frame.suffix]
+    if single.ids == [*frame.prefix, *a, *frame.suffix] and pair.ids == first + second:
         return text
     before, between, end = (
         [f"{inner.id_to_token(i)}" for i in ids]
-        for ids in (marks.prefix, marks.separator, marks.suffix)
+        for ids in (frame.prefix, frame.separator, frame.suffix)
     )
     template: Any = tokenizers.processors.TemplateProcessing(
         single=[*before, "$A", *end],
@@ -281,16 +281,17 @@ class Tokenizer:
         last = len(ids) - added[::-1].index(0) if 0 in added else len(ids)
         return ids[:first], ids[last:]
 
-    def decode(self, ids: Any, marks: bool = False) -> str:
-        """Return the text of tokens; special tokens are omitted unless requested."""
+    def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
+        """Return the text of tokens; special tokens are left out by default."""
         with library("the tokenizer"):
-            return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=not marks))
+            ids = [int(i) for i in ids]
+            return str(self.inner.decode(ids, skip_special_tokens=skip_special_tokens))
 
     @cached_property
     def is_continuation(self) -> Array:
         """Return, per id, whether the piece continues a word."""
         names = [self.inner.id_to_token(i) or "" for i in range(self.size)]
-        marks = self.inner.get_added_tokens_decoder()
+        special = self.inner.get_added_tokens_decoder()
         if (
             self.byte_level
         ):  # a letter, a digit, or a byte of a longer letter, without the space before a word
@@ -305,7 +306,7 @@ class Tokenizer:
             continues = [name.startswith("##") for name in names]
         else:
             continues = [not name.startswith("▁") for name in names]
-        return np.array([go and i not in marks for i, go in enumerate(continues)], bool)
+        return np.array([go and i not in special for i, go in enumerate(continues)], bool)
 
     @property
     def words_start_with_space(self) -> bool:

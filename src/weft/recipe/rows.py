@@ -293,7 +293,7 @@ class ContextQuestions(RowSchema):
     name = "questions"
     length_columns = ("question", "context")
 
-    max_length: PositiveInt = 384  # question, context and marks together
+    max_length: PositiveInt = 384  # question, context and special tokens together
     stride: PositiveInt = 128
     max_question_length: PositiveInt = 64  # at most
 
@@ -304,7 +304,7 @@ class ContextQuestions(RowSchema):
     @property
     def columns(self) -> tuple[str, ...]:
         """`begin` and `end` are the characters of the answer in the context, -1 where there is none."""
-        return *self.text_columns, "id", "begin", "end"
+        return *self.text_columns, "id", "answer_start", "answer_end"
 
     def default_format(self, paths: tuple[str, ...]) -> str:
         return "squad"

@@ -83,7 +83,7 @@ class TextClassificationPreprocess(Preprocess):
         )
         assert isinstance(context.data.rows, R.LabelledTexts)
         self.pair = context.data.rows.second_text is not None
-        self.fields, self.frame = self.join.fields(self.pad_id), self.join.marks
+        self.fields, self.frame = self.join.fields(self.pad_id), self.join.frame
         if self.symmetric:
             self.fields |= self.join.fields(self.pad_id, **SWAPPED_FIELDS)
 

@@ -49,7 +49,7 @@ class MultipleChoicePreprocess(Preprocess):
             PairEncoding(task, context, task.input_format),
             len(context.data.rows.endings),
         )
-        self.fields, self.frame = {}, self.join.marks
+        self.fields, self.frame = {}, self.join.frame
         for i in range(self.endings):
             self.fields |= self.join.fields(
                 self.pad_id, f"ending{i}", tokens=f"tokens{i}", segments=f"segments{i}"

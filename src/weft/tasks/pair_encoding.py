@@ -33,7 +33,7 @@ class PairEncoding:
             end,
             *([known["extra_sep"]] if "extra_sep" in known and not decodes else []),
         ]
-        self.marks = SpecialTokenFrame(self.begin, self.end, self.between)
+        self.frame = SpecialTokenFrame(self.begin, self.end, self.between)
         self.segments = style == "bert" and any(
             has_token_types(m.spec) for m in (context, context.teacher) if m is not None
         )

@@ -51,7 +51,7 @@ class QuestionAnsweringPreprocess(Preprocess):
         assert isinstance(context.data.rows, R.ContextQuestions)
         super().__init__(task, context)
         self.join, self.window = PairEncoding(task, context), context.data.rows.max_length
-        self.fields, self.frame = self.join.fields(self.pad_id), self.join.marks
+        self.fields, self.frame = self.join.fields(self.pad_id), self.join.frame
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
         if length < self.window:  # a cut would lose answers
@@ -245,7 +245,13 @@ def answer_questions(
         max_question_length=min(row.max_question_length, max(1, length // 4)),
     )
     fields = [
-        {"id": str(i), "question": question, "context": context, "begin": -1, "end": -1}
+        {
+            "id": str(i),
+            "question": question,
+            "context": context,
+            "answer_start": -1,
+            "answer_end": -1,
+        }
         for i, (question, context) in enumerate(questions)
     ]
     store = InMemoryStore(fields, row, opened.require_tokenizer, None)

@@ -44,7 +44,7 @@ class TokenClassificationPreprocess(Preprocess):
         )  # one text: segments would all be the first
         self.fields, self.frame = (
             {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)},
-            self.join.marks,
+            self.join.frame,
         )
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:

@@ -47,6 +47,7 @@ def rank_part(
                 layout[f"{group}/{name}"] = {
                     "shape": list(tensor.shape),
                     "begin": [s.start for s in local_slices(tensor)],
+                    "size": list(local_tensor(tensor).shape),
                 }
     return tensors, layout
 
@@ -57,6 +58,7 @@ class Piece(NamedTuple):
     file: Path
     key: str
     begin: tuple[int, ...]
+    size: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -71,22 +73,20 @@ class SavedTensor:
         slices = slices or tuple(slice(0, size) for size in self.shape)
         shape, part, filled = [s.stop - s.start for s in slices], None, 0
         for piece in self.pieces:
+            overlap = [
+                (max(b, s.start), min(b + size, s.stop))
+                for b, size, s in zip(piece.begin, piece.size, slices, strict=True)
+            ]
+            if any(low >= high for low, high in overlap):
+                continue  # before its file is opened: of a thousand parts a rank needs a few
+            inside = tuple(
+                slice(low - b, high - b)
+                for (low, high), b in zip(overlap, piece.begin, strict=True)
+            )
             with safe_open(piece.file, framework="pt") as file:
-                if not self.shape:
-                    scalar: Tensor = file.get_tensor(piece.key)
-                    return scalar
-                saved = file.get_slice(piece.key)
-                overlap = [
-                    (max(b, s.start), min(b + size, s.stop))
-                    for b, size, s in zip(piece.begin, saved.get_shape(), slices, strict=True)
-                ]
-                if any(low >= high for low, high in overlap):
-                    continue
-                inside = tuple(
-                    slice(low - b, high - b)
-                    for (low, high), b in zip(overlap, piece.begin, strict=True)
+                values: Tensor = (
+                    file.get_slice(piece.key)[inside] if inside else file.get_tensor(piece.key)
                 )
-                values: Tensor = saved[inside]
             if list(values.shape) == shape:
                 return values
             part = values.new_empty(shape) if part is None else part
@@ -107,12 +107,13 @@ class SavedTensor:
 
 def saved_tensors(folder: Path, files: Mapping[str, Any]) -> dict[str, dict[str, SavedTensor]]:
     """Return every tensor of a checkpoint, by group and name, without reading any."""
-    groups: dict[str, dict[str, SavedTensor]] = {}
+    groups: dict[str, dict[str, tuple[tuple[int, ...], list[Piece]]]] = {}
     for group, name, shape, piece in all_pieces(folder, files):
-        tensors = groups.setdefault(group, {})
-        before = tensors[name].pieces if name in tensors else ()
-        tensors[name] = SavedTensor(shape, (*before, piece))
-    return groups
+        groups.setdefault(group, {}).setdefault(name, (shape, []))[1].append(piece)
+    return {
+        group: {name: SavedTensor(shape, tuple(pieces)) for name, (shape, pieces) in named.items()}
+        for group, named in groups.items()
+    }
 
 
 def all_pieces(
@@ -124,12 +125,13 @@ def all_pieces(
             path = (folder / file).with_suffix(".safetensors")
             for key, place in layout.items():
                 group, _, name = key.partition("/")
-                yield group, name, tuple(place["shape"]), Piece(path, key, tuple(place["begin"]))
+                piece = Piece(path, key, tuple(place["begin"]), tuple(place["size"]))
+                yield group, name, tuple(place["shape"]), piece
         elif file.endswith(".safetensors") and not file.startswith("part_"):
             with safe_open(folder / file, framework="pt") as opened:
                 for key in opened.keys():  # noqa: SIM118 it is no dictionary
                     shape = tuple(opened.get_slice(key).get_shape())
-                    piece = Piece(folder / file, key, (0,) * len(shape))
+                    piece = Piece(folder / file, key, (0,) * len(shape), shape)
                     yield file.removesuffix(".safetensors"), key, shape, piece
 
 

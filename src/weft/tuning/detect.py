@@ -258,7 +258,7 @@ def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -
 def describe_data(task: str, row: R.RowSchema, rows: list[Fields], source: R.Source) -> str:
     """Describe what is read in one sentence."""
     if isinstance(row, R.ContextQuestions):
-        without = sum(row["begin"] < 0 for row in rows)
+        without = sum(row["answer_start"] < 0 for row in rows)
         return f"{len(rows):,} questions (SQuAD), {f'{without:,} without' if without else 'each with'} an answer: answer"
     form = str(source.format) + (
         f" by {source.delimiter!r}" if source.delimiter not in (None, ",") else ""

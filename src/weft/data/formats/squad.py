@@ -161,8 +161,8 @@ def squad_row(question: Question) -> SourceItem:
             "id": question.id,
             "question": question.question,
             "context": context,
-            "begin": place if answer else -1,
-            "end": place + len(answer) if answer else -1,
+            "answer_start": place if answer else -1,
+            "answer_end": place + len(answer) if answer else -1,
         },
     )
 
