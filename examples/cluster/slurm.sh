@@ -22,4 +22,4 @@ srun --kill-on-bad-exit=1 torchrun \
     --rdzv-backend c10d \
     --rdzv-endpoint "$first_node:29500" \
     --rdzv-id "$SLURM_JOB_ID" \
-    -m weft train "$@" --set parallel.shard=8
+    -m weft train --set parallel.shard=8 "$@"

@@ -47,3 +47,11 @@ def test_what_an_address_answers_wrong_is_one_line(monkeypatch: pytest.MonkeyPat
         match=r"^memory://a\.txt cannot be read: the server is gone; check the address and the network$",
     ):
         find("memory://a.txt")
+
+
+def test_no_credential_is_sent_to_the_machines_of_a_cluster() -> None:
+    from weft.data.on_ray import passed_on
+
+    secrets = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
+    given = dict.fromkeys((*secrets, "AWS_ENDPOINT_URL", "WEFT_CACHE", "HOME"), "x")
+    assert passed_on(given).keys() == {"AWS_ENDPOINT_URL", "WEFT_CACHE"}

@@ -5,7 +5,7 @@ Weft, the sources and the output folder under the same names: a shared file syst
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from .workers import from_wire, to_wire, worker_environment
 RETRIES = 3  # of a task whose machine is lost
 AHEAD = 2  # tasks per processor that wait in the cluster
 PASSED_ON = ("AWS_", "FSSPEC_", "WEFT_", "XDG_CACHE_HOME")  # variables that the workers see too
+SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD")  # but not these: Ray shows them on its dashboard
 
 
 @lru_cache(maxsize=2)
@@ -39,6 +40,15 @@ def run_task(wire: str, folder: str, task: str) -> tuple[int, float, str | None]
     return sum(tick.text for tick in ticks), sum(tick.busy for tick in ticks), None
 
 
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that workers on other machines need; each machine of a cluster has credentials of its own."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(PASSED_ON) and not any(word in name for word in SECRET)
+    }
+
+
 def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
     """Run all tasks on the cluster that `RAY_ADDRESS` names or this process is connected to; else on one that is started here."""
     try:
@@ -47,9 +57,7 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
         raise ValueError("--on ray needs Ray; pip install 'weft[ray]'") from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    environment = worker_environment() | {
-        name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)
-    }
+    environment = worker_environment() | passed_on(os.environ)
     remote = ray.remote(run_task).options(
         max_retries=RETRIES, runtime_env={"env_vars": environment}
     )

@@ -3,7 +3,7 @@
 import sys
 import time
 from contextlib import ExitStack
-from math import isfinite, nan
+from math import isfinite, nan, prod
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.progress import BarColumn, Progress, TextColumn
@@ -141,7 +141,21 @@ def forecast(run: "RunState", seconds: float, tokens: int) -> dict[str, Any]:
         "samples": len(run.store),
         "precision": recipe.precision,
         "device": str(run.trainer.ranks.device),
+        "ranks": dict(zip(GRID, recipe.parallel.sizes(run.trainer.ranks.world), strict=True)),
         "unit": sample_unit(recipe),
+    }
+
+
+GRID = ("replicate", "shard", "tensor")
+
+
+def ranks_row(grid: dict[str, int]) -> dict[str, str]:
+    """Return the row of several ranks; one rank has none."""
+    if prod(grid.values()) == 1:
+        return {}
+    return {
+        "ranks": f"{prod(grid.values()):,}: "
+        + " × ".join(f"{name} {size}" for name, size in grid.items())
     }
 
 
@@ -150,6 +164,7 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
     rows = {
         "model": f"{f['parameters']:,} trainable parameters, {f['precision']}, {f['device']}",
         "task": f["task"],
+        **ranks_row(f["ranks"]),
         "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} {f['unit']}, {format_number(f['tokens'])} in total"
         + (f"; {f['done']:,} done" if f["done"] else ""),
         "work": f"{format_number(f['flops'], 'FLOP')}; peak of a matrix product here: {format_number(f['peak_flops'], 'FLOP/s')}",
