@@ -321,3 +321,17 @@ def test_a_template_cannot_reach_outside_its_sandbox(byte: Tokenizer, tmp_path: 
         render_chat(tmp_path, byte, [{"role": "user", "content": "a"}])
     with pytest.raises(ValueError, match="no chat template"):
         render_chat(tmp_path / "empty", byte, [{"role": "user", "content": "a"}])
+
+
+def test_an_empty_answer_of_a_model_with_a_chat_template_gets_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from weft.commands.generate import chat_hint, print_stream
+
+    writer: Any = SimpleNamespace(folder=tmp_path)
+    assert chat_hint(writer) == ""
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    print_stream(["a ", "fox"], chat_hint(writer))
+    assert capsys.readouterr() == ("a fox\n", "")
+    print_stream([], chat_hint(writer))
+    assert "try --chat" in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """`weft generate` and `weft translate`."""
 
 import argparse
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,15 +60,13 @@ def generate(args: argparse.Namespace) -> int:
         and args.num_samples == 1
     )
     if one:
-        for piece in writer.stream(
+        pieces = writer.stream(
             prompts[0],
             max_new_tokens=limits[0],
             sampling=sampling_options,
             stop_strings=stops(args),
-        ):
-            print(piece, end="", flush=True)
-        print()
-        return 0
+        )
+        return print_stream(pieces, hint="" if args.chat else chat_hint(writer))
     generations = generate_rows(args, writer, prompts, limits, sampling_options)
     several = args.num_samples > 1 or args.num_return > 1
     add_columns(
@@ -81,6 +81,27 @@ def generate(args: argparse.Namespace) -> int:
     return output_texts(
         args, rows, [escape_newlines(one.text) for answers in generations for one in answers]
     )
+
+
+def print_stream(pieces: Iterable[str], hint: str) -> int:
+    """Print a text as it comes; print the hint if none came."""
+    printed = ""
+    for piece in pieces:
+        print(piece, end="", flush=True)
+        printed += piece
+    print()
+    if hint and not printed.strip():
+        print(hint, file=sys.stderr)
+    return 0
+
+
+def chat_hint(writer: "TextGenerator") -> str:
+    """Return what to try with a model of conversations that ends a plain text at once."""
+    from ..generate.chat_template import has_chat_template
+
+    if not has_chat_template(writer.folder):
+        return ""
+    return "weft: the model ended its answer at once; it has a chat template: try --chat"
 
 
 def translate(args: argparse.Namespace) -> int:

@@ -15,6 +15,14 @@ SANDBOX = Sandbox()  # one process for all conversations
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 
 
+def has_chat_template(folder: Path | None) -> bool:
+    """Whether the folder of a model holds a chat template that can be read."""
+    try:
+        return folder is not None and bool(read_chat_template(folder))
+    except (ValueError, OSError):
+        return False
+
+
 def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
     """Return the template of chat_template.jinja or tokenizer_config.json, and the names of the special tokens that it may use."""
     config: Any = {}
