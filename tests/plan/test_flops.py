@@ -1,12 +1,23 @@
 """FLOPs of a plan are those that torch counts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils import flop_counter
 
 import weft
+from weft import recipe as R
 from weft.layers.sequence import HiddenStates
-from weft.plan.workload import Workload, row_flops, score_flops, workload_of_spec
+from weft.plan.workload import (
+    Workload,
+    row_flops,
+    score_flops,
+    workload_of_recipe,
+    workload_of_spec,
+)
+from weft.recipe.cost import holds_average, step_flops
+from weft.recipe.recipe import rows_per_step
 
 from .cases import CASES
 
@@ -68,3 +79,14 @@ def test_tokens_follow_the_compute_optimal_rule() -> None:
     even = workload.with_rows_for(7)
     assert even.rows % 7 == 0
     assert even.samples_read == pytest.approx(workload.samples_read, rel=1e-2)
+
+
+def test_a_pair_of_answers_is_two_sequences_and_the_reference_reads_both() -> None:
+    recipe = R.load_recipe("recipes/prefer.py:tiny")
+    one = recipe.model.flops(1, recipe.batch.length)
+    workload = workload_of_recipe(recipe)
+    assert workload.rows == 2 * rows_per_step(recipe)
+    assert workload.copies == 1 + holds_average(recipe)
+    assert step_flops(recipe) == (3 + 1) * one * workload.rows
+    plain = row_flops(replace(workload, references=0))
+    assert row_flops(workload).training == plain.training + plain.forward

@@ -33,7 +33,8 @@ class Workload:
         visible: fraction of the input that the blocks see.
         precision: "fp32" or "bf16".
         moments: the optimiser's numbers per parameter.
-        copies: averaged weights beside the trained ones.
+        copies: averaged weights and reference models beside the trained ones.
+        references: of the copies, those that read every row forward.
         extra: models that are trained beside it.
         unit: what a run reads, "tokens" or "images".
         any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
@@ -50,6 +51,7 @@ class Workload:
     precision: str = "bf16"
     moments: float = 2.0
     copies: int = 0
+    references: int = 0
     extra: tuple[S.Spec, ...] = ()
     unit: str = "tokens"
     any_rows: bool = False
@@ -120,7 +122,7 @@ def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
     return Workload(
         recipe.name,
         spec,
-        rows_per_step(recipe),
+        rows_per_step(recipe) * task.sequences_per_row(),
         length,
         recipe.steps,
         target_length=max(1, round(length * task.decoder_ratio())) if both else None,
@@ -128,7 +130,8 @@ def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:
         visible=task.visible_fraction(),
         precision=auto if recipe.precision == "auto" else recipe.precision,
         moments=recipe.optimiser.states_per_parameter,
-        copies=int(holds_average(recipe)),
+        copies=int(holds_average(recipe)) + task.reference_models(),
+        references=task.reference_models(),
         extra=task.extra_models(),
         unit=unit,
     )
@@ -158,11 +161,12 @@ class RowFlops:
     forward: float
     backward: float
     scores: float  # of `forward`, those of attention scores and of the values that they mix
+    references: float = 0.0  # of frozen models that read the same row
 
     @property
     def training(self) -> float:
-        """What a model needs: forward and backward."""
-        return self.forward + self.backward
+        """What a model needs: forward and backward, and what its references need."""
+        return self.forward + self.backward + self.references
 
     def computed(self, checkpointing: bool, fused: bool = True) -> float:
         """What a device computes: blocks a second time, and scores a second time where a fused kernel does not store them
@@ -178,7 +182,7 @@ def row_flops(workload: Workload) -> RowFlops:
         forward, scores = forward_flops(spec, workload), score_flops(spec, workload)
         backward = 2 * forward - first_map_flops(spec, workload.length)
         total = RowFlops(total.forward + forward, total.backward + backward, total.scores + scores)
-    return total
+    return replace(total, references=workload.references * forward_flops(workload.spec, workload))
 
 
 def forward_flops(spec: S.Spec, workload: Workload) -> float:

@@ -42,6 +42,12 @@ class PreferenceTuning(Task):
     beta: PositiveFloat = 0.1  # how much the model is held to the reference
     label_smoothing: LossWeight = 0.0  # the share of pairs whose order is wrong (cDPO)
 
+    def sequences_per_row(self) -> int:
+        return 2
+
+    def reference_models(self) -> int:
+        return 1
+
     def __post_init__(self) -> None:
         if self.label_smoothing >= 0.5:
             raise ValueError(
@@ -62,6 +68,9 @@ class RewardModelling(Task):
     hf_class_suffix = "ForSequenceClassification"
     metrics = ("accuracy",)
     packable = False
+
+    def sequences_per_row(self) -> int:
+        return 2
 
     @classmethod
     def default_head(cls, spec: Spec, labels: tuple[str, ...] | None, dropout: float) -> Any:

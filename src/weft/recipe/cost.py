@@ -16,15 +16,17 @@ ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are:
 
 
 def step_flops(recipe: Recipe, length: int | None = None) -> float:
-    """Forward and twice that backward, of one whole step over all ranks; rows taken as full."""
+    """Forward and twice that backward, of one whole step over all ranks; rows taken as full. Reference models read forward alone."""
     if sample_unit(recipe) == "images":
         return 3.0 * recipe.model.flops(rows_per_step(recipe), image_side(recipe))
     length = length or recipe.batch.length
-    many = rows_per_step(recipe) * recipe.batch.length // length
+    sequences = rows_per_step(recipe) * recipe.task.sequences_per_row()
+    many = sequences * recipe.batch.length // length
     target = (
         length if recipe.model.encoder is not None and recipe.model.decoder is not None else None
     )
-    total = 3.0 * recipe.model.flops(batch=many, length=length, target=target)
+    passes = 3.0 + recipe.task.reference_models()
+    total = passes * recipe.model.flops(batch=many, length=length, target=target)
     for extra in recipe.task.extra_models():
         total += 3.0 * extra.flops(batch=many, length=length)
     return total
@@ -93,7 +95,7 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
     """
     rows_per_rank = ceil(rows_per_step(recipe) / ranks)
     models = [recipe.model, *recipe.task.extra_models()]
-    copies = (
+    copies = recipe.task.reference_models() + (
         2 + optimiser_states_per_parameter(recipe) + holds_average(recipe)
         if recipe.trainable is None
         else 1
@@ -105,8 +107,9 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
         read = 4 * source.channels * getattr(source, "image_size", 224) ** 2
     return MemoryEstimate(
         state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)) // parts,
-        batch_bytes=int(rows_per_rank * read),
-        activations_per_row=int(sum(activation_bytes(recipe, m) for m in models)),
+        batch_bytes=int(rows_per_rank * read * recipe.task.sequences_per_row()),
+        activations_per_row=int(sum(activation_bytes(recipe, m) for m in models))
+        * recipe.task.sequences_per_row(),
         rows=min(rows_per_rank, recipe.micro_batch_size or rows_per_rank),
     )
 

@@ -172,6 +172,14 @@ class Task:
         """Return the specs of what is trained beside the model and thrown away afterwards."""
         return ()
 
+    def sequences_per_row(self) -> int:
+        """Return how many sequences the model reads for a row of the data."""
+        return 1
+
+    def reference_models(self) -> int:
+        """Return how many frozen models of the same size only read forward."""
+        return 0
+
     def source_frame(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Return the special tokens before and after a text that is read; None: as the tokenizer's file says."""
         return None
