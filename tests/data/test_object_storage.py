@@ -213,3 +213,29 @@ def test_a_bucket_that_does_not_exist_is_one_line(
     error = capsys.readouterr().err
     assert "s3://nowhere/x" in error
     assert error.count("\n") == 1
+
+
+def test_the_copies_stay_within_their_limit_and_the_data_is_still_read(
+    root: ObjectPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(documents(tmp_path), str(root), workers=1)
+    largest = max(len(content) for name, content in objects(root).items() if "arrow" in name)
+
+    def tokens() -> list[int]:
+        store = open_store(root)
+        return [t for s in range(len(store.entries)) for t in store.shard(s).stream.tolist()]
+
+    whole = tokens()
+    copies = [*(tmp_path / "cache").rglob("*.arrow")]
+    assert sum(path.stat().st_size for path in copies) > 1.5 * largest
+    monkeypatch.setenv("WEFT_CACHE_GB", str(1.5 * largest / 1e9))
+    for path in copies:
+        path.unlink()
+    assert tokens() == whole
+    assert sum(p.stat().st_size for p in (tmp_path / "cache").rglob("*.arrow")) <= 1.5 * largest
+    for wrong, words in ((str(0.5 * largest / 1e9), "no room for a shard"), ("many", "gigabytes")):
+        monkeypatch.setenv("WEFT_CACHE_GB", wrong)
+        for path in (tmp_path / "cache").rglob("*.arrow"):
+            path.unlink()
+        with pytest.raises(ValueError, match=words):
+            tokens()

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ..addresses import Location, ObjectPath, locate
 from ..storage import DamagedFile, publish, temporary_path, unseal_json
 from ..values import from_plain
 from .files import file_identity
+from .shard_cache import cached_file, make_room
 
 OPEN = 64  # shards open at once in one process
 AGAIN = "run weft prepare again"
@@ -95,14 +95,12 @@ class PreparedFolder:
         there = self.location / name
         if isinstance(there, Path):
             return there
-        root = Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
-        path = (
-            root / hashlib.sha256(f"{self.address} {fingerprint}".encode()).hexdigest()[:24] / name
-        )
+        path = cached_file(self.address, fingerprint, name)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = temporary_path(path)
             try:
+                make_room(there.stat().st_size)
                 there.download(part)
                 publish(part, path)
             except FileNotFoundError:

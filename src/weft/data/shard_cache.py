@@ -1,0 +1,64 @@
+"""Local copies of shards that lie in object storage, in $WEFT_CACHE or ~/.cache/weft.
+
+Data may be larger than the disk: before a download the copies that were read longest ago are removed until the new one fits into
+$WEFT_CACHE_GB, or leaves a twentieth of the disk free. A file that another process has open stays readable until it closes it.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+FREE_FRACTION = 0.05  # of the disk, where no limit is given
+SUFFIX = ".arrow"
+
+
+def cache_root() -> Path:
+    return Path(os.environ.get("WEFT_CACHE", Path.home() / ".cache" / "weft"))
+
+
+def cached_file(address: str, fingerprint: str, name: str) -> Path:
+    """Return where the copy of a file of prepared data lies."""
+    folder = hashlib.sha256(f"{address} {fingerprint}".encode()).hexdigest()[:24]
+    return cache_root() / folder / name
+
+
+def cache_limit() -> float | None:
+    """Return the bytes that the copies may take; None: as many as the disk has room for."""
+    given = os.environ.get("WEFT_CACHE_GB", "")
+    try:
+        limit = float(given) if given else None
+    except ValueError:
+        limit = -1.0
+    if limit is not None and not limit > 0:
+        raise ValueError(f"WEFT_CACHE_GB={given}: give a number of gigabytes above 0")
+    return None if limit is None else limit * 1e9
+
+
+def read_times(root: Path) -> Iterator[tuple[float, int, Path]]:
+    """Yield when each copy was last read, its size and its path."""
+    for path in root.rglob(f"*{SUFFIX}"):
+        with suppress(FileNotFoundError):  # another process makes room too
+            status = path.stat()
+            yield max(status.st_atime, status.st_mtime), status.st_size, path
+
+
+def make_room(size: int) -> None:
+    """Remove the copies that were read longest ago, until `size` bytes more fit."""
+    root, limit = cache_root(), cache_limit()
+    copies, disk = sorted(read_times(root)), shutil.disk_usage(root)
+    excess = size - (disk.free - FREE_FRACTION * disk.total)
+    if limit is not None:
+        excess = max(excess, sum(copy for _, copy, _ in copies) + size - limit)
+    for _, copy, path in copies:
+        if excess <= 0:
+            return
+        path.unlink(missing_ok=True)
+        excess -= copy
+    if excess > 0 and (limit is not None or size > disk.free):
+        room = f"WEFT_CACHE_GB={os.environ['WEFT_CACHE_GB']}" if limit else str(root)
+        raise ValueError(
+            f"{room} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a larger disk"
+        )
