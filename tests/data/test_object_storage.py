@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +16,15 @@ from weft.data.store import open_store
 from weft.storage import publish, read_range, write_atomically, write_if_changed
 from weft.values import from_plain, to_plain
 
+from ..object_server import server  # noqa: F401 a fixture
 from .test_prepare import contents, documents
 
-s3fs = pytest.importorskip("s3fs")
-moto = pytest.importorskip("moto.server")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[None]:
-    """An S3 server on loopback, which the library finds by its usual variables."""
-    import logging
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("weft")
-        yield
-    s3fs.S3FileSystem.clear_instance_cache()
-    running.stop()
+pytestmark = pytest.mark.usefixtures("server")
 
 
 @pytest.fixture
 def root(
-    server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> ObjectPath:
     monkeypatch.setattr(source, "PIECE_BYTES", 9000)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))

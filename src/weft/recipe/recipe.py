@@ -41,10 +41,13 @@ class Timeouts:
 
 @choice
 class Checkpoints:
-    """A checkpoint every `every_steps` steps and at the end; the newest `keep` are kept."""
+    """A checkpoint every `every_steps` steps and at the end; the newest `keep` are kept, and as many copies in object storage."""
 
     every_steps: PositiveInt = 500
     keep: PositiveInt = 2
+    copy_to: Annotated[str, Field(pattern=r"^[a-z0-9]+://[^/]+/.+$")] | None = (
+        None  # such as s3://bucket/run; a start without checkpoints continues from the newest copy
+    )
 
 
 @choice

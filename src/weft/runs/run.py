@@ -41,6 +41,7 @@ from ..training.checkpoint import (
     check_free_space,
     latest_checkpoint,
 )
+from ..training.checkpoint_copies import CheckpointCopies
 from ..training.checkpoint_parts import SavedGroups, load_weights, read_like
 from ..training.compatibility import refuse_other, saved_recipe, store_recipe
 from ..training.environment import (
@@ -259,11 +260,30 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
     }
 
 
-def open_writer(folder: Path, recipe: R.Recipe, ranks: DistributedRanks) -> CheckpointWriter | None:
+def open_copies(recipe: R.Recipe, report: Report) -> CheckpointCopies | None:
+    """Return what copies checkpoints to object storage, if the recipe names an address."""
+    given = recipe.checkpoints
+    if given.copy_to is None:
+        return None
+    return CheckpointCopies(given.copy_to, given.keep, averaged_steps(recipe), report)
+
+
+def fetch_checkpoint(
+    folder: Path, copies: CheckpointCopies | None, ranks: DistributedRanks, report: Report
+) -> None:
+    """Download the newest copy of the run's checkpoints if this folder has none as new."""
+    step = None if copies is None else copies.fetch_newest(folder / "checkpoints", ranks)
+    if copies is not None and step is not None and ranks.is_first:
+        report(f"continuing from the copy of step {step:,} in {copies.root}")
+
+
+def open_writer(
+    folder: Path, recipe: R.Recipe, ranks: DistributedRanks, copies: CheckpointCopies | None
+) -> CheckpointWriter | None:
     """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one."""
     root, keep, pinned = folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
     if not ranks.splits_weights:
-        return CheckpointWriter(root, keep, pinned) if ranks.is_first else None
+        return CheckpointWriter(root, keep, pinned, copies) if ranks.is_first else None
     if ranks.is_first:
         storage.make_folder(root)
     (token,) = ranks.sum([float(secrets.randbits(48)) if ranks.is_first else 0.0])
@@ -271,6 +291,7 @@ def open_writer(folder: Path, recipe: R.Recipe, ranks: DistributedRanks) -> Chec
         root,
         keep,
         pinned,
+        copies,
         rank=ranks.world_rank,
         world=ranks.world,
         token=int(token),
@@ -320,6 +341,8 @@ def train(
         check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
+        copies = open_copies(recipe, report)
+        fetch_checkpoint(folder, copies, ranks, report)
         checkpoint = latest_checkpoint(
             folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
         )
@@ -350,7 +373,7 @@ def train(
                 )
                 return
             report(f"{wrong}; exporting the model again from the checkpoint")
-        saver = open_writer(folder, recipe, ranks)
+        saver = open_writer(folder, recipe, ranks, copies)
         if saver is not None:
             stack.enter_context(saver)
         log = (

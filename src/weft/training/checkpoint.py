@@ -23,12 +23,12 @@ from torch.nn import Parameter
 
 from .. import storage
 from ..ranks import Ranks
-from .checkpoint_parts import PART, SavedTensor, saved_tensors
+from .checkpoint_copies import CheckpointCopies
+from .checkpoint_parts import FILE, MANIFEST, PART, TENSORS, SavedTensor, saved_tensors
 
 Groups = Mapping[str, Mapping[str, Tensor]]
-MANIFEST, STATE, TENSORS = "manifest.json", "state.json", ".safetensors"
+STATE = "state.json"
 FOLDER = re.compile(r"step-(\d{9,})(\.old)?")
-FILE = re.compile(r"[a-z][a-z0-9_]*\.(safetensors|json)")
 SCAFFOLD = re.compile(r"\.(new|trash)-.*")
 
 
@@ -307,11 +307,18 @@ def _is_good(path: Path) -> bool:
 
 
 class CheckpointWriter:
-    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`."""
+    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`; `copies` takes
+    each one to object storage."""
 
-    def __init__(self, root: str | Path, keep: int, pinned: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        keep: int,
+        pinned: Collection[int] = (),
+        copies: CheckpointCopies | None = None,
+    ) -> None:
         assert keep >= 1, keep
-        self.root, self.keep, self.pinned = Path(root), keep, set(pinned)
+        self.root, self.keep, self.pinned, self.copies = Path(root), keep, set(pinned), copies
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.saving: Future[Path] | None = None
         self.whole: set[Path] = (
@@ -348,6 +355,8 @@ class CheckpointWriter:
             self.root, f"{path} is saved, but older ones cannot be removed from {self.root}"
         ):
             self._retain(path)
+        if self.copies is not None:
+            self.copies.seal(path)
         return path
 
     def _retain(self, latest: Path) -> None:

@@ -19,6 +19,8 @@ from torch.distributed.tensor import DTensor
 
 from .sharding import local_slices, local_tensor
 
+MANIFEST, TENSORS = "manifest.json", ".safetensors"
+FILE = re.compile(r"[a-z][a-z0-9_]*\.(safetensors|json)")
 PART = re.compile(r"part_\d{5}\.json")
 
 

@@ -28,6 +28,7 @@ CHANGEABLE_FIELDS = {
     "eval_every",
     "checkpoints.every_steps",
     "checkpoints.keep",
+    "checkpoints.copy_to",
     "guard.max_skipped_steps",
     "paper",
     "timeouts.collective",

@@ -18,6 +18,7 @@ from .checkpoint import (
     serialize_state,
     serialize_tensors,
 )
+from .checkpoint_copies import CheckpointCopies
 from .checkpoint_parts import rank_part
 
 POLL = 0.02  # seconds between two looks for the parts of other ranks
@@ -27,7 +28,7 @@ class ShardedCheckpointWriter(CheckpointWriter):
     """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training goes on meanwhile.
 
     Args:
-        root, keep, pinned: as for `CheckpointWriter`.
+        root, keep, pinned, copies: as for `CheckpointWriter`.
         rank, world: of this process.
         token: the same on all ranks and different at every start, so that parts of an earlier start are never taken for new ones.
         timeout: seconds until the first rank gives up on another one's part.
@@ -38,13 +39,14 @@ class ShardedCheckpointWriter(CheckpointWriter):
         root: str | Path,
         keep: int,
         pinned: Collection[int] = (),
+        copies: CheckpointCopies | None = None,
         *,
         rank: int,
         world: int,
         token: int,
         timeout: float,
     ) -> None:
-        super().__init__(root, keep, pinned)
+        super().__init__(root, keep, pinned, copies)
         self.rank, self.world, self.token, self.timeout = rank, world, f"{token:x}", timeout
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
@@ -64,6 +66,9 @@ class ShardedCheckpointWriter(CheckpointWriter):
             name = f"part_{self.rank:05d}"
             digest = storage.write_file(fresh / f"{name}.safetensors", content)
             described = {"tensors": layout, "bytes": len(content), "sha256": digest}
+            if self.copies is not None:
+                written = [fresh / f"{name}.safetensors"]
+                described["copied"] = self.copies.upload(f"step-{step:09d}", written)
             storage.write_file(fresh / f".{name}", json.dumps(described).encode())
             storage.rename(fresh / f".{name}", fresh / f"{name}.json")
             return fresh if self.rank else self._seal(step, fresh, state)
@@ -83,6 +88,8 @@ class ShardedCheckpointWriter(CheckpointWriter):
         final = commit(self.root, step, fresh, written)
         self.whole.add(final)
         self._retain(final)
+        if self.copies is not None:
+            self.copies.seal(final)
         return final
 
     def _wait_for(self, path: Path, rank: int) -> bytes:
