@@ -503,16 +503,18 @@ def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, t
         return run.trainer.average.copies
     if not (steps_to_average := averaged_steps(run.recipe)):
         return None
-    last = [
-        c for c in all_checkpoints(folder / "checkpoints", report) if c.step in steps_to_average
-    ]
+    ranks = run.trainer.ranks
+    saved = all_checkpoints(
+        folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
+    )
+    last = [c for c in saved if c.step in steps_to_average]
     for checkpoint in last:
         check_fingerprints(run, checkpoint, folder)
     if len(last) < len(steps_to_average):
         report(
             f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are missing or damaged"
         )
-    if not run.trainer.ranks.splits_weights:
+    if not ranks.splits_weights:
         return average_states(c.tensors("model") for c in last)
     state = run.loss.state_dict()
     return average_states(

@@ -227,13 +227,13 @@ def latest_checkpoint(
 
 
 def all_checkpoints(
-    root: str | Path, report: Callable[[str], None] = lambda line: None
+    root: str | Path, report: Callable[[str], None] = lambda line: None, ranks: Ranks = Ranks()
 ) -> list[Checkpoint]:
-    """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported."""
+    """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported. Several `ranks` share the reading."""
     good = {}
     for path in reversed(_folders(Path(root))):
         try:
-            checkpoint = read(path)
+            checkpoint = read(path, ranks)
             good[checkpoint.step] = checkpoint
         except ValueError as error:
             report(str(error))
