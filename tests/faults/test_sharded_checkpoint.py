@@ -128,6 +128,26 @@ def test_a_sharded_run_ends_with_the_model_of_one_process_and_opens_as_one(
         assert torch.allclose(a, b, atol=1e-5), name
 
 
+@pytest.mark.parametrize(
+    "average",
+    [
+        R.AverageLast(checkpoints=2),
+        pytest.param(R.EMA(decay=0.7), marks=pytest.mark.slow),
+        pytest.param(R.BestCheckpoint(metric="loss"), marks=pytest.mark.slow),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_averages_of_a_sharded_run_are_those_of_one_process(
+    average: R.WeightAverage, whole: Whole, tmp_path: Path
+) -> None:
+    recipe = replace(causal(whole), average=average, eval_every=2)
+    start(recipe, tmp_path / "one", ONE, stop=-1)
+    start(recipe, tmp_path / "many", GRIDS[2], stop=-1)
+    models = [weft.load(str(tmp_path / name / "model")) for name in ("one", "many")]
+    for (name, a), (_, b) in zip(*(m.state_dict().items() for m in models), strict=True):
+        assert torch.allclose(a, b, atol=1e-5), name
+
+
 def test_a_slice_of_a_tensor_in_parts_is_read_from_the_files_that_have_it(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
