@@ -11,7 +11,7 @@ from weft.recipe.metrics import Metric
 from weft.registry import CHOICES, names
 from weft.spec.describe import block_equation
 
-from .markdown import first_paragraph, fold, paper_links, prose, table
+from .markdown import first_paragraph, fold, paper_links, prose, slug, table
 from .measured import measured_effect
 from .usage import usage_of
 
@@ -39,6 +39,7 @@ TITLES = {
     "filters": "Filters",
     "transforms": "Transforms of images",
     "parallel": "Parallelism and memory",
+    "sampling": "Sampling",
     "spec": "The whole",
     "recipe": "The whole",
     "data": "The whole",
@@ -95,12 +96,25 @@ def row(mark: str, name: str, what: str, paper: str, measured: str = "") -> tupl
     return name, what, paper_links(paper) or "–", used, measured or measured_effect(mark)
 
 
+def reference_page(choice: type) -> str:
+    """Return where the reference has a choice; "" for one of a user's own."""
+    name, (package, *rooms) = choice.__name__, choice.__module__.split(".")
+    if package != "weft":
+        return ""
+    room = rooms[0]
+    return (
+        f"reference/{room}.md#{name.lower()}"
+        if room in ("spec", "recipe")
+        else f"reference/api.md#{slug(f'weft.{name}')}"
+    )
+
+
 def choice_rows(choices: list[type]) -> Iterator[tuple[str, ...]]:
     for choice in choices:
         text = first_paragraph(choice.__doc__)
         name = choice.__name__
-        module = "spec" if choice.__module__.startswith("weft.spec.") else "recipe"
-        link = f"[`{name}`](reference/{module}.md#{name.lower()})"
+        page = reference_page(choice)
+        link = f"[`{name}`]({page})" if page else f"`{name}`"
         yield row(name, link, prose(text), choice.__doc__ or "")
 
 
@@ -155,4 +169,6 @@ def choices_page() -> str:
     return "\n".join(lines)
 
 
-assert weft.recipe is not None  # its import registers what a run is made of
+# Importing these rooms registers what a run is made of, and how tokens are sampled.
+assert weft.recipe
+assert weft.Sampling

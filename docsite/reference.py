@@ -3,7 +3,10 @@
 import argparse
 import ast
 import inspect
+import io
 import re
+import textwrap
+import tokenize
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
@@ -136,13 +139,29 @@ def value_lines(name: str, value: type) -> Iterator[str]:
     yield from (f"### {name}", "")
     yield from docstring_lines(value)
     yield ""
-    rows = []
+    rows, comments = [], field_comments(value)
     for field in fields(value):
         default = "required" if field.default is MISSING else f"`{format_inline(field.default)}`"
-        rows.append((f"`{field.name}`", f"`{type_text(field.type)}`", default))
+        what = prose(comments.get(field.name, ""))
+        rows.append((f"`{field.name}`", f"`{type_text(field.type)}`", default, what))
     if rows:
-        yield from table(("field", "type", "default"), rows)
+        yield from table(("field", "type", "default", "what"), rows)
         yield ""
+
+
+def field_comments(value: type) -> dict[str, str]:
+    """Return the comment beside each field of a value and of its bases, where its source has one."""
+    comments: dict[str, str] = {}
+    for cls in reversed([c for c in value.__mro__ if c.__module__.startswith("weft.")]):
+        source = textwrap.dedent(inspect.getsource(cls))
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        by_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                parts = [by_line[line] for line in lines if line in by_line]
+                comments[node.target.id] = " ".join(parts)
+    return comments
 
 
 def type_text(annotation: Any) -> str:
