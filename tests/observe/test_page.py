@@ -20,7 +20,7 @@ from tests.observe.test_attention import random_map
 from tests.observe.test_vision import opened, picture
 from weft import spec as S
 from weft.cli import main
-from weft.commands.look import line
+from weft.commands.look import line as panel_line
 from weft.inference.look import LENS_POSITIONS, look
 from weft.inference.open_model import OpenModel
 from weft.observe import panels, save_observation
@@ -376,8 +376,11 @@ def test_a_picture_names_the_model_the_input_and_the_scale(tmp_path: Path) -> No
 
 def test_one_head_and_many_are_counted_in_words() -> None:
     panel = {"kind": "encoder", "layers": 3, "heads": 1, "queries": 4, "keys": 4}
-    assert line(panel) == "encoder: 3 layers of 1 head, 4 × 4 tokens"
-    assert line(panel | {"layers": 1, "heads": 12}) == "encoder: 1 layer of 12 heads, 4 × 4 tokens"
+    assert panel_line(panel) == "encoder: 3 layers of 1 head, 4 × 4 tokens"
+    assert (
+        panel_line(panel | {"layers": 1, "heads": 12})
+        == "encoder: 1 layer of 12 heads, 4 × 4 tokens"
+    )
 
 
 def test_a_page_without_javascript_says_what_to_do() -> None:
