@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
 def cell(text: object) -> str:
-    """Return a text that fits into one cell of a table."""
-    return re.sub(r"\s+", " ", str(text)).strip().replace("|", "\\|") or "–"
+    """Return a text that fits into one cell of a table; inside code, a bar ends no cell."""
+    parts = re.split(r"(`[^`]*`)", re.sub(r"\s+", " ", str(text)).strip())
+    return "".join(p if p.startswith("`") else p.replace("|", "\\|") for p in parts) or "–"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -26,7 +28,10 @@ def prose(text: str) -> str:
     """Escape what Markdown would read as markup in a docstring, outside of its code spans."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
-        part if part.startswith("`") else re.sub(r"([*_<>\[\]{}])", r"\\\1", part) for part in parts
+        part
+        if part.startswith("`")
+        else re.sub(r"([*_\[\]{}])", r"\\\1", escape(part, quote=False))
+        for part in parts
     )
 
 

@@ -20,6 +20,7 @@ from weft.values import format_inline
 
 from .markdown import prose, table
 
+LINE = 90  # columns of a signature
 STUB = Path(weft.__file__).with_suffix(".pyi")
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):$")
 PAGES = {
@@ -101,15 +102,31 @@ def stub_names() -> dict[str, list[str]]:
     return rooms
 
 
-def signature(thing: Any) -> str:
-    """Return the signature in one line, defaults as they are written."""
+def plain_type(text: str) -> str:
+    """Return annotations without modules and quotes, and functions as defaults by their name."""
+    text = re.sub(r"\b(?:[a-zA-Z_]\w*\.)+(?=[A-Z]\w*)", "", text)
+    text = re.sub(r"<(?:built-in )?function (\w+)[^>]*>", r"\1", text)
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+
+
+def signature(name: str, thing: Any) -> str:
+    """Return a call as it is written: on one line, or a line per argument where it is long."""
     try:
-        text = str(inspect.signature(thing))
+        whole = inspect.signature(thing)
     except (TypeError, ValueError):
-        return ""
-    text = re.sub(r"\bweft(\.\w+)+\.(\w+)", r"\2", text)
-    text = re.sub(r"\b(collections\.abc|typing|pathlib|torch\.nn\.modules\.module)\.", "", text)
-    return text.replace("'", "")
+        return name
+    line = name + plain_type(str(whole))
+    if len(line) <= LINE:
+        return line
+    pieces, bare = [], False
+    for parameter in whole.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not bare:
+            bare = True
+            pieces.append("*")
+        pieces.append(plain_type(str(parameter)))
+    ending = str(whole).rpartition(") -> ")[2] if ") -> " in str(whole) else ""
+    result = f" -> {plain_type(ending)}" if ending else ""
+    return f"{name}(\n" + "".join(f"    {piece},\n" for piece in pieces) + f"){result}"
 
 
 def docstring_lines(thing: Any) -> Iterator[str]:
@@ -139,19 +156,19 @@ def value_lines(name: str, value: type) -> Iterator[str]:
     yield from (f"### {name}", "")
     yield from docstring_lines(value)
     yield ""
-    rows, comments = [], field_comments(value)
+    rows, sources = [], field_sources(value)
     for field in fields(value):
         default = "required" if field.default is MISSING else f"`{format_inline(field.default)}`"
-        what = prose(comments.get(field.name, ""))
-        rows.append((f"`{field.name}`", f"`{type_text(field.type)}`", default, what))
+        annotation, comment = sources[field.name]
+        rows.append((f"`{field.name}`", f"`{annotation}`", default, prose(comment)))
     if rows:
         yield from table(("field", "type", "default", "what"), rows)
         yield ""
 
 
-def field_comments(value: type) -> dict[str, str]:
-    """Return the comment beside each field of a value and of its bases, where its source has one."""
-    comments: dict[str, str] = {}
+def field_sources(value: type) -> dict[str, tuple[str, str]]:
+    """Return the type of each field of a value as its source has it, and the comment beside it."""
+    sources: dict[str, tuple[str, str]] = {}
     for cls in reversed([c for c in value.__mro__ if c.__module__.startswith("weft.")]):
         source = textwrap.dedent(inspect.getsource(cls))
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -159,20 +176,13 @@ def field_comments(value: type) -> dict[str, str]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                parts = [by_line[line] for line in lines if line in by_line]
-                comments[node.target.id] = " ".join(parts)
-    return comments
-
-
-def type_text(annotation: Any) -> str:
-    """Return an annotation as it is read: names without modules, `PositiveInt` by its bounds."""
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    text = re.sub(r"Annotated\[(\w+), FieldInfo\(.*?metadata=\[(.*?)\]\)\]", r"\1, \2", text)
-    return re.sub(r"\b(?:[a-z_]\w*\.)+(\w+)", r"\1", text)
+                comments = [by_line[line] for line in lines if line in by_line]
+                sources[node.target.id] = ast.unparse(node.annotation), " ".join(comments)
+    return sources
 
 
 def class_lines(name: str, cls: type) -> Iterator[str]:
-    yield from (f"### {name}", "", "```text", f"{name}{signature(cls)}", "```", "")
+    yield from (f"### {name}", "", "```text", signature(name, cls), "```", "")
     yield from docstring_lines(cls)
     yield ""
     for method_name, method in vars(cls).items():
@@ -180,13 +190,13 @@ def class_lines(name: str, cls: type) -> Iterator[str]:
         if method_name.startswith("_") or not callable(plain) or not plain.__doc__:
             continue
         yield from (f"#### {name}.{method_name}", "", "```text")
-        yield from (f"{method_name}{signature(plain)}", "```", "")
+        yield from (signature(method_name, plain), "```", "")
         yield from docstring_lines(plain)
         yield ""
 
 
 def function_lines(name: str, function: Any) -> Iterator[str]:
-    yield from (f"### {name}", "", "```text", f"{name}{signature(function)}", "```", "")
+    yield from (f"### {name}", "", "```text", signature(name, function), "```", "")
     yield from docstring_lines(function)
     yield ""
 

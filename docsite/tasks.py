@@ -7,14 +7,13 @@ from pathlib import Path
 from weft.recipe import Task
 from weft.registry import members
 
-from .markdown import first_paragraph, prose, table
-from .measured import measured_effect
+from .markdown import first_paragraph, fold, prose, table
 from .usage import ROOT, usage_of
 
 
 def task_rows() -> Iterator[tuple[str, ...]]:
     for task in members(Task):
-        recipes = usage_of(task.__name__).links()
+        usage = usage_of(task.__name__)
         yield (
             f"[`{task.__name__}`](reference/recipe.md#{task.__name__.lower()})",
             prose(first_paragraph(task.__doc__)),
@@ -22,13 +21,12 @@ def task_rows() -> Iterator[tuple[str, ...]]:
             f"`{task.head.__name__}`",
             ", ".join(f"`{name}`" for name in task.metrics) or "loss",
             f"`weft {task.verb}`" if task.verb else "–",
-            recipes or "–",
-            measured_effect(task.__name__),
+            fold(usage.summary(), usage.links(), 30),
         )
 
 
 def tasks_table() -> Iterator[str]:
-    header = ("task", "what", "rows", "head", "metrics", "verb", "recipes", "measured")
+    header = ("task", "what", "rows", "head", "metrics", "verb", "recipes")
     yield from table(header, task_rows())
 
 
