@@ -2,8 +2,12 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from docsite.choices import choices_by_section, choices_page
@@ -23,7 +27,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n+)?^( *)```(\w*)[^\n]*\n(.*?)^\2```$", re.M | re.S)
 # What may stand before a command's own name: a launcher, or the other end of a pipe.
-LAUNCHERS = ("torchrun", "sbatch", "kubectl", "pip", "git", "printf", "scripts/check", "scripts/docs", "cd")  # fmt: skip
+LAUNCHERS = ("cd", "eval", "git", "kubectl", "pip", "printf", "sbatch", "source", "torchrun")
 
 
 def blocks(path: Path) -> list[tuple[str, str, str]]:
@@ -89,6 +93,8 @@ def test_every_command_of_a_page_is_one_that_can_be_typed(line: str) -> None:
         parse_arguments(words[1:])
     elif words[:2] == ["python", "-m"]:
         assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file() or (ROOT / words[2]).is_dir()
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file(), words[1]
     else:
         assert words[0] in LAUNCHERS or (ROOT / words[0]).is_file(), words[0]
 
@@ -164,7 +170,8 @@ def test_every_option_of_a_verb_is_on_the_page_of_the_command_line() -> None:
 def test_every_page_is_in_the_navigation_once(site: dict[str, str]) -> None:
     named = re.findall(r'= "([\w/-]+\.md)"', site_settings())
     assert len(named) == len(set(named))
-    assert {*named} == {name for name in site if not name.startswith("recipe/")}
+    pages = {name for name in site if not name.startswith("recipe/")}
+    assert {*named} == pages, "name it under nav in zensical.toml"
 
 
 def included() -> Iterator[str]:
@@ -179,3 +186,43 @@ def test_every_include_exists_and_is_used() -> None:
 def test_the_course_names_every_topic_of_the_lectures() -> None:
     rows = re.findall(r"^\|.*\| ([A-H][\dA-H, ]*) \|$", (ROOT / "docs/course.md").read_text(), re.M)
     assert {number for row in rows for number in row.split(", ")} == topics().keys()
+
+
+def test_the_code_of_every_family_page_runs(
+    site: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in family_names():
+        (text,) = (m[4] for m in BLOCK.finditer(site[f"families/{name}.md"]) if m[3] == "python")
+        exec(compile(text, name, "exec"), {})  # noqa: S102
+        assert capsys.readouterr().out.startswith("Spec\n")
+
+
+# The release
+
+
+@pytest.fixture
+def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """scripts/release as a module, with a project of its own at version 1.2.0."""
+    loader = SourceFileLoader("release", str(ROOT / "scripts/release"))
+    module = module_from_spec(spec_from_loader("release", loader))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [1.2.0] - 2026-01-31\n\n## [1.1.0] - …\n"
+    )
+    (tmp_path / "CITATION.cff").write_text("type: software\nversion: 1.2.0\nlicense: x\n")
+    answers = {"tag": "v1.2.0", "status": ""}
+    module.ROOT, module.run = tmp_path, lambda _, verb, *rest: answers[verb]
+    module.answers = answers
+    return module
+
+
+def test_a_release_needs_version_changelog_citation_and_tag_to_agree(release: ModuleType) -> None:
+    assert list(release.disagreements("1.2.0")) == []
+    assert len(list(release.disagreements("1.3.0"))) == 3
+    release.answers.update(tag="v1.1.0", status=" M README.md")
+    assert ["tag" in line for line in release.disagreements("1.2.0")] == [True, False]
+
+
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {weft.__version__}\n" in (ROOT / "CITATION.cff").read_text()
