@@ -547,15 +547,11 @@ def test_the_readme_runs_by_copy_and_paste(
 
 
 def documented_commands() -> list[str]:
-    """Every command of a code block, and of the first lines of a recipe or an example."""
+    """Every command in the first lines of a recipe or an example; `test_docs.py` has those of pages."""
     root = Path(__file__).parents[1]
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
-    blocks = [
-        b for p in pages for b in re.findall(r"```(?:console|sh)\n(.*?)```", p.read_text(), re.S)
-    ]
     files = [*(root / "recipes").glob("*.py"), *(root / "examples").rglob("*.py")]
     docstrings = [ast.get_docstring(ast.parse(p.read_text())) or "" for p in files]
-    lines = [line.strip() for text in (*blocks, *docstrings) for line in text.splitlines()]
+    lines = [line.strip() for text in docstrings for line in text.splitlines()]
     return sorted({line for line in lines if line.startswith("weft ")})
 
 

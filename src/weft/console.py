@@ -55,6 +55,7 @@ def spinner(text: str) -> Iterator[None]:
 def format_number(number: float, unit: str = "") -> str:
     """Format a number with three digits and a unit prefix: 1.2 M, 3.4 GB."""
     for size, letter in (
+        (1e24, "Y"),
         (1e21, "Z"),
         (1e18, "E"),
         (1e15, "P"),
@@ -63,7 +64,7 @@ def format_number(number: float, unit: str = "") -> str:
         (1e6, "M"),
         (1e3, "k"),
     ):
-        if number >= size:
+        if number >= 0.9995 * size:  # what three digits would round up to it
             return f"{number / size:.3g} {letter}{unit}"
     return f"{number:.3g} {unit}".rstrip()
 

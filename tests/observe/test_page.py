@@ -20,9 +20,10 @@ from tests.observe.test_attention import random_map
 from tests.observe.test_vision import opened, picture
 from weft import spec as S
 from weft.cli import main
+from weft.commands.look import line as panel_line
 from weft.inference.look import LENS_POSITIONS, look
 from weft.inference.open_model import OpenModel
-from weft.observe import panels
+from weft.observe import panels, save_observation
 from weft.observe.page import page_html
 from weft.observe.panels import AttentionPanel, LensPanel, Observation
 
@@ -358,3 +359,31 @@ def test_an_image_is_looked_at_from_another_place_by_keys_and_by_object(
     assert "(cross, layer 2, head 1" in browser.evaluate(status)
     assert browser.evaluate("document.querySelector('#objects [aria-pressed=true]') !== null")
     assert browser.errors() == []
+
+
+def test_a_picture_names_the_model_the_input_and_the_scale(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures are drawn with the extra viz")
+    from matplotlib import rc_context
+
+    for name, place in (("all", {}), ("one", {"layer": 2, "head": 1})):
+        path = tmp_path / f"{name}.svg"
+        with rc_context({"svg.fonttype": "none"}):
+            save_observation(small_observation(), path, **place)
+        for words in ("a model: encoder attention", "five words", "attention weight"):
+            assert words in path.read_text()
+        assert ("token that attends" in path.read_text()) == (name == "one")
+
+
+def test_one_head_and_many_are_counted_in_words() -> None:
+    panel = {"kind": "encoder", "layers": 3, "heads": 1, "queries": 4, "keys": 4}
+    assert panel_line(panel) == "encoder: 3 layers of 1 head, 4 × 4 tokens"
+    assert (
+        panel_line(panel | {"layers": 1, "heads": 12})
+        == "encoder: 1 layer of 12 heads, 4 × 4 tokens"
+    )
+
+
+def test_a_page_without_javascript_says_what_to_do() -> None:
+    page = page_html(small_observation())
+    assert "<title>a model: what it attends to</title>" in page
+    assert "weft look MODEL INPUT -o heads.png" in page.partition("<noscript>")[2]

@@ -7,6 +7,10 @@ import pytest
 
 import weft
 from weft import recipe as R
+from weft.cli import parse_arguments
+from weft.commands.plan import describe_gradients, workload_and_wishes
+from weft.console import format_number
+from weft.families import families, spec_of_name
 from weft.plan.hardware import KINDS, Accelerator, accelerator
 from weft.plan.layout import Layout
 from weft.plan.plan import USABLE, Wishes, find_plan, make_plan, plans_on
@@ -127,3 +131,67 @@ def test_a_workload_without_memory_for_one_row_says_so() -> None:
     long = Workload("long", weft.gpt2("xl", positions=1 << 24), 1, 1 << 24, 1)
     with pytest.raises(ValueError, match="use a device with more memory, or shorter rows"):
         find_plan(long, accelerator("v100"), Wishes(devices=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "reason"),
+    [
+        ("llama-7b", 2048, "as it was trained"),
+        ("llama-2-70b", 4096, "as it was trained"),
+        ("t5-small", 512, "as it was trained"),
+        ("palm-8b", 2048, "its context length"),
+        ("gpt3-175b", 2048, "as many as it has positions"),
+        ("transformer-base", 512, "assumed; --row-length gives another"),
+    ],
+)
+def test_a_model_is_planned_at_the_length_of_its_training_and_says_so(
+    name: str, length: int, reason: str
+) -> None:
+    workload = workload_of_spec(*spec_of_name(name))
+    assert (workload.length, workload.length_reason) == (length, reason)
+    assert workload_of_spec(*spec_of_name(name), length=64).length_reason == ""
+
+
+def test_every_training_length_is_that_of_a_size() -> None:
+    for family in families():
+        if isinstance(family.training_length, dict):
+            assert family.training_length.keys() <= family.sizes.keys()
+
+
+def test_a_finished_run_is_planned_by_its_own_recipe(tmp_path: Path) -> None:
+    recipe = R.load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "recipe.json").write_text(recipe.to_json())
+    args = parse_arguments(["plan", str(tmp_path)])
+    workload, _ = workload_and_wishes(args, H100)
+    assert (workload.name, workload.steps) == (recipe.name, recipe.steps)
+
+
+def test_gradients_that_come_later_than_the_fullest_moment_are_named() -> None:
+    plan = find_plan(GPT2, H100, Wishes(devices=16))
+    later = format_number(4 * GPT2.parameters / plan.layout.shard / plan.layout.tensor, "B")
+    assert "gradients" in describe_gradients(plan)
+    if plan.memory.gradients == 0:
+        assert describe_gradients(plan) == f"0 B gradients ({later} later, at the update)"
+
+
+def test_a_picture_of_a_plan_names_model_axes_and_limit(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures are drawn with the extra viz")
+    from matplotlib import rc_context
+
+    from weft.plan.picture import draw
+
+    plan = find_plan(GPT2, H100, Wishes(devices=16))
+    with rc_context({"svg.fonttype": "none"}):
+        draw(plan, [plan], str(tmp_path / "plan.svg"))
+    text = (tmp_path / "plan.svg").read_text()
+    for words in ("gpt2: ", "number of devices (h100)", "80 GB available", "time of the run"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(3.76e24, "3.76 Y"), (999_600, "1 M"), (999_400, "999 k"), (12.0, "12")],
+)
+def test_a_number_is_shown_with_three_digits_and_a_prefix(number: float, text: str) -> None:
+    assert format_number(number) == text

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import print_result, spinner
+from ..console import count_of, print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, positive_int
 from .rows import check_input_files, check_output_file
@@ -76,8 +76,9 @@ def report_page(
     return Group(*parts)
 
 
-def line(panel: dict[str, object]) -> str:
-    return "{kind}: {layers} layers of {heads} heads, {queries} × {keys} tokens".format(**panel)
+def line(panel: dict[str, Any]) -> str:
+    layers, heads = count_of(panel["layers"], "layer"), count_of(panel["heads"], "head")
+    return f"{panel['kind']}: {layers} of {heads}, {panel['queries']} × {panel['keys']} tokens"
 
 
 def add(verb: AddCommand) -> None:

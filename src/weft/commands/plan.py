@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import format_duration, format_number, print_result, spinner
@@ -51,7 +52,7 @@ def workload_and_wishes(
     wishes = Wishes(
         args.gpus, args.tensor, args.shard, args.micro_batch_size, args.checkpointing or None
     )
-    if not is_recipe(args.name):
+    if not is_recipe(args.name) and not (Path(args.name) / "recipe.json").is_file():
         if args.set:
             raise ValueError(
                 f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
@@ -141,6 +142,7 @@ def workload_rows(best: "Plan") -> list[tuple[str, str]]:
     if w.unit == "tokens":
         samples += f", {w.samples_read / w.parameters:.3g} per parameter"
     rows = f"{w.rows:,} images" if w.unit == "images" else f"{w.rows:,} rows of {per:,} tokens"
+    rows += f" ({w.length_reason})" if w.length_reason else ""
     return [
         ("model", f"{w.name}: {w.parameters:,} parameters"),
         (
@@ -158,8 +160,11 @@ def device_rows(best: "Plan") -> list[tuple[str, str]]:
     again = "; every block computed again in the backward pass" if layout.checkpointing else ""
     passes = layout.micro_batches(best.workload)
     parts = [
-        f"{format_number(size, 'B')} {name}" for name, size in vars(memory).items() if size >= 1e6
+        f"{format_number(size, 'B')} {name}"
+        for name, size in vars(memory).items()
+        if size >= 1e6 and name != "gradients"
     ]
+    parts.insert(1, describe_gradients(best))
     return [
         ("devices", f"{layout.devices:,} × {device.name}: {layout.describe()}"),
         ("", f"{passes:,} × {layout.micro_batch:,} rows per device and step{again}"),
@@ -168,6 +173,16 @@ def device_rows(best: "Plan") -> list[tuple[str, str]]:
             f"{format_number(memory.total, 'B')} of {format_number(device.memory, 'B')} per device: {', '.join(parts)}",
         ),
     ]
+
+
+def describe_gradients(best: "Plan") -> str:
+    """Gradients at the fullest moment, and at the update where they are more."""
+    from ..plan.memory import moments_of_step
+
+    here = best.memory.gradients
+    later = moments_of_step(best.workload, best.layout)["update"].gradients
+    note = f" ({format_number(later, 'B')} later, at the update)" if later > here else ""
+    return f"{format_number(here, 'B')} gradients{note}"
 
 
 def cost_rows(best: "Plan") -> list[tuple[str, str]]:
@@ -190,7 +205,7 @@ def cost_rows(best: "Plan") -> list[tuple[str, str]]:
             f"{best.shard_seconds:.3g} s of gathering beside it",
         ),
         ("time", f"{format_duration(best.seconds)}; {best.utilisation:.1%} of the peak"),
-        ("energy", f"{best.joules / 3.6e6:,.3g} kWh at {device.watts:g} W per device"),
+        ("energy", f"{format_number(best.joules / 3600, 'Wh')} at {device.watts:g} W per device"),
         ("price", f"{format_price(best)} at ${device.price:g} per device and hour"),
     ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "layer_rows",
     "size_table",
     "spec_of_name",
+    "training_length_of_name",
     "weight_and_bias",
 ]
 _SHARED_FILES = {"t5_v1_1": "t5", "mt5": "t5", "byt5": "t5"}
@@ -76,6 +77,16 @@ def family_names() -> list[str]:
 def families() -> list[Family]:
     """Return all families, importing their files now if need be."""
     return [family(name) for name in family_names()]
+
+
+def training_length_of_name(name: str) -> int | None:
+    """Return the tokens per row that a preset such as `llama-7b` was trained with; None where it is not known, or no preset."""
+    for preset in families():
+        size = name.removeprefix(f"{preset.name}-")
+        if size != name and size in preset.sizes:
+            length = preset.training_length
+            return length if isinstance(length, int) or length is None else length.get(size)
+    return None
 
 
 def spec_of_name(name: str) -> tuple[str, Spec]:

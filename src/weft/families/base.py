@@ -148,6 +148,7 @@ class Family(Named):
         derived_config: from a spec to the keys of config.json that follow from the others.
         decoder_start: the special token that a decoder beside an encoder reads first, where config.json names none:
             "pad" (T5), "eos" (BART) or "bos".
+        training_length: tokens per row of its training, of all sizes or by size, where no table of positions says it.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Family(Named):
     context_length_key: str = ""
     derived_config: Callable[[Any], Mapping[str, Any]] = lambda m: {}
     decoder_start: str = "bos"
+    training_length: int | Mapping[str, int] | None = None
 
     @property
     def origin(self) -> tuple[str, str]:

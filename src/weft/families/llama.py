@@ -196,4 +196,15 @@ llama = Family(
     context_length_key="max_position_embeddings",
     heads=heads("Llama"),
     supported_values={"pretraining_tp": (1,)},
+    training_length={
+        "7b": 2048,
+        "13b": 2048,
+        "65b": 2048,
+        "2-70b": 4096,
+        "3-8b": 8192,
+        "3-70b": 8192,
+        "3.2-1b": 8192,
+        "3.2-3b": 8192,
+        "smollm2-135m": 2048,
+    },  # Llama 2: arXiv:2307.09288, table 1; Llama 3: arXiv:2407.21783, section 3.4, before longer contexts
 )

@@ -8,6 +8,7 @@ from .panels import AttentionPanel, Observation
 
 PAGE, PICTURES = (".html", ".htm"), (".png", ".svg", ".pdf")
 LABELLED = 48  # tokens: more labels than these cannot be read
+INPUT_SHOWN = 60  # characters of the input above a picture
 
 
 def save_observation(
@@ -36,8 +37,16 @@ def save_observation(
         figure = draw_heads(panel)
     else:
         figure = draw_head(panel, layer or 1, head or 1)
+    figure.suptitle(caption(observation, panel), fontsize=10)
     metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
     figure.savefig(path, dpi=150, bbox_inches="tight", metadata=metadata)
+
+
+def caption(observation: Observation, panel: AttentionPanel) -> str:
+    """The model, the attention and the beginning of the input."""
+    text = " ".join(observation.text.split())
+    text = text if len(text) <= INPUT_SHOWN else f"{text[: INPUT_SHOWN - 1]}…"
+    return f"{observation.title}: {panel.kind} attention" + (f"\n{text}" if text else "")
 
 
 def check_picture(path: str | Path, *more: str) -> Path:
@@ -63,24 +72,23 @@ def new_figure(width: float, height: float) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError("pictures are drawn by matplotlib; pip install 'weft[viz]'") from None
-    return Figure(figsize=(width, height))
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def draw_heads(panel: AttentionPanel) -> Any:
-    """Small multiples: a row per layer, a column per head."""
+    """Small multiples: a row per layer, a column per head; a square root scale, so that small weights are seen."""
     layers, heads = len(panel.maps), panel.maps[0].shape[0]
-    figure = new_figure(0.9 * heads + 0.8, 0.9 * layers + 0.8)
-    axes = figure.subplots(
-        layers, heads, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.08}
-    )
+    figure = new_figure(max(4.0, 0.9 * heads + 1.4), max(2.6, 0.9 * layers + 1.2))
+    from matplotlib.colors import PowerNorm
+
+    axes = figure.subplots(layers, heads, squeeze=False)
     for y, weight_HLM in enumerate(panel.maps):
         for h in range(heads):
             cell = axes[y, h]
-            cell.imshow(
-                weight_HLM[h].float().cpu().sqrt().numpy(),
+            image = cell.imshow(
+                weight_HLM[h].float().cpu().numpy(),
                 cmap="Blues",
-                vmin=0,
-                vmax=1,
+                norm=PowerNorm(0.5, vmin=0, vmax=1),
                 aspect="auto",
             )
             cell.set(xticks=[], yticks=[])
@@ -88,9 +96,16 @@ def draw_heads(panel: AttentionPanel) -> Any:
                 cell.set_title(str(h + 1), fontsize=8)
             if h == 0:
                 cell.set_ylabel(str(panel.layers[y] + 1), fontsize=8)
-    figure.supxlabel("head", fontsize=9, y=0.05)
-    figure.supylabel("layer", fontsize=9, x=0.08)
+    figure.supxlabel("head; in each map, columns are the tokens attended to", fontsize=9)
+    figure.supylabel("layer", fontsize=9)
+    add_scale(figure, image, axes)
     return figure
+
+
+def add_scale(figure: Any, image: Any, axes: Any) -> None:
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30)
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
 
 
 def draw_head(panel: AttentionPanel, layer: int, head: int) -> Any:
@@ -103,10 +118,15 @@ def draw_head(panel: AttentionPanel, layer: int, head: int) -> Any:
     if not 1 <= head <= len(weight_HLM):
         raise ValueError(f"{panel.kind} has no head {head}; its heads are 1 to {len(weight_HLM)}")
     rows, columns = len(panel.queries), len(panel.keys)
-    figure = new_figure(max(3.0, min(9.0, 0.24 * columns)), max(3.0, min(9.0, 0.24 * rows)))
+    figure = new_figure(
+        max(4.4, min(10.4, 0.24 * columns + 1.4)), max(3.6, min(9.6, 0.24 * rows + 0.6))
+    )
     axes = figure.subplots()
-    axes.imshow(weight_HLM[head - 1].float().cpu().numpy(), cmap="Blues", vmin=0)
-    axes.set_title(f"{panel.kind}, layer {layer}, head {head}", fontsize=9)
+    image = axes.imshow(weight_HLM[head - 1].float().cpu().numpy(), cmap="Blues", vmin=0)
+    axes.set_title(f"layer {layer}, head {head}", fontsize=9)
+    axes.set_xlabel("token attended to", fontsize=8)
+    axes.set_ylabel("token that attends", fontsize=8)
+    add_scale(figure, image, axes)
     if max(rows, columns) <= LABELLED:
         axes.set_xticks(range(columns), panel.keys, rotation=90, fontsize=7)
         axes.set_yticks(range(rows), panel.queries, fontsize=7)

@@ -1,7 +1,9 @@
 """The picture of a plan: memory of one device by part, and time, both against the number of devices."""
 
 from pathlib import Path
+from typing import Any
 
+from ..console import format_number
 from .plan import Plan
 
 COLOURS = {
@@ -25,7 +27,7 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise ValueError("--picture draws with matplotlib; pip install 'weft[viz]'") from None
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(10.5, 4), layout="constrained")
     if (ending := Path(path).suffix.lstrip(".")) not in figure.canvas.get_supported_filetypes():
         raise ValueError(
             f"--picture {path}: {ending!r} is no format of a picture; use .png or .svg"
@@ -37,12 +39,30 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
         heights = [getattr(plan.memory, part) / 1e9 for plan in scaling]
         memory.bar(names, heights, bottom=bottom, label=part, color=colour)
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
-    memory.axhline(best.device.memory / 1e9, color="black", linestyle="--", linewidth=1)
-    memory.set(xlabel=f"number of {best.device.name}", ylabel="GB per device", title="memory")
-    memory.legend(fontsize="x-small")
-    devices = [plan.layout.devices for plan in scaling]
-    time.loglog(devices, [plan.seconds / 86_400 for plan in scaling], marker="o")
-    time.set(xlabel=f"number of {best.device.name}", ylabel="days", title=best.workload.name)
-    time.set_xticks(devices, names)
-    time.minorticks_off()
+    room = best.device.memory / 1e9
+    memory.axhline(
+        room, color="black", linestyle="--", linewidth=1, label=f"{room:.0f} GB available"
+    )
+    devices_label = f"number of devices ({best.device.name})"
+    memory.set(xlabel=devices_label, ylabel="GB", title="memory of one device at its fullest")
+    memory.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+    draw_time(time, best, scaling)
+    time.set_xlabel(devices_label)
+    w = best.workload
+    figure.suptitle(f"{w.name}: {format_number(w.samples_read)} {w.unit}, {w.precision}")
     figure.savefig(path)
+
+
+def draw_time(axes: Any, best: Plan, scaling: list[Plan]) -> None:
+    """Draw the time of the run against the number of devices, beside what would be in proportion to it."""
+    devices = [plan.layout.devices for plan in scaling]
+    unit, seconds = ("days", 86_400) if best.seconds >= 172_800 else ("hours", 3600)
+    durations = [plan.seconds / seconds for plan in scaling]
+    straight = [best.seconds / seconds * best.layout.devices / number for number in devices]
+    axes.loglog(devices, durations, marker="o", label="planned")
+    axes.loglog(devices, straight, color="grey", linestyle=":", label="in proportion")
+    axes.set(ylabel=unit, title="time of the run")
+    axes.set_xticks(devices, [f"{number:,}" for number in devices])
+    axes.set_yticks(durations, [f"{number:.3g}" for number in durations])
+    axes.minorticks_off()
+    axes.legend(fontsize="x-small")

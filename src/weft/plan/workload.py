@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 from .. import recipe as R
 from .. import spec as S
+from ..families import training_length_of_name
 from ..recipe.cost import holds_average, image_side
 from ..recipe.recipe import rows_per_step, sample_unit
 from ..spec import flops as count
 from ..spec.attention import head_dims
-from ..spec.describe import default_length
 from ..spec.spec import iterate_blocks
 
 TOKENS_PER_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556, table 3)
@@ -37,6 +37,7 @@ class Workload:
         references: of the copies, those that read every row forward.
         extra: models that are trained beside it.
         unit: what a run reads, "tokens" or "images".
+        length_reason: where the length comes from, in a few words; "" where a recipe or an option gives it.
         any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
     """
 
@@ -54,6 +55,7 @@ class Workload:
     references: int = 0
     extra: tuple[S.Spec, ...] = ()
     unit: str = "tokens"
+    length_reason: str = ""
     any_rows: bool = False
 
     @property
@@ -96,15 +98,33 @@ def workload_of_spec(
         steps = max(1, round(images / BATCH_IMAGES))
         side = length or image_size(spec)
         return Workload(name, spec, BATCH_IMAGES, side, steps, unit="images", any_rows=True)
-    length = length or spec.context_length or default_length(spec) or DEFAULT_LENGTH
+    length, reason = (length, "") if length else row_length(name, spec)
     both = spec.encoder is not None and spec.decoder is not None
     per_step = next(size for limit, size in BATCH_TOKENS if parameters < limit)
     rows = max(1, round(per_step / (length * (1 + both))))
     workload = Workload(
-        name, spec, rows, length, 1, target_length=length if both else None, any_rows=True
+        name,
+        spec,
+        rows,
+        length,
+        1,
+        target_length=length if both else None,
+        length_reason=reason,
+        any_rows=True,
     )
     tokens = tokens or TOKENS_PER_PARAMETER * parameters
     return replace(workload, steps=max(1, round(tokens / (rows * workload.units_per_row))))
+
+
+def row_length(name: str, spec: S.Spec) -> tuple[int, str]:
+    """Return the tokens per row of a model's training, and how they are known."""
+    if spec.context_length:
+        return spec.context_length, "its context length"
+    if trained := training_length_of_name(name):
+        return trained, "as it was trained"
+    if positions := getattr(getattr(spec.source, "positions", None), "max_length", None):
+        return int(positions), "as many as it has positions"
+    return DEFAULT_LENGTH, "assumed; --row-length gives another"
 
 
 def workload_of_recipe(recipe: R.Recipe, auto: str = "bf16") -> Workload:

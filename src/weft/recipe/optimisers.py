@@ -57,6 +57,8 @@ class Adafactor(OptimiserSpec):
 
 @choice
 class SGD(OptimiserSpec):
+    """Stochastic gradient descent with momentum: v <- momentum · v + gradient, w <- w - lr · v."""
+
     states_per_parameter = 1.0  # the momentum
     lr: PositiveFloat
     momentum: Probability = 0.9

@@ -52,6 +52,8 @@ class Checkpoints:
 
 @choice
 class Recipe:
+    """One experiment: a model, a task, data, an optimiser and a plan, as one value; `weft train` runs it into runs/<name>."""
+
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     model: Spec
     task: Task

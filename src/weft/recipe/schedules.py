@@ -27,6 +27,8 @@ def decay_to(end: float, start: int, step: int, steps: int) -> float:
 
 @choice
 class ConstantSchedule(Schedule):
+    """Linear warmup for `warmup_steps`, then the peak until the end."""
+
     warmup_steps: NonNegativeInt = 0
 
     def scale(self, step: int, steps: int) -> float:
@@ -48,6 +50,9 @@ class LinearSchedule(Schedule):
 
 @choice
 class CosineSchedule(Schedule):
+    """Linear warmup for `warmup_steps`, then half a cosine down to `final_fraction` at the last step (Loshchilov and Hutter 2016,
+    arXiv:1608.03983)."""
+
     warmup_steps: NonNegativeInt = 0
     final_fraction: Probability = 0.0
 

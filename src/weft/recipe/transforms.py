@@ -119,6 +119,8 @@ class RandomResizedCrop(Transform):
 
 @choice
 class RandomHorizontalFlip(Transform):
+    """The mirrored image, with probability `p`; boxes are mirrored with it."""
+
     p: Fraction = 0.5
 
     def for_evaluation(self) -> tuple[Transform, ...]:

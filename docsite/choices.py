@@ -1,0 +1,174 @@
+"""The table of choices, from the registry: what each computes, its paper, who uses it and what was measured of it."""
+
+from collections.abc import Iterator
+from typing import Literal, get_args, get_type_hints
+
+import weft.recipe
+import weft.spec as S
+from weft.kernels.attention import AttentionBackend
+from weft.recipe.formats import Format
+from weft.recipe.metrics import Metric
+from weft.registry import CHOICES, names
+from weft.spec.describe import block_equation
+
+from .markdown import first_paragraph, fold, paper_links, prose, slug, table
+from .measured import measured_effect
+from .usage import usage_of
+
+# Sections by the module that defines a choice or its open base; a module without a title is a section of its own name.
+TITLES = {
+    "norms": "Norms",
+    "positions": "Positions",
+    "attention": "Attention",
+    "feedforward": "Feed-forward layers",
+    "block": "Blocks and stacks",
+    "inputs": "Inputs",
+    "stems": "Stems of images",
+    "heads": "Heads",
+    "initialisation": "Initialisation",
+    "optimisers": "Optimisers",
+    "schedules": "Schedules",
+    "averages": "Averages of weights",
+    "trainable": "What is trained",
+    "tasks": "Tasks",
+    "assistant_tasks": "Tasks",
+    "rows": "Rows of data",
+    "conversations": "Rows of data",
+    "tokenizers": "Tokenizers",
+    "batching": "Batches",
+    "filters": "Filters",
+    "transforms": "Transforms of images",
+    "parallel": "Parallelism and memory",
+    "sampling": "Sampling",
+    "spec": "The whole",
+    "recipe": "The whole",
+    "data": "The whole",
+}
+ACTIVATIONS = {
+    "relu": ("max(0, x)", ""),
+    "gelu": ("x · Φ(x), Φ the normal distribution function", "arXiv:1606.08415"),
+    "gelu_tanh": (
+        "x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), which is close to gelu",
+        "arXiv:1606.08415",
+    ),
+    "quick_gelu": ("x · σ(1.702 x), which is close to gelu", "arXiv:1606.08415"),
+    "silu": ("x · σ(x), also called swish", "arXiv:1702.03118, arXiv:1710.05941"),
+    "tanh": ("tanh(x)", ""),
+    "prelu": ("max(0, x) + a · min(0, x), a is trained", "arXiv:1502.01852"),
+}
+PLACEMENTS = {
+    "post_norm": "arXiv:1706.03762",
+    "pre_norm": "arXiv:2002.04745",
+    "sandwich_norm": "arXiv:2105.13290",
+    "out": "arXiv:2501.00656",
+    "deepnorm_branch": "arXiv:2203.00555",
+    "parallel": "arXiv:2204.06745",
+}
+HEADER = ("choice", "what it is", "paper", "used by", "measured effect")
+INTRODUCTION = """# The table of choices
+
+Every part that a model or a run can be made of, generated from the registry: a part that is added to Weft appears here by
+itself. A choice is a value with a name; put it into a spec or a recipe, or change one from the command line with
+`--set`. "Measured effect" links to a comparison with a receipt, or says that there is none yet. The fields of each value
+are in the [reference](reference/spec.md).
+"""
+
+
+def section_of(choice: type) -> str:
+    """Return the title of a choice's section: that of its open base, or of its own module."""
+    bases = [base for base in choice.__mro__ if base.__module__.startswith("weft.")]
+    name = bases[-1].__module__.rpartition(".")[2] if bases else choice.__module__
+    if name == "parts":  # the base of attention and of feed-forward layers alike
+        name = bases[0].__module__.rpartition(".")[2]
+    return TITLES.get(name, name.replace("_", " ").capitalize())
+
+
+def choices_by_section() -> dict[str, list[type]]:
+    by_section: dict[str, list[type]] = {title: [] for title in dict.fromkeys(TITLES.values())}
+    for choice in CHOICES.values():
+        by_section.setdefault(section_of(choice), []).append(choice)
+    return by_section
+
+
+def row(mark: str, name: str, what: str, paper: str, measured: str = "") -> tuple[str, ...]:
+    usage = usage_of(mark)
+    used = fold(usage.summary(), usage.links()) or "–"
+    return name, what, paper_links(paper) or "–", used, measured or measured_effect(mark)
+
+
+def reference_page(choice: type) -> str:
+    """Return where the reference has a choice; "" for one of a user's own."""
+    name, (package, *rooms) = choice.__name__, choice.__module__.split(".")
+    if package != "weft":
+        return ""
+    room = rooms[0]
+    return (
+        f"reference/{room}.md#{name.lower()}"
+        if room in ("spec", "recipe")
+        else f"reference/api.md#{slug(f'weft.{name}')}"
+    )
+
+
+def choice_rows(choices: list[type]) -> Iterator[tuple[str, ...]]:
+    for choice in choices:
+        text = first_paragraph(choice.__doc__)
+        name = choice.__name__
+        page = reference_page(choice)
+        link = f"[`{name}`]({page})" if page else f"`{name}`"
+        yield row(name, link, prose(text), choice.__doc__ or "")
+
+
+def activation_rows() -> Iterator[tuple[str, ...]]:
+    hints = get_type_hints(S.MLP)
+    names = [name for name in get_args(hints["activation"]) if isinstance(name, str)]
+    assert Literal[tuple(names)] == hints["activation"], "activations are names"
+    for name in names:
+        equation, paper = ACTIVATIONS[name]
+        yield row(f"activation={name}", f"`{name}`", prose(equation), paper)
+
+
+def placement_rows() -> Iterator[tuple[str, ...]]:
+    norm, inner = S.LayerNorm(), S.MLP(hidden=4)
+    branches = {
+        "out": S.Branch(inner=inner, out=norm),
+        "post_norm": S.post_norm(norm, inner),
+        "pre_norm": S.pre_norm(norm, inner),
+        "sandwich_norm": S.sandwich_norm(norm, inner),
+        "deepnorm_branch": S.deepnorm_branch(norm, inner, S.deepnorm_scales("encoder", encoder=6)),
+    }
+    for name, paper in PLACEMENTS.items():
+        if name == "parallel":
+            block: S.Block | S.ParallelBlock = S.ParallelBlock(
+                attention=S.pre_norm(norm, inner), feedforward=S.pre_norm(norm, inner)
+            )
+        else:
+            block = S.Block(attention=branches[name], feedforward=branches[name])
+        equation = block_equation(block)[-1].replace("MLP", "F").replace("LayerNorm", "Norm")
+        shown = {"parallel": "ParallelBlock", "out": "Branch(out=…)"}.get(name, name)
+        yield row(name, f"`{shown}`", f"`{equation}`", paper)
+
+
+def choices_page() -> str:
+    """Return the page: sections in the order of the block, then of a run, each a table."""
+    lines = [INTRODUCTION]
+    for title, choices in choices_by_section().items():
+        if choices:
+            lines += [f"## {title}", "", *table(HEADER, choice_rows(choices)), ""]
+        if title == "Norms":
+            lines += ["## Places of norms", "", *table(HEADER, placement_rows()), ""]
+        if title == "Feed-forward layers":
+            lines += ["## Activations", "", *table(HEADER, activation_rows()), ""]
+    lines += ["## By name", "", "Registered by a name instead of as a value.", ""]
+    by_name = (
+        ("metrics", Metric),
+        ("data formats", Format),
+        ("attention backends", AttentionBackend),
+    )
+    rows = ((kind, ", ".join(f"`{name}`" for name in names(base))) for kind, base in by_name)
+    lines += [*table(("what", "names"), rows), ""]
+    return "\n".join(lines)
+
+
+# Importing these rooms registers what a run is made of, and how tokens are sampled.
+assert weft.recipe
+assert weft.Sampling

@@ -1,0 +1,60 @@
+"""The course page: its tables name topics by number; command and receipt of each come from docs/lectures.md."""
+
+import re
+from typing import NamedTuple
+
+from .markdown import table
+from .usage import ROOT
+
+TOPIC = re.compile(r"[A-H]\d?")
+
+
+class Topic(NamedTuple):
+    """A row of docs/lectures.md."""
+
+    number: str
+    topic: str
+    file: str
+    test: str
+    command: str
+    receipt: str
+
+
+def topics() -> dict[str, Topic]:
+    rows = [
+        Topic(*(cell.strip() for cell in line.strip("|").split("|")))
+        for line in (ROOT / "docs" / "lectures.md").read_text().splitlines()
+        if re.match(rf"\| {TOPIC.pattern} \|", line)
+    ]
+    return {row.number: row for row in rows}
+
+
+def receipt_link(text: str) -> str:
+    """Return a receipt's path as a link."""
+    return re.sub(r"`docs/results/([\w-]+\.json)`", r"[\1](results/\1)", text)
+
+
+def expand_course(text: str) -> str:
+    """Add to every table whose last column is `topic` the command and the receipt of its topics."""
+    by_number, lines, inside = topics(), [], False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and cells[-1] == "topic":
+            inside = True
+            lines += [*table((*cells, "command", "receipt, or why there is none"), ())]
+        elif inside and line.startswith("|---"):
+            continue
+        elif inside and line.startswith("|"):
+            rows = [by_number[number] for number in cells[-1].split(", ")]
+            commands = dict.fromkeys(row.command for row in rows)
+            receipts = dict.fromkeys(receipt_link(row.receipt) for row in rows)
+            numbers = ", ".join(f"[{row.number}](lectures.md)" for row in rows)
+            lines += [
+                "| "
+                + " | ".join((*cells[:-1], numbers, "<br>".join(commands), "<br>".join(receipts)))
+                + " |"
+            ]
+        else:
+            inside = False
+            lines.append(line)
+    return "\n".join(lines) + "\n"

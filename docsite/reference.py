@@ -1,0 +1,240 @@
+"""The reference: every verb from the parser, every public name from `weft/__init__.pyi` and its docstring."""
+
+import argparse
+import ast
+import inspect
+import io
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft.cli import parser
+from weft.registry import CHOICES
+from weft.values import format_inline
+
+from .markdown import prose, table
+
+LINE = 90  # columns of a signature
+STUB = Path(weft.__file__).with_suffix(".pyi")
+SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):$")
+PAGES = {
+    "spec": "What a model is: values without torch, checked when they are made.",
+    "recipe": "What a run is: model, task, data, optimiser, schedule and plan, as values without torch.",
+    "observe": "What a model does: attention maps and what is read from them.",
+    "testing": "Checks for parts of your own, the same that Weft's parts pass.",
+}
+TITLES = {
+    "api": "In one call",
+    "inference": "An opened model",
+    "model": "Models",
+    "interop": "Folders",
+    "generate": "Generation",
+    "observe": "Looking inside",
+    "families": "Families",
+    "registry": "Parts of your own",
+    "runs": "Runs",
+    "recipe": "Bases of what a run is made of",
+    "kernels": "Kernels",
+    "layers": "Layers",
+}
+
+
+# The command line
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    top = parser()
+    return next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
+
+
+def option_name(action: argparse.Action) -> str:
+    names = action.option_strings or [str(action.metavar or action.dest)]
+    return " ".join(f"`{name}`" for name in names)
+
+
+def option_value(action: argparse.Action) -> str:
+    if not action.option_strings or action.nargs == 0:
+        return "–"
+    if action.choices:
+        return " ".join(f"`{choice}`" for choice in action.choices)
+    shown = action.metavar or action.dest.upper()
+    name = " ".join(shown) if isinstance(shown, tuple) else str(shown)
+    return f"`{name}`" + (" …" if action.nargs in ("+", "*") else "")
+
+
+def cli_page() -> str:
+    lines = [
+        "# Command line",
+        "",
+        "Generated from the parser; `weft VERB --help` prints the same.",
+        "",
+    ]
+    rows = ((f"[`weft {name}`](#weft-{name})", verb.description) for name, verb in verbs().items())
+    lines += [*table(("verb", "what it does"), ((a, prose(b or "")) for a, b in rows)), ""]
+    for name, verb in verbs().items():
+        actions = [action for action in verb._actions if action.dest != "help"]
+        options = [
+            (option_name(action), option_value(action), prose((action.help or "") % {}))
+            for action in actions
+        ]
+        usage = re.sub(r"\s+", " ", verb.format_usage().removeprefix("usage: ")).strip()
+        lines += [f"## weft {name}", "", prose(verb.description or ""), ""]
+        lines += ["```text", usage, "```", "", *table(("option", "value", "what"), options), ""]
+    return "\n".join(lines)
+
+
+# The library
+
+
+def stub_names() -> dict[str, list[str]]:
+    """Return the public names of `weft`, by the room that defines them; modules and values have pages of their own."""
+    rooms: dict[str, list[str]] = {}
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            room = node.module.partition(".")[0]
+            rooms.setdefault(room, []).extend(alias.name for alias in node.names)
+    return rooms
+
+
+def plain_type(text: str) -> str:
+    """Return annotations without modules and quotes, and functions as defaults by their name."""
+    text = re.sub(r"\b(?:[a-zA-Z_]\w*\.)+(?=[A-Z]\w*)", "", text)
+    text = re.sub(r"<(?:built-in )?function (\w+)[^>]*>", r"\1", text)
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+
+
+def signature(name: str, thing: Any) -> str:
+    """Return a call as it is written: on one line, or a line per argument where it is long."""
+    try:
+        whole = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return name
+    line = name + plain_type(str(whole))
+    if len(line) <= LINE:
+        return line
+    pieces, bare = [], False
+    for parameter in whole.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not bare:
+            bare = True
+            pieces.append("*")
+        pieces.append(plain_type(str(parameter)))
+    ending = str(whole).rpartition(") -> ")[2] if ") -> " in str(whole) else ""
+    result = f" -> {plain_type(ending)}" if ending else ""
+    return f"{name}(\n" + "".join(f"    {piece},\n" for piece in pieces) + f"){result}"
+
+
+def docstring_lines(thing: Any) -> Iterator[str]:
+    """Yield a Google-style docstring as Markdown: paragraphs, and a list per section."""
+    text = inspect.getdoc(thing) if "__doc__" in vars(thing) or callable(thing) else None
+    inside = False
+    for line in (text or "").splitlines():
+        if heading := SECTION.match(line.strip()):
+            inside = True
+            yield from ("", f"**{heading[1]}**", "")
+        elif inside and line.startswith("    ") and not line.startswith("        "):
+            name, colon, rest = line.strip().partition(": ")
+            yield (
+                f"- `{name}`: {prose(rest)}"
+                if colon and " " not in name
+                else f"- {prose(line.strip())}"
+            )
+        elif inside and line.strip():
+            yield f"  {prose(line.strip())}"
+        else:
+            inside = inside and not line
+            yield prose(line.strip())
+
+
+def value_lines(name: str, value: type) -> Iterator[str]:
+    """Yield a value: its fields, their types and defaults, then what it says of itself."""
+    yield from (f"### {name}", "")
+    yield from docstring_lines(value)
+    yield ""
+    rows, sources = [], field_sources(value)
+    for field in fields(value):
+        default = "required" if field.default is MISSING else f"`{format_inline(field.default)}`"
+        annotation, comment = sources[field.name]
+        rows.append((f"`{field.name}`", f"`{annotation}`", default, prose(comment)))
+    if rows:
+        yield from table(("field", "type", "default", "what"), rows)
+        yield ""
+
+
+def field_sources(value: type) -> dict[str, tuple[str, str]]:
+    """Return the type of each field of a value as its source has it, and the comment beside it."""
+    sources: dict[str, tuple[str, str]] = {}
+    for cls in reversed([c for c in value.__mro__ if c.__module__.startswith("weft.")]):
+        source = textwrap.dedent(inspect.getsource(cls))
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        by_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                comments = [by_line[line] for line in lines if line in by_line]
+                sources[node.target.id] = ast.unparse(node.annotation), " ".join(comments)
+    return sources
+
+
+def class_lines(name: str, cls: type) -> Iterator[str]:
+    yield from (f"### {name}", "", "```text", signature(name, cls), "```", "")
+    yield from docstring_lines(cls)
+    yield ""
+    for method_name, method in vars(cls).items():
+        plain = getattr(method, "__func__", method)
+        if method_name.startswith("_") or not callable(plain) or not plain.__doc__:
+            continue
+        yield from (f"#### {name}.{method_name}", "", "```text")
+        yield from (signature(method_name, plain), "```", "")
+        yield from docstring_lines(plain)
+        yield ""
+
+
+def function_lines(name: str, function: Any) -> Iterator[str]:
+    yield from (f"### {name}", "", "```text", signature(name, function), "```", "")
+    yield from docstring_lines(function)
+    yield ""
+
+
+def entry_lines(name: str, thing: Any) -> Iterator[str]:
+    if isinstance(thing, type) and is_dataclass(thing) and CHOICES.get(thing.__name__) is thing:
+        yield from value_lines(name, thing)
+    elif isinstance(thing, type):
+        yield from class_lines(name, thing)
+    elif callable(thing):
+        yield from function_lines(name, thing)
+
+
+def api_page() -> str:
+    """Return the page of what is an attribute of `weft` itself."""
+    lines = [
+        "# weft",
+        "",
+        "What `import weft` offers, from its stub and docstrings. The values of a spec are attributes of `weft` too:",
+        "see [weft.spec](spec.md), [weft.recipe](recipe.md), [weft.observe](observe.md), [weft.testing](testing.md) and",
+        "the [families](../families/index.md).",
+        "",
+    ]
+    for room, names in stub_names().items():
+        if room in PAGES and room != "recipe":
+            names = [name for name in names if room == "observe"]
+        if names:
+            lines += [f"## {TITLES.get(room, room)}", ""]
+            for name in names:
+                lines += entry_lines(f"weft.{name}", getattr(weft, name))
+    return "\n".join(lines)
+
+
+def module_page(name: str) -> str:
+    """Return the page of a public module: everything in its `__all__`."""
+    module = import_module(f"weft.{name}")
+    public = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    lines = [f"# weft.{name}", "", PAGES[name], ""]
+    for entry in public:
+        lines += entry_lines(entry, getattr(module, entry))
+    return "\n".join(lines)
