@@ -14,7 +14,6 @@ import argparse
 import json
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
