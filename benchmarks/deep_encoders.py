@@ -1,18 +1,21 @@
-"""Which deep encoders train? Translation of Multi30k with encoders of 6, 12 and 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
+"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6, 12 and 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
 
-    python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 300] [--seeds 3] [--output runs] [--plot FILE.svg] [--receipt FILE]
+    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 200] [--seeds 3] [--output runs] [--plot FILE.svg]
+                                                   [--receipt FILE] [--quick]
 
-Everything else is the same: data, two decoder blocks, width, schedule, steps and seeds; no rate was chosen for one of them. Reported is
-the loss on the validation pairs after the last step, in nats a token; "failed" is a run that ended above the loss of the first hundred
-steps' best, or not finite. A finished run is not run again. The last line is JSON.
+Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of them. Reported is the loss on held-out
+text after the last step, in nats a masked byte. A run "failed" if it learned no more than how often each byte occurs: its loss is not below
+the entropy of single bytes by a tenth of a nat, or not finite. A finished run is not run again. The last line is JSON.
 """
 
 import argparse
+import gzip
 import json
 import math
+import os
 import statistics
 import time
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +27,19 @@ from weft.runs.log import read_log
 
 from . import receipt
 
-WIDTH, DECODER = 64, 2
+WIDTH, MARGIN = 32, 0.1
+TEXT = "wikitext-2/wiki.{}.tokens.gz"
 NORM = weft.LayerNorm()
 
 
 def encoder_block(kind: str, depth: int) -> weft.Block:
-    attention, feed = weft.Attention(heads=4), weft.MLP(hidden=4 * WIDTH, activation="relu")
+    attention, feed = weft.Attention(heads=2), weft.MLP(hidden=4 * WIDTH, activation="relu")
     if kind == "post-norm":
         return weft.Block(
             attention=weft.post_norm(NORM, attention), feedforward=weft.post_norm(NORM, feed)
         )
     if kind == "DeepNorm":
-        scales = weft.deepnorm_scales("encoder", depth, DECODER)
+        scales = weft.deepnorm_scales("encoder", depth)
         return weft.Block(
             attention=weft.deepnorm_branch(NORM, attention, scales),
             feedforward=weft.deepnorm_branch(NORM, feed, scales),
@@ -46,88 +50,127 @@ def encoder_block(kind: str, depth: int) -> weft.Block:
 
 
 def model(kind: str, depth: int) -> weft.Spec:
-    """The Transformer with another encoder."""
-    base = weft.transformer(
-        depth=DECODER, width=WIDTH, heads=4, hidden=4 * WIDTH, vocab_size=8000, dropout=0.1
+    """An encoder of bytes; all kinds have the same table, positions, head and initialisation."""
+    return S.Spec(
+        width=WIDTH,
+        source=weft.Tokens(
+            vocab_size=261, positions=weft.SinusoidalPositions(), embedding_scale=WIDTH**0.5
+        ),
+        encoder=weft.Stack(
+            blocks=(encoder_block(kind, depth),) * depth,
+            norm=NORM if kind in ("pre-norm", "DLCL") else None,
+            layer_combination=S.DLCL() if kind == "DLCL" else None,
+        ),
+        head=weft.LMHead(bias="trained"),
+        init=weft.XavierInit(),
     )
-    encoder = weft.Stack(
-        blocks=(encoder_block(kind, depth),) * depth,
-        norm=NORM if kind in ("pre-norm", "DLCL") else None,
-        layer_combination=S.DLCL() if kind == "DLCL" else None,
-    )
-    spec: weft.Spec = weft.with_dropout(replace(base, encoder=encoder), 0.1)
-    return spec
 
 
 KINDS = ("post-norm", "pre-norm", "DeepNorm", "DLCL")
 
 
-def one(kind: str, depth: int, seed: int, steps: int, output: Path) -> dict[str, Any]:
-    base = weft.load_recipe("recipes/translate_multi30k.py")
-    recipe = replace(
-        base,
-        name=f"deep-{kind.lower()}-{depth}-{seed}",
+def recipe_of(kind: str, depth: int, seed: int, steps: int) -> R.Recipe:
+    warmup = steps // 5
+    return R.Recipe(
+        name=f"deep-{kind.lower()}-{depth}-{steps}-{seed}",
         model=model(kind, depth),
+        task=R.MaskedLM(mask_rate=0.3),
+        data=R.Data(
+            rows=R.Documents(sentence_boundaries=True),
+            tokenizer=R.ByteTokenizer(),
+            train=R.Source(paths=(TEXT.format("train"),), document_boundary="file"),
+            valid=R.Source(
+                paths=(TEXT.format("valid"),), document_boundary="file", fraction=(0.0, 0.02)
+            ),
+        ),
+        batch=R.FixedBatch(size=8, length=64),
         seed=seed,
         steps=steps,
-        optimiser=R.Adam(lr=R.noam_lr(WIDTH, 100) / 4),
-        schedule=R.InverseSqrt(warmup_steps=100),
-        average=None,
+        optimiser=R.Adam(lr=3e-3),
+        schedule=R.InverseSqrt(warmup_steps=warmup),
         checkpoints=R.Checkpoints(every_steps=steps, keep=1),
-        eval_every=steps,
         guard=R.LossGuard(max_skipped_steps=steps),
     )
+
+
+def byte_entropy() -> float:
+    """Of single bytes of the training text, in nats."""
+    path = Path(os.environ["WEFT_DATA"]) / TEXT.format("train")
+    counts = Counter(gzip.decompress(path.read_bytes()))
+    return -sum(n / counts.total() * math.log(n / counts.total()) for n in counts.values())
+
+
+def one(recipe: R.Recipe, output: Path, entropy: float) -> dict[str, Any]:
     folder = output / recipe.name
     try:
         for _ in run.train(recipe, folder):
             pass
-    except ValueError as error:  # the guard ends a run whose updates are not finite
+    except RuntimeError as error:  # the guard ends a run whose updates are not finite
         return {"loss": None, "failed": True, "why": str(error)[:120], "curve": []}
     lines = read_log(folder / "log.jsonl")
-    curve = [round(line["loss"], 4) for line in lines if "loss" in line]
+    curve = [line["loss"] for line in lines if "loss" in line]
     loss = next(line["valid"]["loss"] for line in reversed(lines) if "valid" in line)
-    failed = not math.isfinite(loss) or loss > min(curve[:100])
-    return {"loss": loss, "failed": failed, "curve": curve[:: max(1, steps // 60)]}
+    window = max(1, recipe.steps // 30)
+    means = [statistics.mean(curve[i : i + window]) for i in range(0, len(curve), window)]
+    return {
+        "loss": round(loss, 4),
+        "failed": not loss < entropy - MARGIN,
+        "curve": [round(mean, 4) for mean in means],
+    }
 
 
-def plot(table: dict[str, Any], depths: list[int], file: str) -> None:
+def plot(table: dict[str, Any], depths: list[int], entropy: float, file: str) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "weft"
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
-    figure, axes = pyplot.subplots(1, len(depths), figsize=(4 * len(depths), 3.2), sharey=True)
-    for axis, depth in zip(axes, depths, strict=True):
-        for kind in KINDS:
-            curves = [run["curve"] for run in table[kind][str(depth)]["runs"] if run["curve"]]
-            if curves:
-                mean = [statistics.mean(points) for points in zip(*curves, strict=False)]
-                axis.plot([i / max(1, len(mean) - 1) for i in range(len(mean))], mean, label=kind)
-        axis.set_title(f"{depth} blocks")
-        axis.set_xlabel("share of the steps")
-    axes[0].set_ylabel("training loss")
-    axes[-1].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
+    from .plots import OTHER, STYLE
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            1, len(depths), figsize=(3.6 * len(depths), 3.2), sharey=True, squeeze=False
+        )
+        for axis, depth in zip(axes[0], depths, strict=True):
+            for i, kind in enumerate(KINDS):
+                curves = [run["curve"] for run in table[kind][str(depth)]["runs"] if run["curve"]]
+                colour = f"C{i}"
+                for curve in curves:
+                    share = [(j + 1) / len(curve) for j in range(len(curve))]
+                    axis.plot(share, curve, color=colour, linewidth=0.5, alpha=0.5)
+                if curves:
+                    mean = [statistics.mean(points) for points in zip(*curves, strict=True)]
+                    axis.plot(share, mean, color=colour, label=kind)
+            axis.axhline(entropy, color=OTHER, linestyle="--", linewidth=1)
+            axis.set(title=f"{depth} blocks", xlabel="share of the steps")
+        axes[0][0].text(0.02, entropy + 0.02, "entropy of single bytes", fontsize=7, color=OTHER)
+        axes[0][0].set(ylabel="training loss, nats a masked byte", ylim=(2.2, 4.6))
+        axes[0][-1].legend(frameon=False)
+        figure.tight_layout()
+        figure.savefig(file, facecolor="white", metadata={"Date": None})
+        plt.close(figure)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 30])
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
-    options, start_time = parser.parse_args(), time.perf_counter()
+    parser.add_argument("--quick", action="store_true", help="depths 1 and 2, one seed, 10 steps")
+    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    if options.quick:
+        options.depths, options.seeds, options.steps = [1, 2], 1, 10
     table: dict[str, Any] = {kind: {} for kind in KINDS}
+    entropy, work, done = byte_entropy(), len(KINDS) * sum(options.depths), 0
     for depth in options.depths:
         for kind in KINDS:
             runs = [
-                one(kind, depth, seed, options.steps, options.output)
+                one(recipe_of(kind, depth, seed, options.steps), options.output, entropy)
                 for seed in range(options.seeds)
             ]
             losses = [each["loss"] for each in runs if each["loss"] is not None]
@@ -137,15 +180,20 @@ def main() -> None:
                 "failed": sum(each["failed"] for each in runs),
                 "runs": runs,
             }
+            done += depth
+            spent = time.perf_counter() - start_time
             print(
-                f"{depth:3} blocks  {kind:9}  loss {row['mean']}  failed {row['failed']} of {len(runs)}",
+                f"{depth:3} blocks  {kind:9}  loss {row['mean']}  failed {row['failed']} of {len(runs)}; "
+                f"{spent:.0f} s, about {spent / done * (work - done):.0f} s left",
                 flush=True,
             )
+    result = {"entropy": round(entropy, 4), "steps": options.steps, "kinds": table}
     if options.plot:
-        plot(table, options.depths, options.plot)
+        plot(table, options.depths, entropy, options.plot)
     if options.receipt:
-        receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
-    print(json.dumps(table))
+        receipt.write(options.receipt, result, time.perf_counter() - start_time, options.seeds - 1)
+    print(json.dumps(result))
+    return result
 
 
 if __name__ == "__main__":

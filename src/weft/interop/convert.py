@@ -140,7 +140,8 @@ def part_kinds(spec: S.Spec) -> set[str]:
 
 def head_count(spec: S.Spec) -> int:
     stack = spec.decoder or spec.encoder
-    inner = stack.blocks[0].attention.inner if isinstance(stack, S.Stack) else None
+    blocks = stack.blocks if isinstance(stack, S.Stack) else ()
+    inner = blocks[0].attention.inner if blocks else None
     return inner.heads if isinstance(inner, S.Attention) else 0
 
 

@@ -44,14 +44,18 @@ class Model(nn.Module):
         read = (
             spec.layer_mix.layers if spec.layer_mix is not None else ()
         )  # from the stack that the head reads
-        self.encoder = (
+        self.encoder: StackLayer | PyramidLayer | None = (
             PyramidLayer(spec.encoder, spec.width)
             if isinstance(spec.encoder, S.Pyramid)
-            else StackLayer(spec.encoder, spec.width, () if spec.decoder else read)
+            else implementation(spec.encoder)(
+                spec.encoder, spec.width, () if spec.decoder else read
+            )
             if spec.encoder
             else None
         )
-        self.decoder = StackLayer(spec.decoder, spec.width, read) if spec.decoder else None
+        self.decoder: StackLayer | None = (
+            implementation(spec.decoder)(spec.decoder, spec.width, read) if spec.decoder else None
+        )
         self.layer_mix = LayerMixLayer(spec.layer_mix) if spec.layer_mix is not None else None
         head: nn.Module = implementation(spec.head)(spec.head, spec)
         self.head = with_scope(head, part=Part.HEAD)

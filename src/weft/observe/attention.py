@@ -112,5 +112,6 @@ def attention_places(model: Model) -> list[AttentionPlace]:
 
 def stack_blocks(stack: nn.Module) -> list[BlockLayer]:
     """The blocks of a stack or a pyramid, from the input to the output."""
-    assert isinstance(stack, StackLayer | PyramidLayer)
+    if not isinstance(stack, StackLayer | PyramidLayer):
+        return []  # a user's stack of something else
     return [part for part in stack.in_order() if isinstance(part, BlockLayer)]

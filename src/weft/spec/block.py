@@ -2,11 +2,11 @@
 
 from typing import Any, Literal
 
-from ..registry import choice
+from ..registry import choice, implements
 from ..values import PositiveFloat, Probability
 from .attention import Attention
 from .norms import LayerNorm, Norm, norm_shapes
-from .parts import Inner, Shapes, linear_shapes, with_prefix
+from .parts import Inner, Shapes, linear_shapes, measured_shapes, with_prefix
 from .positions import PositionBias
 
 
@@ -96,13 +96,40 @@ class DLCL:
 class Stack:
     """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions at queries and keys by a map of the
     vectors, the same in all blocks (DAB-DETR's encoder). `layer_combination`: what a block reads, where not the output of the one
-    before."""
+    before.
+
+    The type is open: a subclass in a user's file, such as examples/bahdanau.py, is a stack of something else and may have no blocks. What
+    implements it is built with (spec, width, layers), is called as `model.stack.StackLayer` and has `in_order` and `position_bias`."""
 
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
     position_bias: PositionBias | None = None
     position_scale: Literal["none", "mlp"] = "none"
     layer_combination: DLCL | None = None
+
+    def shapes(self, width: int) -> Shapes:
+        """Yield name and shape of every parameter outside the blocks; those of a user's stack are measured."""
+        if type(self) is not Stack:
+            rows = measured_shapes(self, width)
+            yield from (row for row in rows if not row[0].startswith("blocks."))
+            return
+        yield from shared_bias_shapes(self)
+        yield from position_scale_shapes(self, width)
+        yield from combination_shapes(self, width)
+        yield from norm_shapes("norm", self.norm, width)
+
+    def flops(self, width: int, tokens: int, memory: int) -> int:
+        """Return the FLOPs of one sequence outside the blocks.
+
+        Args:
+            width: of the model.
+            tokens: number of tokens.
+            memory: number of tokens of the encoder's output that a decoder reads, else 0.
+        """
+        return 4 * len(self.blocks) * tokens * width**2 if self.position_scale == "mlp" else 0
+
+
+implements(Stack, "weft.model.stack:StackLayer")
 
 
 @choice

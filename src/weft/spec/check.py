@@ -40,7 +40,7 @@ def check_not_empty(spec: Spec) -> Iterator[Problem]:
         ("decoder", spec.decoder),
         ("head.stack", getattr(spec.head, "stack", None)),
     ):
-        if isinstance(stack, Stack) and not stack.blocks:
+        if type(stack) is Stack and not stack.blocks:
             yield f"{path}.blocks", "a stack needs a block"
         if isinstance(stack, Pyramid) and not all((stack.stages, *stack.stages)):
             yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"

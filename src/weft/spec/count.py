@@ -6,14 +6,7 @@ FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounter
 from collections.abc import Iterator
 from math import prod
 
-from .block import (
-    Block,
-    ParallelBlock,
-    Stack,
-    combination_shapes,
-    position_scale_shapes,
-    shared_bias_shapes,
-)
+from .block import Block, ParallelBlock, Stack
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import GroupNorm, norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
@@ -56,10 +49,7 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
         yield from with_prefix("target", spec.target.shapes(spec.width))
     for name, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
         if isinstance(stack, Stack):
-            yield from with_prefix(name, shared_bias_shapes(stack))
-            yield from norm_shapes(f"{name}.norm", stack.norm, spec.width)
-            yield from with_prefix(name, position_scale_shapes(stack, spec.width))
-            yield from with_prefix(name, combination_shapes(stack, spec.width))
+            yield from with_prefix(name, stack.shapes(spec.width))
         elif stack is not None:
             for s in range(len(stack.stages) - 1):
                 yield from norm_shapes(

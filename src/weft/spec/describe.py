@@ -6,18 +6,9 @@ from itertools import groupby
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from ..values import fold_repeats
+from ..values import fold_repeats, format_inline
 from . import count
-from .block import (
-    Block,
-    Branch,
-    ParallelBlock,
-    Pyramid,
-    Stack,
-    combination_shapes,
-    position_scale_shapes,
-    shared_bias_shapes,
-)
+from .block import Block, Branch, ParallelBlock, Pyramid, Stack
 from .heads import LayerMix, PixelDecoder
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import Norm, norm_shapes
@@ -226,17 +217,21 @@ def without_drop_path(block: Block | ParallelBlock) -> Block | ParallelBlock:
     )
 
 
+def describe_stack(stack: Stack) -> str:
+    """The scores that all blocks share, or what stands in the place of blocks."""
+    if type(stack) is not Stack:
+        return format_inline(stack)
+    return stack.position_bias.describe() if stack.position_bias else ""
+
+
 def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
     """A stack's blocks, shared scores, norm; a pyramid's stages and what merges them."""
     if isinstance(stack, Stack):
         return tree_node(
             name,
-            stack.position_bias.describe() if stack.position_bias else "",
+            describe_stack(stack),
             *block_lines([without_drop_path(b) for b in stack.blocks], d),
-            *tensor_lines(shared_bias_shapes(stack)),
-            *tensor_lines(position_scale_shapes(stack, d)),
-            *tensor_lines(combination_shapes(stack, d)),
-            *tensor_lines(norm_shapes("norm", stack.norm, d)),
+            *tensor_lines(stack.shapes(d)),
         )
     parts: list[TreeLine] = []
     for s, stage in enumerate(stack.stages):

@@ -31,8 +31,10 @@ def flops(spec: Spec, batch: int = 1, length: int | None = None, target: int | N
                 b, width, targets if decodes else count, count if decodes else 0, side
             )
     work += anchor_flops(spec)
-    if isinstance(spec.encoder, Stack) and spec.encoder.position_scale == "mlp":
-        work += len(spec.encoder.blocks) * 4 * count * spec.width**2
+    if isinstance(spec.encoder, Stack):
+        work += spec.encoder.flops(spec.width, count, 0)
+    if spec.decoder is not None:
+        work += spec.decoder.flops(spec.width, targets, count if spec.encoder is not None else 0)
     if isinstance(spec.encoder, Pyramid):
         for s in range(len(spec.encoder.stages) - 1):
             side = -(-side // 2)
