@@ -15,6 +15,7 @@ from .commands import (
     EXIT_STOPPED,
     compare,
     detect,
+    doctor,
     evaluate,
     generate,
     look,
@@ -75,6 +76,7 @@ def parser() -> Parser:
         look,
         compare,
         reconstruct,
+        doctor,
     ):
         kind.add(verb)
     return top

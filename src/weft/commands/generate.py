@@ -1,10 +1,11 @@
 """`weft generate` and `weft translate`."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import print_result, spinner
+from ..console import print_result, report, spinner
 from . import COLUMN_PREFIX_HELP, AddCommand, Fields
 from .options import (
     add_batch_size,
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
+DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 300
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 
 def generate(args: argparse.Namespace) -> int:
+    use_demo_prompt(args)
     sampling_options = sampling(args)
     if args.num_beams and (
         args.draft_model
@@ -81,6 +84,24 @@ def generate(args: argparse.Namespace) -> int:
     return output_texts(
         args, rows, [escape_newlines(one.text) for answers in generations for one in answers]
     )
+
+
+def use_demo_prompt(args: argparse.Namespace) -> None:
+    """`weft generate demo` works without a prompt: then it samples, since greedy characters repeat themselves."""
+    from ..interop.hub import packaged_folder
+
+    if args.prompt is not None or args.file or packaged_folder(args.name) is None:
+        return
+    if not sys.stdin.isatty() and sys.stdin.buffer.peek(1):
+        return
+    args.prompt, args.max_new_tokens = DEMO_PROMPT, args.max_new_tokens or DEMO_TOKENS
+    if args.temperature is None and not args.num_beams:
+        args.temperature = DEMO_TEMPERATURE
+    if not args.json:
+        print(DEMO_PROMPT, end="")
+        report(
+            'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; what it attends to: weft look demo --open'
+        )
 
 
 def translate(args: argparse.Namespace) -> int:
@@ -279,7 +300,7 @@ def add(verb: AddCommand) -> None:
         "prompt",
         metavar="PROMPT",
         nargs="?",
-        help="text to continue (default: read --input or standard input)",
+        help="text to continue (default: read --input or standard input; demo has one)",
     )
     parser.add_argument(
         "--max-new-tokens",
