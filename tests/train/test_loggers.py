@@ -4,6 +4,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def mlflow_scalars(folder: Path) -> Scalars:
 
 
 def trackio_scalars(folder: Path) -> Scalars:
-    with sqlite3.connect(folder.parent / "trackio" / "weft.db") as database:
+    with closing(sqlite3.connect(folder.parent / "trackio" / "weft.db")) as database:
         rows = database.execute("SELECT step, metrics FROM metrics").fetchall()
     return [(name, step, value) for step, text in rows for name, value in json.loads(text).items()]
 

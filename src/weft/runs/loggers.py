@@ -233,7 +233,13 @@ class TrackioWriter:
         name = run_id(start, "trackio", lambda: f"{start.folder.name}-{random_id()}")
         with redirect_stdout(sys.stderr):  # it prints, and stdout is the verb's
             self.run = trackio.init(
-                project=logger.project, name=name, resume="allow", config=start.config, embed=False
+                project=logger.project,
+                name=name,
+                resume="allow",
+                config=start.config,
+                embed=False,
+                auto_log_cpu=False,
+                auto_log_gpu=False,
             )
 
     def log(self, step: int, scalars: dict[str, float]) -> None:
