@@ -20,9 +20,11 @@ from .commands import (
     generate,
     look,
     models,
+    new,
     plan,
     predict,
     probe,
+    quickstart,
     reconstruct,
     train,
     tune,
@@ -76,6 +78,8 @@ def parser() -> Parser:
         look,
         compare,
         reconstruct,
+        quickstart,
+        new,
         doctor,
     ):
         kind.add(verb)
@@ -130,7 +134,7 @@ def stop_message(args: argparse.Namespace) -> str:
     """Return what to print when a signal stops a verb."""
     if args.verb == "resume" and args.verify:
         return f"weft: stopped; nothing is verified, and {args.run_folder} is unchanged; run it again to start over"
-    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune") else ""
+    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune", "quickstart") else ""
 
 
 def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..kernels.devices import resolve_device, resolve_dtype, resolve_precision
 from .memory import available_bytes
 
 SIDE, SECONDS = 512, 0.15  # of the matrices, and for each precision
@@ -46,3 +47,9 @@ def matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
             torch.accelerator.synchronize(device)
         best = min(best, time.perf_counter() - begin)
     return 2 * SIDE**3 / best
+
+
+def speed(precision: str) -> float:
+    """Return the FLOPs per second of matrix products on the device that `auto` is, in the precision of a recipe."""
+    device = resolve_device()
+    return matmul_flops(resolve_dtype(resolve_precision(precision, device)), device)
