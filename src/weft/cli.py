@@ -14,6 +14,7 @@ import weft
 from .commands import (
     EXIT_STOPPED,
     compare,
+    completion,
     detect,
     doctor,
     evaluate,
@@ -81,8 +82,10 @@ def parser() -> Parser:
         quickstart,
         new,
         doctor,
+        completion,
     ):
         kind.add(verb)
+    verbs.choices["completion"].set_defaults(parsers=verbs.choices)
     return top
 
 
