@@ -169,7 +169,7 @@ def least_versions() -> dict[str, str]:
         lines = requires("weft") or []
     except PackageNotFoundError:
         return {}
-    matches = (re.match(r"([\w.-]+?)\s*[^;]*>=([\w.]+)", line) for line in lines)
+    matches = (re.match(r"([\w.-]+)[^;]*>=([\w.]+)", line) for line in lines)
     return {m[1].lower().replace("-", "_"): m[2] for m in matches if m and "extra" not in m.string}
 
 
