@@ -92,16 +92,25 @@ def use_demo_prompt(args: argparse.Namespace) -> None:
 
     if args.prompt is not None or args.file or packaged_folder(args.name) is None:
         return
-    if not sys.stdin.isatty() and sys.stdin.buffer.peek(1):
+    if has_standard_input():
         return
     args.prompt, args.max_new_tokens = DEMO_PROMPT, args.max_new_tokens or DEMO_TOKENS
     if args.temperature is None and not args.num_beams:
         args.temperature = DEMO_TEMPERATURE
-    if not args.json:
-        print(DEMO_PROMPT, end="")
+    if not (args.json or args.output):
+        print(DEMO_PROMPT, end="", flush=True)
+    if sys.stderr.isatty():
         report(
             'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; what it attends to: weft look demo --open'
         )
+
+
+def has_standard_input() -> bool:
+    """Return whether a pipe or a file gives something to read; a closed standard input gives nothing."""
+    try:
+        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def translate(args: argparse.Namespace) -> int:

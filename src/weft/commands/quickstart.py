@@ -18,6 +18,9 @@ TEXT, RECIPE, STEPS = "shakespeare.txt", "recipe.py", 400
 RECIPE_TEXT = '''"""A language model of Shakespeare's characters, from `weft quickstart`; every line is yours to change.
 
     weft train {folder}/recipe.py --output {folder}/run
+
+Cost:   400 steps of 2,048 characters take about two minutes on two cores.
+Data:   {folder}/shakespeare.txt (300,000 characters, public domain).
 """
 
 import weft
