@@ -3,10 +3,11 @@
     weft train recipes/gpt_char.py
     weft train recipes/gpt_char.py:large
     weft train recipes/gpt_char.py:paper
+    weft train recipes/gpt_char.py:demo      # the model inside the package, which the name demo opens
 
 Paper:  no paper; the budgets are nanoGPT's for this text, on a processor (`tiny`) and on a GPU (`paper`).
-Cost:   `tiny` 2,000 steps of 768 characters, about two minutes on two cores; `large` 1,500 of 8,192; `paper` some minutes on a GPU,
-        hours on two cores.
+Cost:   `tiny` 2,000 steps of 768 characters, about two minutes on two cores; `large` 1,500 of 8,192; `demo` 1,100 of 3,072, about 20
+        minutes on one core; `paper` some minutes on a GPU, hours on two cores.
 Expect: `tiny` 1.77, `best` 1.67 nats a character on the whole of the held-out text; nanoGPT reports 1.88 at the budget of `tiny`, 1.4697
         at that of `paper`.
 Data:   tinyshakespeare/input.txt.gz (1.1 million characters, public domain).
@@ -18,6 +19,7 @@ from weft.recipe import (
     BestCheckpoint,
     CausalLM,
     CharacterTokenizer,
+    Checkpoints,
     CosineSchedule,
     Data,
     Documents,
@@ -126,4 +128,20 @@ large = Recipe(
     average=BestCheckpoint(),
     precision="bf16",
     eval_every=100,
+)
+
+# A Llama that is small enough for the package, and that transformers opens
+
+demo = Recipe(
+    name="gpt_char-demo",
+    model=weft.llama(depth=4, width=128, heads=4, kv_heads=4, hidden=344, vocab_size=65, tied=True),
+    task=CausalLM(),
+    data=DATA,
+    batch=FixedBatch(size=12, length=256),
+    steps=1100,
+    optimiser=Muon(lr=0.02, other=AdamW(lr=6e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+    schedule=LinearSchedule(warmup_steps=40),
+    checkpoints=Checkpoints(every_steps=100),
+    average=BestCheckpoint(),
+    eval_every=275,
 )

@@ -29,6 +29,7 @@ _LATE = {
     "Batching": "recipe",
     "Deduplication": "recipe",
     "Format": "recipe.formats",
+    "Logger": "recipe",
     "Metric": "recipe.metrics",
     "OptimiserSpec": "recipe",
     "QualityFilter": "recipe",

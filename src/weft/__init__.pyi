@@ -29,6 +29,7 @@ from .model.model import build as build
 from .observe.attention import attention_maps as attention_maps
 from .recipe import Batching as Batching
 from .recipe import Deduplication as Deduplication
+from .recipe import Logger as Logger
 from .recipe import OptimiserSpec as OptimiserSpec
 from .recipe import QualityFilter as QualityFilter
 from .recipe import Recipe as Recipe

@@ -30,7 +30,7 @@ def open(name: str | Path, *, device: str = "auto", precision: str = "fp32") -> 
     """Open a model by any name, with its tokenizer and what it was trained for.
 
     Args:
-        name: the folder of a run, the folder of a model, or a name on the Hugging Face hub.
+        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the Hugging Face hub.
         device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
         precision: "fp32" or "bf16", of the weights.
     """

@@ -14,14 +14,18 @@ import weft
 from .commands import (
     EXIT_STOPPED,
     compare,
+    completion,
     detect,
+    doctor,
     evaluate,
     generate,
     look,
     models,
+    new,
     plan,
     predict,
     probe,
+    quickstart,
     reconstruct,
     train,
     tune,
@@ -75,8 +79,13 @@ def parser() -> Parser:
         look,
         compare,
         reconstruct,
+        quickstart,
+        new,
+        doctor,
+        completion,
     ):
         kind.add(verb)
+    verbs.choices["completion"].set_defaults(parsers=verbs.choices)
     return top
 
 
@@ -128,7 +137,7 @@ def stop_message(args: argparse.Namespace) -> str:
     """Return what to print when a signal stops a verb."""
     if args.verb == "resume" and args.verify:
         return f"weft: stopped; nothing is verified, and {args.run_folder} is unchanged; run it again to start over"
-    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune") else ""
+    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune", "quickstart") else ""
 
 
 def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:

@@ -220,7 +220,11 @@ SYNONYMS = (
         "the validation data",
         ('data.valid.paths=["FILE"]', "--valid"),
     ),
-    Synonym("wandb report_to logger tensorboard", "logging", ("--tensorboard",)),
+    Synonym(
+        "wandb report_to logger log_with tensorboard mlflow trackio",
+        "logging",
+        ("--log-to", "loggers=TensorBoard"),
+    ),
     Synonym(
         "check",
         "the proof of exact resume",

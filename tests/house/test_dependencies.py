@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"PIL": "pillow"}  # module -> package, where the names differ
+PACKAGES = {"PIL": "pillow", "mlflow": "mlflow-skinny"}  # module -> package, where the names differ
 UNSEEN = {
     "lm-eval",
     "tensorboard",

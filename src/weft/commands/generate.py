@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import print_result, spinner
+from ..console import print_result, report, spinner
 from . import COLUMN_PREFIX_HELP, AddCommand, Fields
 from .options import (
     add_batch_size,
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
+DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 300
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 
 def generate(args: argparse.Namespace) -> int:
+    use_demo_prompt(args)
     sampling_options = sampling(args)
     if args.num_beams and (
         args.draft_model
@@ -102,6 +104,33 @@ def chat_hint(writer: "TextGenerator") -> str:
     if not has_chat_template(writer.folder):
         return ""
     return "weft: the model ended its answer at once; it has a chat template: try --chat"
+
+
+def use_demo_prompt(args: argparse.Namespace) -> None:
+    """`weft generate demo` works without a prompt: then it samples, since greedy characters repeat themselves."""
+    from ..interop.hub import packaged_folder
+
+    if args.prompt is not None or args.file or packaged_folder(args.name) is None:
+        return
+    if has_standard_input():
+        return
+    args.prompt, args.max_new_tokens = DEMO_PROMPT, args.max_new_tokens or DEMO_TOKENS
+    if args.temperature is None and not args.num_beams:
+        args.temperature = DEMO_TEMPERATURE
+    if not (args.json or args.output):
+        print(DEMO_PROMPT, end="", flush=True)
+    if sys.stderr.isatty():
+        report(
+            'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; what it attends to: weft look demo --open'
+        )
+
+
+def has_standard_input() -> bool:
+    """Return whether a pipe or a file gives something to read; a closed standard input gives nothing."""
+    try:
+        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
 
 
 def translate(args: argparse.Namespace) -> int:
@@ -300,7 +329,7 @@ def add(verb: AddCommand) -> None:
         "prompt",
         metavar="PROMPT",
         nargs="?",
-        help="text to continue (default: read --input or standard input)",
+        help="text to continue (default: read --input or standard input; demo has one)",
     )
     parser.add_argument(
         "--max-new-tokens",

@@ -52,11 +52,14 @@ def named_spec(name: str) -> tuple[str, "Spec"]:
 
         return spec_of_name(name)
     except ValueError:
-        if not Path(name).is_dir():
+        from ..interop.hub import packaged_folder
+
+        folder = packaged_folder(name) or Path(model_folder(name))
+        if not folder.is_dir():
             raise
         from ..interop.describe import read_folder
 
-        return name, read_folder(Path(model_folder(name)))[1]
+        return name, read_folder(folder)[1]
 
 
 def is_recipe(name: str) -> bool:

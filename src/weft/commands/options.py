@@ -29,7 +29,7 @@ def add_model_name(parser: argparse.ArgumentParser, name: str = "name") -> None:
     parser.add_argument(
         name,
         metavar=name.upper(),
-        help="folder of a run, folder of a model, or name on the Hugging Face hub",
+        help="folder of a run, folder of a model, demo (ships with Weft), or name on the Hugging Face hub",
     )
 
 

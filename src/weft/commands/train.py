@@ -83,8 +83,9 @@ def train(args: argparse.Namespace) -> int:
     read = (
         recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.load_recipe(args.recipe)
     )
+    changed = recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank())
     return train_with_progress(
-        recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank()),
+        with_loggers(changed, args.log_to),
         args.output or (args.recipe if folder.is_dir() else None),
         args,
     )
@@ -125,7 +126,7 @@ def continue_run(folder: Path, args: argparse.Namespace) -> int:
     from ..training.compatibility import recipe_differences, recipe_of
 
     saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
-    recipe = apply_overrides(saved, overrides_of(args))
+    recipe = with_loggers(apply_overrides(saved, overrides_of(args)), args.log_to)
     for name, before in recipe_differences(saved, recipe):
         raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
     if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
@@ -141,6 +142,15 @@ def overrides_of(args: argparse.Namespace) -> list[str]:
         for name in ("device", "precision")
         if (value := getattr(args, name)) is not None
     ]
+
+
+def with_loggers(recipe: "Recipe", names: list[str]) -> "Recipe":
+    """Return the recipe with the loggers of these names beside those it has."""
+    from ..recipe import logger_named
+
+    new = tuple(logger_named(name) for name in dict.fromkeys(names))
+    kinds = {type(logger) for logger in new}
+    return replace(recipe, loggers=(*(x for x in recipe.loggers if type(x) not in kinds), *new))
 
 
 def is_first() -> bool:
@@ -192,7 +202,6 @@ def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namesp
             report=report,
             progress=preparing.show,
             on_start=begun,
-            tensorboard=args.tensorboard,
             code_changed=args.code_changed,
         ):
             if screen:
@@ -336,7 +345,12 @@ def add_run_options(parser: argparse.ArgumentParser, precision: str) -> None:
     add_precision(parser, default=None, note=precision, choices=TRAINING_PRECISIONS)
     add_code_changed(parser)
     parser.add_argument(
-        "--tensorboard", action="store_true", help="also write TensorBoard logs to RUN/tensorboard"
+        "--log-to",
+        nargs="+",
+        default=[],
+        metavar="LOGGER",
+        help="experiment trackers that also get the numbers of log.jsonl: tensorboard, wandb (offline), mlflow, trackio, or one of "
+        "your own (default: the recipe's)",
     )
 
 

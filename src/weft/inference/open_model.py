@@ -238,7 +238,7 @@ def open_model(
     """Open a model with its tokenizer; of a run that is not finished, the newest checkpoint.
 
     Args:
-        name: the folder of a run, the folder of a model, or a name on the Hugging Face hub.
+        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the Hugging Face hub.
         dtype: of the weights.
         device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
     """

@@ -1,8 +1,15 @@
-"""Hub names: downloaded through huggingface_hub, never more than weights, JSON and tokenizer files."""
+"""Names of models: folders first, then the model that ships with Weft, then the hub, of which never more than weights, JSON and
+tokenizer files is downloaded."""
 
 from pathlib import Path
 
 PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
+PACKAGED = {"demo": Path(__file__).parents[1] / "demo"}  # what ships with Weft
+
+
+def packaged_folder(name: str | Path) -> Path | None:
+    """Return the folder of the model that ships with Weft under this name; None if a folder here has the name, which comes first."""
+    return None if Path(name).is_dir() else PACKAGED.get(str(name))
 
 
 def check_model_folder(where: str | Path) -> None:
@@ -16,11 +23,13 @@ def check_model_folder(where: str | Path) -> None:
 
 
 def local_folder(where: str | Path) -> Path:
-    """Return the folder itself, or the local copy of a hub repository."""
+    """Return the folder itself, that of a model which ships with Weft, or the local copy of a hub repository."""
     check_model_folder(where)
     folder, name = Path(where), str(where)
     if folder.is_dir():
         return folder
+    if (packaged := packaged_folder(where)) is not None:
+        return packaged
     from huggingface_hub import snapshot_download
 
     try:

@@ -20,6 +20,7 @@ from .filters import (
     QualityFilter,
     RepetitionFilter,
 )
+from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
 from .overrides import apply_overrides
 from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
@@ -125,7 +126,9 @@ __all__ = [
     "LineFilter",
     "LinearSchedule",
     "LoRA",
+    "Logger",
     "LossGuard",
+    "MLflow",
     "MixUp",
     "Muon",
     "NearDeduplication",
@@ -154,13 +157,16 @@ __all__ = [
     "SourceTargetPairs",
     "TaggedWords",
     "TemplatedPairs",
+    "TensorBoard",
     "Timeouts",
     "TokenBudget",
     "TokenizerFile",
     "TokenizerSpec",
+    "Trackio",
     "Trainable",
     "Transform",
     "Unigram",
+    "WandB",
     "WarmupStableDecay",
     "WeightAverage",
     "WordPiece",
@@ -168,6 +174,7 @@ __all__ = [
     "chat_template_of",
     "evaluation_transforms",
     "load_recipe",
+    "logger_named",
     "noam_lr",
     "recipe_from_json",
     "recipe_of_run",

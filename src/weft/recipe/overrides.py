@@ -140,7 +140,8 @@ def edit_list(
 
 def parse_value(text: str, old: Any) -> Any:
     if text in CHOICES and not isinstance(old, str):
-        return {"kind": text}
+        value = {"kind": text}
+        return [value] if isinstance(old, list) else value
     try:
         new = json.loads(text)
     except json.JSONDecodeError:

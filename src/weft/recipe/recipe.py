@@ -12,6 +12,7 @@ from ..values import to_json
 from .averages import BestCheckpoint, WeightAverage
 from .batching import Batching
 from .data import Data
+from .loggers import Logger
 from .optimisers import OptimiserSpec
 from .parallel import ActivationCheckpointing, Parallel
 from .schedules import LinearSchedule, Schedule
@@ -94,6 +95,7 @@ class Recipe:
     init_from: str | None = (
         None  # a model folder to start from: its trunk, and its head where it fits
     )
+    loggers: tuple[Logger, ...] = ()  # experiment trackers beside log.jsonl
     paper: str = ""
 
     def __post_init__(self) -> None:

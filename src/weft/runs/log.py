@@ -1,7 +1,7 @@
 """The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -12,6 +12,7 @@ from .. import recipe as R
 from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
 from .curve import curve
+from .loggers import LineKey, LogStart, LogWriters, line_key
 
 if TYPE_CHECKING:
     from ..training.loop import TrainStep
@@ -30,16 +31,15 @@ class RunLog:
         step: int,
         validated: int = 0,
         recipe: R.Recipe | None = None,
-        tensorboard: bool = False,
         report: Say = lambda line: None,
     ) -> None:
         self.folder, self.path, self.recipe, self.say = folder, folder / "log.jsonl", recipe, report
+        self.writers = LogWriters(LogStart(folder, recipe, step), report)
         with named_os_errors(self.path):
             self.path.touch()
             (folder / CURVE).unlink(missing_ok=True)  # not finished yet
-            truncate_log(self.path, step, validated, report)
+            self.writers.removed = truncate_log(self.path, step, validated, report)
             self.file = self.path.open("ab", buffering=0)  # an error names its own line
-        self.board = open_board(folder, step) if tensorboard else None
 
     def __enter__(self) -> "RunLog":
         return self
@@ -54,22 +54,20 @@ class RunLog:
             self.sync()
         finally:
             self.file.close()
-            if self.board is not None:
-                self.board.close()
+            self.writers.close()
 
     def write(self, **line: Any) -> None:
         text = memoryview(json.dumps(line).encode() + b"\n")
         with named_os_errors(self.path):
             while text:
                 text = text[self.file.write(text) :]  # may be less than requested
-        if self.board is not None:
-            for name, number in scalars(line):
-                self.board.add_scalar(name, number, line["step"])
+        self.writers.write(line)
 
     def sync(self) -> None:
         """Sync every line to disk, as the checkpoint that follows will be."""
         with named_os_errors(self.path):
             sync_handle(self.file.fileno())
+        self.writers.flush()
 
     def step(self, e: "TrainStep", checkpoint_seconds: float | None = None) -> None:
         """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
@@ -115,25 +113,6 @@ def is_finished(folder: Path) -> bool:
     return (folder / CURVE).exists()
 
 
-def open_board(folder: Path, step: int) -> Any:
-    """Open TensorBoard's writer; events after `step` are purged there too."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError(
-            "TensorBoard is not installed; pip install 'weft[tensorboard]', or leave --tensorboard out"
-        ) from None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-
-
-def scalars(line: dict[str, Any], path: str = "") -> Iterator[tuple[str, float]]:
-    for name, part in line.items():
-        if isinstance(part, dict):
-            yield from scalars(part, f"{path}{name}/")
-        elif isinstance(part, int | float) and name != "step":
-            yield path + name, part
-
-
 # Reading
 
 VALIDATION_KEYS = ("valid", "averaged", "best")  # what a line beside those of steps holds
@@ -168,8 +147,8 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def truncate_log(path: Path, step: int, validated: int, report: Say) -> None:
-    """Remove all lines after `step`, reading from the end, so that a long log costs no more."""
+def truncate_log(path: Path, step: int, validated: int, report: Say) -> set[LineKey]:
+    """Remove all lines after `step`, reading from the end, so that a long log costs no more. Returns what was removed."""
 
     def stays(line: dict[str, Any]) -> bool:
         here: int = line["step"]
@@ -181,7 +160,7 @@ def truncate_log(path: Path, step: int, validated: int, report: Say) -> None:
             )
         )
 
-    bad = []
+    bad, removed = [], set()
     with path.open("r+b") as file:
         end = size = path.stat().st_size
         if size:
@@ -191,11 +170,14 @@ def truncate_log(path: Path, step: int, validated: int, report: Say) -> None:
                     line = parse(text[begin:end])
                     if text[end - 1] == 10 and line is None:
                         bad.append(text[:begin].count(b"\n") + 1)
-                    elif text[end - 1] == 10 and line is not None and stays(line):
-                        break
+                    elif text[end - 1] == 10 and line is not None:
+                        if stays(line):
+                            break
+                        removed.add(line_key(line))
                     end = begin
         file.truncate(end)
     tell(path, bad[::-1], "removed", report)
+    return removed
 
 
 def tell(path: Path, numbers: list[int], did: str, report: Say) -> None:

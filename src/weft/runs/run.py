@@ -309,7 +309,6 @@ def train(
     report: Report = ignore_message,
     progress: Callable[[PrepareProgress], None] | None = None,
     on_start: Callable[[RunState, float, int], None] | None = None,
-    tensorboard: bool = False,
     code_changed: bool = False,
 ) -> Iterator[TrainStep]:
     """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to `<out>/model` after the last step.
@@ -320,7 +319,6 @@ def train(
         report: takes each line about what happens.
         progress: called while the data is prepared.
         on_start: called before the first step with the run, the seconds of one step and its tokens.
-        tensorboard: also write TensorBoard logs.
         code_changed: continue although a file of the user's own parts has changed since the run began.
 
     Raises:
@@ -378,9 +376,7 @@ def train(
             stack.enter_context(saver)
         log = (
             stack.enter_context(
-                RunLog(
-                    folder, trainer.step, trainer.last_validated_step, recipe, tensorboard, report
-                )
+                RunLog(folder, trainer.step, trainer.last_validated_step, recipe, report)
             )
             if ranks.is_first
             else None

@@ -35,7 +35,7 @@ CHANGEABLE_FIELDS = {
     "timeouts.heartbeat",
     "threads",
 }
-CHANGEABLE_VALUES = ("activation_checkpointing.", "parallel.")
+CHANGEABLE_VALUES = ("activation_checkpointing.", "parallel.", "loggers.")
 PATH_FIELDS = re.compile(
     r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.(teacher|reference)"
 )

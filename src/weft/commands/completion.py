@@ -1,0 +1,215 @@
+"""`weft completion`: scripts for shells, written from the parser, so that they know every verb, option and choice."""
+
+import argparse
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from . import AddCommand
+
+Parsers = Mapping[str, argparse.ArgumentParser]
+RUNS = "runs/*"  # where runs are unless --output says otherwise
+FISH_RUNS = f"for run in {RUNS}; echo $run; end"
+SPEC_VERBS = ("show", "plan")  # whose NAME may be an architecture
+DEMO_VERBS = ("show", "verify", "convert", "generate", "embed", "evaluate", "look", "tune")
+
+
+class Option(NamedTuple):
+    """An option of a verb, and the words that may follow it."""
+
+    flags: tuple[str, ...]
+    takes_value: bool
+    words: tuple[str, ...]
+    help: str
+
+
+class Verb(NamedTuple):
+    """A verb, its options, and the words that its arguments may be, beside files."""
+
+    name: str
+    help: str
+    options: list[Option]
+    words: tuple[str, ...]
+    takes_run: bool  # a run or a model
+
+
+def completion(args: argparse.Namespace) -> int:
+    print(SHELLS[args.shell](describe_verbs(args.parsers)), end="")
+    return 0
+
+
+# What there is to complete
+
+
+def describe_verbs(parsers: Parsers) -> list[Verb]:
+    from ..families import families
+    from ..recipe import Logger
+    from ..registry import members
+
+    sizes = tuple(f"{family.name}-{size}" for family in families() for size in family.sizes)
+    by_field = {
+        "device": ("auto", "cpu", "cuda", "mps"),
+        "log_to": tuple(kind.name for kind in members(Logger)),
+    }
+    return [describe_verb(name, parser, sizes, by_field) for name, parser in parsers.items()]
+
+
+def describe_verb(
+    name: str,
+    parser: argparse.ArgumentParser,
+    sizes: tuple[str, ...],
+    by_field: dict[str, tuple[str, ...]],
+) -> Verb:
+    options, words, takes_run = [], [], False
+    for action in parser._actions:
+        choices = tuple(map(str, action.choices or by_field.get(action.dest, ())))
+        if action.option_strings:
+            help_text = (action.help or "").replace("%%", "%")
+            options.append(
+                Option(tuple(action.option_strings), action.nargs != 0, choices, help_text)
+            )
+            continue
+        words += choices
+        if action.metavar in ("NAME", "CHECKPOINT", "RUN", "IN", "FOLDER"):
+            takes_run = True
+            words += sizes * (name in SPEC_VERBS) + ("demo",) * (name in DEMO_VERBS)
+    description = (parser.description or "").partition(". ")[0]
+    return Verb(name, description, options, tuple(words), takes_run)
+
+
+def value_cases(verbs: list[Verb]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield `VERB OPTION` and the words after it."""
+    for verb in verbs:
+        for option in verb.options:
+            if option.words:
+                yield from ((f"{verb.name} {flag}", option.words) for flag in option.flags)
+
+
+def flags_of(verb: Verb) -> str:
+    return " ".join(flag for option in verb.options for flag in option.flags)
+
+
+# Scripts
+
+
+def bash_script(verbs: list[Verb]) -> str:
+    names = " ".join(verb.name for verb in verbs)
+    values = "\n".join(
+        f'        "{case}") words="{" ".join(words)}" ;;' for case, words in value_cases(verbs)
+    )
+    options = "\n".join(f'        {verb.name}) options="{flags_of(verb)}" ;;' for verb in verbs)
+    arguments = "\n".join(
+        f'        {verb.name}) words="{" ".join(verb.words)}{f" $(compgen -G {shlex.quote(RUNS)})" if verb.takes_run else ""}" ;;'
+        for verb in verbs
+        if verb.words or verb.takes_run
+    )
+    return f"""# weft: eval "$(weft completion bash)" in ~/.bashrc
+_weft() {{
+    local current="${{COMP_WORDS[COMP_CWORD]}}" verb="${{COMP_WORDS[1]}}" words="" options=""
+    local before="${{COMP_WORDS[COMP_CWORD - 1]}}"
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "{names} --help --version" -- "$current"))
+        return
+    fi
+    case "$verb $before" in
+{values}
+    esac
+    if [ -n "$words" ]; then
+        COMPREPLY=($(compgen -W "$words" -- "$current"))
+        return
+    fi
+    case "$verb" in
+{options}
+    esac
+    if [ "${{current:0:1}}" = "-" ]; then
+        COMPREPLY=($(compgen -W "$options" -- "$current"))
+        return
+    fi
+    case "$verb" in
+{arguments}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    local IFS=$'\\n'  # names of files may have spaces
+    COMPREPLY+=($(compgen -f -- "$current"))
+}}
+complete -o filenames -F _weft weft
+"""
+
+
+def zsh_script(verbs: list[Verb]) -> str:
+    names = " ".join(verb.name for verb in verbs)
+    values = "\n".join(
+        f'        ("{case}") compadd -- {" ".join(words)}; return ;;'
+        for case, words in value_cases(verbs)
+    )
+    options = "\n".join(f"        ({verb.name}) compadd -- {flags_of(verb)} ;;" for verb in verbs)
+    arguments = "\n".join(
+        f"        ({verb.name}) compadd -- {' '.join(verb.words)}{f' {RUNS}(N)' if verb.takes_run else ''} ;;"
+        for verb in verbs
+        if verb.words or verb.takes_run
+    )
+    return f"""#compdef weft
+# weft: eval "$(weft completion zsh)" in ~/.zshrc, after compinit
+_weft() {{
+    if (( CURRENT == 2 )); then
+        compadd -- {names} --help --version
+        return
+    fi
+    case "$words[2] $words[CURRENT-1]" in
+{values}
+    esac
+    if [[ $PREFIX == -* ]]; then
+        case $words[2] in
+{options}
+        esac
+        return
+    fi
+    case $words[2] in
+{arguments}
+    esac
+    _files
+}}
+compdef _weft weft
+"""
+
+
+def fish_script(verbs: list[Verb]) -> str:
+    lines = ["# weft: weft completion fish > ~/.config/fish/completions/weft.fish"]
+    lines.append("complete -c weft -n __fish_use_subcommand -f -l help -l version")
+    for verb in verbs:
+        lines.append(
+            f"complete -c weft -n __fish_use_subcommand -f -a {verb.name} -d {quote(verb.help)}"
+        )
+        seen = f"complete -c weft -n '__fish_seen_subcommand_from {verb.name}'"
+        if verb.words:
+            lines.append(f"{seen} -a {quote(' '.join(verb.words))}")
+        if verb.takes_run:
+            lines.append(f"{seen} -a '({FISH_RUNS})'")
+        for option in verb.options:
+            flags = " ".join(
+                f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+                for flag in option.flags
+            )
+            value = (
+                f" -x -a {quote(' '.join(option.words))}" if option.words else " -r"
+            ) * option.takes_value
+            lines.append(f"{seen} {flags}{value} -d {quote(option.help.partition(' (default')[0])}")
+    return "\n".join(lines) + "\n"
+
+
+def quote(text: str) -> str:
+    """Quote for fish, whose single quotes know two escapes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+SHELLS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
+
+
+def add(verb: AddCommand) -> None:
+    parser = verb(
+        completion,
+        "print a completion script for a shell",
+        'For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin with the way to load them.',
+    )
+    parser.add_argument("shell", choices=tuple(SHELLS), help="shell to complete in")

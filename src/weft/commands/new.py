@@ -1,0 +1,126 @@
+"""`weft new`: a first recipe for the user's own data."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..console import count_of, format_duration, format_number, print_result, spinner
+from . import AddCommand
+from .options import add_columns_option
+from .rows import check_input_files
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from .guess import Guess
+
+UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
+
+
+def new(args: argparse.Namespace) -> int:
+    path = Path(args.output)
+    if path.suffix != ".py":
+        raise ValueError(f"--output {path}: a recipe is a Python file; give a name with .py")
+    if path.exists():
+        raise ValueError(f"{path} is there already; delete it, or give another name with --output")
+    if not path.parent.is_dir():
+        raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
+    check_input_files("weft new", [*args.data, *args.valid])
+    with spinner(f"reading {args.data[0]}"):
+        from .guess import guess
+
+        first = guess(args.task, args.data, args.valid, args.columns)
+        recipe = write_recipe(path, first)
+        cost = estimate(recipe)
+    facts = first.facts | cost
+    summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
+    print_result(args, summary, lambda width: page(path, first, facts))
+    return 0
+
+
+def write_recipe(path: Path, first: "Guess") -> "Recipe":
+    """Write the recipe and read it back; a file that is no recipe is removed."""
+    from ..recipe import load_recipe
+    from .recipe_code import recipe_code
+
+    guessed = "\n".join(f"    {name}: {text}" for name, text in first.facts.items())
+    docstring = (
+        f"{first.title}\n\n    weft train {path}\n    {first.use}\n\n"
+        f"Written by `weft new`, which guessed:\n\n{guessed}"
+    )
+    text = recipe_code(
+        docstring.replace("\\", "/").replace('"""', "'''"),
+        first.values,
+        first.comments,
+        first.constants,
+    )
+    path.write_text(text, "utf-8")
+    try:
+        return load_recipe(str(path))
+    except ValueError:
+        path.unlink()
+        raise
+
+
+def estimate(recipe: "Recipe") -> dict[str, str]:
+    """Return what the run costs on this machine, about."""
+    from ..recipe.cost import run_flops
+    from ..training.machine import speed
+
+    flops = run_flops(recipe)
+    seconds = flops / (UTILISATION * speed(recipe.precision))
+    return {
+        "model": f"{recipe.model.parameter_count():,} parameters",
+        "cost": f"{count_of(recipe.steps, 'step')}, {format_number(flops, 'FLOP')}: about {format_duration(seconds)} here",
+    }
+
+
+def page(path: Path, first: "Guess", facts: dict[str, str]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for name, text in facts.items():
+        table.add_row(name, text)
+    return Group(
+        f"{path} is written; this was guessed, and every line of the file is yours to change:",
+        "",
+        table,
+        "",
+        f"weft train {path}",
+        first.use,
+    )
+
+
+def add(verb: AddCommand) -> None:
+    parser = verb(
+        new,
+        "write a first recipe for your own data",
+        "Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify "
+        "reviews.csv",
+    )
+    parser.add_argument(
+        "task",
+        choices=("translate", "classify", "pretrain", "detect"),
+        help="what the model learns: translate and classify texts, pretrain on plain text, detect objects",
+    )
+    parser.add_argument(
+        "data",
+        nargs="+",
+        metavar="DATA",
+        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; or COCO's JSON and the folder of its images",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="recipe.py",
+        metavar="FILE",
+        help="file of the recipe (default: recipe.py)",
+    )
+    parser.add_argument(
+        "--valid",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="validation files (default: a tenth of the data)",
+    )
+    add_columns_option(parser)

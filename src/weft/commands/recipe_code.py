@@ -1,0 +1,123 @@
+"""From values to the text of a recipe: Python as ruff formats it, since every call that has arguments is broken into lines."""
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+
+WIDTH = 100  # of a line, as in this project
+INDENT = "    "
+
+
+class Call(NamedTuple):
+    """A call that is no value of a recipe, such as that of a family: `weft.bert("tiny", vocab_size=8192)`."""
+
+    function: str
+    arguments: dict[str, Any]
+    first: Any = None  # the argument without a name
+
+
+class Name(NamedTuple):
+    """A variable, or any other piece of code."""
+
+    text: str
+
+
+def code(value: Any, column: int = 0, indent: str = "") -> str:
+    """Return the code of a value whose first character stands at `column` of a line that is indented by `indent`."""
+    if isinstance(value, Name):
+        return value.text
+    if isinstance(value, Call):
+        first = [] if value.first is None else [code(value.first)]
+        return call_code(value.function, value.arguments, indent, first)
+    if is_dataclass(value) and not isinstance(value, type):
+        prefix = "" if type(value).__name__ in R.__all__ else "weft."
+        return call_code(f"{prefix}{type(value).__name__}", chosen_fields(value), indent)
+    if isinstance(value, tuple):
+        return tuple_code(value, column, indent)
+    return text_code(value) if isinstance(value, str) else repr(value)
+
+
+def chosen_fields(value: Any) -> dict[str, Any]:
+    """Return the fields that differ from their defaults."""
+    parts = {field.name: (field.default, getattr(value, field.name)) for field in fields(value)}
+    return {
+        name: part
+        for name, (default, part) in parts.items()
+        if default is MISSING or part != default
+    }
+
+
+def call_code(
+    name: str, arguments: dict[str, Any], indent: str, first: list[str] | None = None
+) -> str:
+    inner = indent + INDENT
+    parts = [*(first or []), *(argument_code(k, v, inner) for k, v in arguments.items())]
+    if not parts:
+        return f"{name}()"
+    return f"{name}(\n" + "".join(f"{inner}{part},\n" for part in parts) + f"{indent})"
+
+
+def argument_code(name: str, value: Any, indent: str) -> str:
+    return f"{name}={code(value, len(indent) + len(name) + 1, indent)}"
+
+
+def tuple_code(items: tuple[Any, ...], column: int, indent: str) -> str:
+    inner = indent + INDENT
+    parts = [code(item, len(inner), inner) for item in items]
+    line = f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    if "\n" not in line and column + len(line) + 1 <= WIDTH:
+        return line
+    return "(\n" + "".join(f"{inner}{part},\n" for part in parts) + f"{indent})"
+
+
+def text_code(text: str) -> str:
+    """Return a string as ruff writes it: in double quotes, unless single ones need fewer backslashes."""
+    plain = repr(text)
+    if plain.startswith('"') or '"' in text:
+        return plain
+    return f'"{plain[1:-1]}"'
+
+
+def value_names(value: Any) -> set[str]:
+    """Return the names of `weft.recipe` that the code of a value uses."""
+    if isinstance(value, Call):
+        return set().union(*(value_names(part) for part in value.arguments.values()))
+    if isinstance(value, Name) or not (is_dataclass(value) or isinstance(value, tuple)):
+        return set()
+    if isinstance(value, tuple):
+        return set().union(*(value_names(part) for part in value))
+    inside = set().union(*(value_names(part) for part in chosen_fields(value).values()))
+    return inside | ({type(value).__name__} & set(R.__all__))
+
+
+def recipe_code(
+    docstring: str,
+    values: dict[str, Any],
+    comments: dict[str, str],
+    constants: dict[str, Any],
+) -> str:
+    """Return the text of a recipe file.
+
+    Args:
+        docstring: what the file is.
+        values: the fields of the recipe.
+        comments: what is said above a field.
+        constants: variables above the recipe.
+    """
+    names = {"Recipe"}.union(
+        *(value_names(part) for part in (*values.values(), *constants.values()))
+    )
+    ordered = sorted(names, key=lambda name: (not name.isupper(), name))
+    head = f'"""{docstring.strip()}\n"""\n\n'
+    if any(isinstance(value, Call) and value.function == "replace" for value in constants.values()):
+        head += "from dataclasses import replace\n\n"
+    head += "import weft\nfrom weft.recipe import (\n"
+    head += "".join(f"{INDENT}{name},\n" for name in ordered) + ")\n\n"
+    body = "".join(f"{name} = {code(part, len(name) + 3)}\n" for name, part in constants.items())
+    lines = []
+    for name, part in values.items():
+        if name in comments:
+            lines.append(f"{INDENT}# {comments[name]}\n")
+        lines.append(f"{INDENT}{argument_code(name, part, INDENT)},\n")
+    return f"{head}{body}{chr(10) * bool(body)}recipe = Recipe(\n{''.join(lines)})\n"
