@@ -6,7 +6,7 @@ from .assistant_tasks import *  # noqa: F403 the file says what it exports
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
 from .conversations import ChatTemplate, Conversations, Preferences, chat_template_of
-from .data import Data, Source
+from .data import Data, DataPart
 from .files import load_recipe, recipe_from_json, recipe_of_run
 from .filters import (
     CharacterFilter,
@@ -20,6 +20,7 @@ from .filters import (
     QualityFilter,
     RepetitionFilter,
 )
+from .mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
 from .overrides import apply_overrides
 from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
@@ -46,6 +47,7 @@ from .schedules import (
     WarmupStableDecay,
     noam_lr,
 )
+from .source import Source
 from .tasks import *  # noqa: F403 the file says what it exports
 from .tokenizers import (
     BPE,
@@ -110,11 +112,13 @@ __all__ = [
     "CosineSchedule",
     "CutMix",
     "Data",
+    "DataPart",
     "Deduplication",
     "Documents",
     "ExactDeduplication",
     "Filter",
     "FixedBatch",
+    "FixedRates",
     "ForbiddenTextFilter",
     "HeadOnly",
     "ImagesWithBoxes",
@@ -127,13 +131,17 @@ __all__ = [
     "LoRA",
     "LossGuard",
     "MixUp",
+    "MixingRates",
+    "Mixture",
     "Muon",
+    "NamedSource",
     "NearDeduplication",
     "Normalize",
     "OptimiserSpec",
     "PackedBatch",
     "Parallel",
     "Preferences",
+    "ProportionalRates",
     "QualityFilter",
     "RandAugment",
     "RandomApply",
