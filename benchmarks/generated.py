@@ -156,14 +156,13 @@ def make_boxes(table: Path, folder: Path) -> None:
 
 def make_data(home: Path, data: R.Data) -> None:
     if isinstance(data.rows, R.ImagesWithBoxes):
-        for source in (data.train, data.valid):
-            assert source is not None
-            make_boxes(*(home / path for path in source.paths))
+        for part in data.parts():
+            make_boxes(*(home / path for path in part.source.paths))
         return
     if isinstance(data.tokenizer, R.TokenizerFile):
         Path(data.tokenizer.path).parent.mkdir(parents=True, exist_ok=True)
         Path(data.tokenizer.path).write_text(arithmetic.tokenizer())
-    for path in {path for source in (data.train, data.valid) if source for path in source.paths}:
+    for path in {path for part in data.parts() for path in part.source.paths}:
         if path in MAKERS:
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_bytes(gzip.compress(MAKERS[path](Random(path)).encode()))

@@ -12,7 +12,7 @@ from benchmarks.generated import make_clone, make_data, small
 
 import weft
 from weft import recipe as R
-from weft.data.store import open_store
+from weft.data.mixture import open_split
 from weft.ranks import Ranks
 from weft.recipe.cost import step_flops
 from weft.runs import run
@@ -69,11 +69,8 @@ def test_names_differ_so_that_no_run_folder_is_shared() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_paths_are_relative_so_that_they_are_found_under_the_data_folder(name: str) -> None:
-    data = ALL[name].data
-    for source in (data.train, data.valid):
-        assert source is None or not any(
-            Path(path).is_absolute() or ".." in path for path in source.paths
-        )
+    for part in ALL[name].data.parts():
+        assert not any(Path(path).is_absolute() or ".." in path for path in part.source.paths)
 
 
 def test_the_table_of_the_docs_has_every_file() -> None:
@@ -92,6 +89,7 @@ PAPERS = {  # parameters as published, in millions
     "roberta": 355,
     "electra": 13.5,
     "t5": 220,
+    "t5_tasks": 220,
     "bart": 406,
     "classify_sst2": 110,
     "similarity_stsb": 110,
@@ -149,6 +147,7 @@ COUNTS = {  # rows that the files above hold, in training and validation
     "bert": (12, 3),
     "gpt_bpe": (12, 3),
     "t5": (12, 3),
+    "t5_tasks": (140, 27),
     "gpt_char": (1, 1),
     "classify_sst2": (40, 9),
     "similarity_stsb": (40, 9),
@@ -195,11 +194,13 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(
     trained = weft.load(folder / "model").spec
     assert weft.replace(
         trained, special_tokens=recipe.model.special_tokens
-    ) == weft.spec.with_label_names(recipe.model, open_store(prepared).meta.labels)
+    ) == weft.spec.with_label_names(
+        recipe.model, open_split(prepared, recipe.data, "train").meta.labels
+    )
     assert not list(prepared.rglob("quarantine.jsonl"))
     assert COUNTS.get(name) in (
         None,
-        tuple(len(open_store(prepared, split)) for split in ("train", "valid")),
+        tuple(len(open_split(prepared, recipe.data, split)) for split in ("train", "valid")),
     )
 
 

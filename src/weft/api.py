@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from .data.store import open_store
-from .inference.evaluate import evaluate_model
+from .inference.evaluate import MixtureEvaluationData, evaluate_model, split_of_run
 from .inference.evaluation_data import load_files, task_of
 from .inference.images import ImageInput
 from .inference.look import look as observe_input
@@ -75,15 +74,15 @@ def evaluate(
     """
     opened = model if isinstance(model, OpenModel) else open(model, device=device)
     value = task_of(opened, task)
+    data: EvaluationData | MixtureEvaluationData
     if on is not None:
         files = [on] if isinstance(on, str) else list(on)
         data = load_files(opened, value, files, report=report)
     else:
         if opened.recipe is None:
             raise ValueError(f"{opened.name} has no data of its own; give some with on=")
-        sources = {"train": opened.recipe.data.train, "valid": opened.recipe.data.valid}
         folder = prepared_folder(opened.recipe.data, Ranks())
-        data = EvaluationData(open_store(folder, split), sources[split])
+        data = split_of_run(opened.recipe, folder, split)
     options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
     return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
 

@@ -25,6 +25,7 @@ from .receipts import read_receipts, receipts_file, write_receipts
 from .rows import check_input_files
 
 if TYPE_CHECKING:
+    from ..inference.evaluate import MixtureEvaluationData
     from ..inference.open_model import OpenModel
     from ..recipe import Task
     from ..tasks.task import EvaluationData
@@ -92,10 +93,9 @@ def evaluate(args: argparse.Namespace) -> int:
 
 def data(
     args: argparse.Namespace, model: "OpenModel", task: "Task", ranks: "DistributedRanks"
-) -> "EvaluationData":
-    from ..data.store import open_store
+) -> "EvaluationData | MixtureEvaluationData":
+    from ..inference.evaluate import split_of_run
     from ..inference.evaluation_data import load_files
-    from ..tasks.task import EvaluationData
 
     if args.data:
         return load_files(
@@ -111,12 +111,11 @@ def data(
         raise ValueError(f"{args.name} has no data of its own; give some with --data")
     from ..runs.run import prepared_folder
 
-    source = {"train": model.recipe.data.train, "valid": model.recipe.data.valid}[args.split]
-    if source is None:
+    if getattr(model.recipe.data, args.split) is None:
         raise ValueError(
             f"the recipe of {args.name} names no {args.split} data; give some with --data"
         )
-    return EvaluationData(open_store(prepared_folder(model.recipe.data, ranks), args.split), source)
+    return split_of_run(model.recipe, prepared_folder(model.recipe.data, ranks), args.split)
 
 
 def report_on_first_rank(ranks: "DistributedRanks") -> Any:

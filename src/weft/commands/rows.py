@@ -116,7 +116,8 @@ def training_source(run: str) -> "Source | None":
     from ..data.load import training_source
     from ..training.compatibility import recipe_of
 
-    return training_source(recipe_of(Path(run), lambda line: None).data)
+    data = recipe_of(Path(run), lambda line: None).data
+    return training_source(data, next(data.parts("train")).source)
 
 
 def report_written(count: int, path: str) -> int:

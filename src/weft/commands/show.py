@@ -57,12 +57,10 @@ def recipe_summary(recipe: R.Recipe) -> dict[str, Any]:
 
 
 def describe_sources(data: R.Data) -> str:
-    parts = [("train", data.train), ("valid", data.valid)]
     return "; ".join(
         f"{name} {', '.join(s.paths)}"
         + (f" ({s.fraction[0]:.0%} to {s.fraction[1]:.0%})" if s.fraction != (0.0, 1.0) else "")
-        for name, s in parts
-        if s is not None
+        for name, s, _ in data.parts()
     ) + ("" if data.valid else "; no validation data")
 
 

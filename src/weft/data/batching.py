@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import recipe as R
 from ..registry import implementation
+from .mixture import MixtureSamples
 from .order import Order, permute
 from .samples import Samples
 
@@ -48,7 +49,7 @@ def build_fixed_planner(
     batch: R.FixedBatch, samples: Samples, seed: int, length: int
 ) -> BatchPlanner:
     if batch.sort_pool is None:
-        return FixedPlanner(len(samples), seed, batch.size, batch.repeats)
+        return FixedPlanner(sample_order(samples, seed, batch.repeats), batch.size)
     return PoolPlanner(samples, seed, length, batch.sort_pool, GroupByLength(batch.size))
 
 
@@ -69,13 +70,23 @@ def build_token_planner(
     return PoolPlanner(samples, seed, length, batch.sort_pool, SortByLength(batch.tokens))
 
 
+def sample_order(samples: Samples, seed: int, repeats: int = 1) -> Order:
+    if not isinstance(samples, MixtureSamples):
+        return Order(len(samples), seed, repeats)
+    if repeats > 1:
+        raise ValueError(
+            f"FixedBatch.repeats = {repeats}: samples of a mixture are not repeated; use 1"
+        )
+    return samples.order(seed)
+
+
 class FixedPlanner:
     """`count` samples a step, straight from the order; a step may end one epoch and begin the next."""
 
     packed: int | None = None
 
-    def __init__(self, n: int, seed: int, count: int, repeats: int = 1) -> None:
-        self.order, self.count = Order(n, seed, repeats), count
+    def __init__(self, order: Order, count: int) -> None:
+        self.order, self.count = order, count
 
     def at(self, position: int) -> StepPlan:
         epochs, indices = self.order.at(position, self.count)
@@ -122,11 +133,12 @@ class PoolPlanner:
             arrange,
             packed,
         )
+        self.order = sample_order(samples, seed)
         self.pool: Pool | None = None
 
     def at(self, position: int) -> StepPlan:
         """The rest of the batch that holds `position`: all of it, where a step left off."""
-        start = position - position % len(self.samples) % self.size
+        start = position - position % self.order.n % self.size
         if self.pool is None or self.pool.start != start:
             self.pool = self.work_out(start)
         pool, within = self.pool, position - start
@@ -137,12 +149,11 @@ class PoolPlanner:
         return StepPlan(position, start + pool.row_ends[end - 1], [rows[0][read:], *rows[1:]])
 
     def work_out(self, start: int) -> Pool:
-        n = len(self.samples)
-        epoch, first = divmod(start, n)
-        indices = permute(np.arange(first, min(first + self.size, n)), n, self.seed, epoch)
+        epoch, first = divmod(start, self.order.n)
+        epochs, indices = self.order.at(start, min(self.size, self.order.n - first))
         lengths = np.clip(self.samples.lengths(indices), 1, self.length)
         batches = self.arrange(lengths, self.seed, epoch, first)
-        picks = [SampleIndex(epoch, i) for i in indices.tolist()]
+        picks = [SampleIndex(e, i) for e, i in zip(epochs.tolist(), indices.tolist(), strict=True)]
         rows = [[picks[place] for place in row] for batch in batches for row in batch]
         return Pool(start, rows, cumulative_lengths(batches), cumulative_lengths(rows))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from .batching import SampleIndex
+from .mixture import locate_sample
 from .order import SampleGenerators
 from .samples import Samples
 
@@ -80,9 +81,10 @@ def build_row(
     samples: Samples, preprocess: Preprocess, pick: SampleIndex, draws: SampleGenerators
 ) -> ArrayRow:
     try:
+        source, index = locate_sample(samples, pick.index)
         return preprocess(
-            samples,
-            pick.index,
+            source,
+            index,
             draws.generator_for(0 if preprocess.same_every_epoch else pick.epoch, pick.index),
         )
     except Exception as error:

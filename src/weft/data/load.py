@@ -73,13 +73,13 @@ def report_bad_rows(rows: int, bad: BadRowEntries, share: float, report: Say) ->
 # Tables
 
 
-def training_source(data: R.Data) -> R.Source:
-    """Return the source of a run's training data. Columns named by numbers belong to a table without a header, even if it was split
+def training_source(data: R.Data, source: R.Source) -> R.Source:
+    """Return a source of a run's training data. Columns named by numbers belong to a table without a header, even if it was split
     into other files."""
     return (
-        replace(data.train, has_header=False, column_names=())
+        replace(source, has_header=False, column_names=())
         if getattr(data.rows, "text", "").isdecimal()
-        else data.train
+        else source
     )
 
 

@@ -1,5 +1,6 @@
 """Ownership of a folder: what `prepare` may write into it, and what it may remove."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ def finished_shards(split: Location) -> list[Location]:
     return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
-def check_no_foreign_files(root: Location) -> None:
+def check_no_foreign_files(root: Location, splits: Iterable[str]) -> None:
     """Raise ValueError for a folder with foreign files: nothing may be written between them."""
     if read_data_json(root) or any(
-        is_filter_folder(root / name) or finished_shards(root / name) for name in SPLITS
+        is_filter_folder(root / name) or finished_shards(root / name) for name in {*SPLITS, *splits}
     ):
         return
     foreign = next(
@@ -70,7 +71,10 @@ def check_same_settings(root: Location, key: str) -> None:
     if (
         data_json
         and data_json["key"] != key
-        and any((root / name / "index.json").exists() for name in SPLITS)
+        and any(
+            (root / name / "index.json").exists()
+            for name in (*SPLITS, *data_json.get("sources", ()))
+        )
     ):
         raise ValueError(f"{root} {OTHER}")
 

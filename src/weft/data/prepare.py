@@ -3,10 +3,11 @@ continues."""
 
 import base64
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +47,15 @@ VERSION = 1  # of the layout on disk
 SAMPLE = 200_000_000  # characters that a tokenizer learns from, spread over the pieces
 
 
-Splits = dict[str, tuple[R.Source, list[Piece]]]
+class SplitWork(NamedTuple):
+    """A source, what its rows hold, and its pieces."""
+
+    source: R.Source
+    rows: R.RowSchema
+    pieces: list[Piece]
+
+
+Splits = dict[str, SplitWork]  # by the name of the folder
 DropDigests = dict[str, list[str]]  # per split, of what is dropped from each piece
 
 
@@ -79,26 +88,23 @@ def prepare(
             return locate(data.prepared_folder)
         raise
     root = locate(folder or data.prepared_folder or Path("prepared") / fingerprint(data, splits))
-    check_no_foreign_files(root)
+    check_no_foreign_files(root, splits)
     if not overwrite:
-        check_same_settings(root, tokenizer_and_labels_key(data, *splits["train"]))
+        check_same_settings(root, tokenizer_and_labels_key(data, training_splits(data, splits)))
     root.mkdir(parents=True, exist_ok=True)
     run = TaskRunner(workers or available_cores(), on, report)
-    dropped = filter_splits(data, splits, root, run, (index, count), overwrite)
+    dropped = filter_splits(splits, root, run, (index, count), overwrite)
     if dropped is None:
         return root  # other parts are to be scanned first
-    readers = {
-        name: PieceReader(source, data.rows, root / name) for name, (source, _) in splits.items()
-    }
     tokenizer, labels = prepare_tokenizer_and_labels(
-        data, splits["train"], readers["train"], root, report
+        data, training_splits(data, splits), root, report
     )
-    for name, (source, work) in splits.items():
+    for name, (source, rows, work) in splits.items():
         split = root / name
         split.mkdir(exist_ok=True)
         common = [
             VERSION,
-            to_plain(data.rows),
+            to_plain(rows),
             reading_settings(source),
             tokenizer.sha256 if tokenizer else None,
             labels,
@@ -121,7 +127,7 @@ def prepare(
             job = SplitJob(
                 str(split),
                 to_plain(source),
-                to_plain(data.rows),
+                to_plain(rows),
                 labels,
                 file,
                 data.max_bad_row_fraction,
@@ -148,36 +154,34 @@ def shard_tasks(common: list[Any], work: list[Piece], dropped: list[str] | None)
 
 
 def filter_splits(
-    data: R.Data,
-    splits: Splits,
-    root: Location,
-    run: TaskRunner,
-    part: tuple[int, int],
-    overwrite: bool,
+    splits: Splits, root: Location, run: TaskRunner, part: tuple[int, int], overwrite: bool
 ) -> DropDigests | None:
     """Apply the filters of all sources; None if other parts are to be scanned first."""
     digests: DropDigests = {}
     complete = True
-    for name, (source, work) in splits.items():
+    for name, (source, rows, work) in splits.items():
         split = root / name
         if not overwrite:
             check_same_filters(split, source)
         if not source.filters:
             remove_filters(split)
             continue
-        check_filters(source, data.rows)
-        result = filter_rows(split, source, data.rows, work, partial(run.stage, name), part)
+        check_filters(source, rows)
+        result = filter_rows(split, source, rows, work, partial(run.stage, name), part)
         complete = complete and result is not None
         digests[name] = result or []
     return digests if complete else None
 
 
 def plan_splits(data: R.Data) -> Splits:
-    sources = {"train": data.train, "valid": data.valid}
-    resolved = {
-        name: resolve_source(source, data.rows) for name, source in sources.items() if source
-    }
-    return {name: (source, split_source(source)) for name, source in resolved.items()}
+    resolved = [
+        part._replace(source=resolve_source(part.source, part.rows)) for part in data.parts()
+    ]
+    return {name: SplitWork(source, rows, split_source(source)) for name, source, rows in resolved}
+
+
+def training_splits(data: R.Data, splits: Splits) -> Splits:
+    return {part.name: splits[part.name] for part in data.parts("train")}
 
 
 def is_complete(data: R.Data, root: Location) -> bool:
@@ -186,20 +190,21 @@ def is_complete(data: R.Data, root: Location) -> bool:
     return (
         data_json is not None
         and digest_plain(data_json["rows"]) == digest_plain(to_plain(data.rows))
-        and all(
-            (root / name / "index.json").exists()
-            for name in (["train", "valid"] if data.valid else ["train"])
-        )
+        and all((root / part.name / "index.json").exists() for part in data.parts())
     )
 
 
 def fingerprint(data: R.Data, splits: Splits | None = None) -> str:
     """Return the fingerprint of the data value and the content of its files."""
     content = {
-        name: [reading_settings(source), [[p.identity, p.spans] for p in work]]
-        for name, (source, work) in (splits or plan_splits(data)).items()
+        name: split_identity(data, split) for name, split in (splits or plan_splits(data)).items()
     }
     return digest_plain(VERSION, to_plain(data.rows), *tokenizer_identity(data), content)[:16]
+
+
+def split_identity(data: R.Data, split: SplitWork) -> list[Any]:
+    content = [reading_settings(split.source), [[p.identity, p.spans] for p in split.pieces]]
+    return content if split.rows == data.rows else [to_plain(split.rows), *content]
 
 
 def tokenizer_identity(data: R.Data) -> list[Any]:
@@ -210,25 +215,19 @@ def tokenizer_identity(data: R.Data) -> list[Any]:
 # What all pieces need: a tokenizer, and the names of classes
 
 
-def tokenizer_and_labels_key(data: R.Data, source: R.Source, work: list[Piece]) -> str:
+def tokenizer_and_labels_key(data: R.Data, training: Splits) -> str:
     return digest_plain(
         VERSION,
         to_plain(data.rows),
         *tokenizer_identity(data),
-        reading_settings(source),
-        [[p.identity, p.spans] for p in work],
+        *(part for split in training.values() for part in split_identity(data, split)),
     )
 
 
 def prepare_tokenizer_and_labels(
-    data: R.Data,
-    split: tuple[R.Source, list[Piece]],
-    read: PieceReader,
-    root: Location,
-    report: ReportProgress | None,
+    data: R.Data, training: Splits, root: Location, report: ReportProgress | None
 ) -> tuple[Tokenizer | None, list[str] | None]:
-    source, work = split
-    key = tokenizer_and_labels_key(data, source, work)
+    key = tokenizer_and_labels_key(data, training)
     with suppress(OSError, ValueError):
         data_json = read_data_json(root)
         tokenizer = Tokenizer.load(root) if data_json and data_json["tokenizer"] else None
@@ -238,8 +237,8 @@ def prepare_tokenizer_and_labels(
             and data_json["sha256"] == (tokenizer.sha256 if tokenizer else None)
         ):
             return tokenizer, data_json["labels"]
-    labels = find_labels(data.rows, source, work, read, report)
-    tokenizer = train_tokenizer(data, work, read, report)
+    labels = find_labels(data.rows, training, root, report)
+    tokenizer = train_tokenizer(data, training, root, report)
     mask = np.packbits(tokenizer.is_continuation, bitorder="little").tobytes() if tokenizer else b""
     write_atomically(
         root / "data.json",
@@ -255,6 +254,7 @@ def prepare_tokenizer_and_labels(
                 "sha256": tokenizer.sha256 if tokenizer else None,
                 "key": key,
             }
+            | ({"sources": list(training)} if len(training) > 1 else {})
         ),
     )
     if tokenizer:  # after data.json, by which the folder is known as ours
@@ -263,39 +263,45 @@ def prepare_tokenizer_and_labels(
 
 
 def train_tokenizer(
-    data: R.Data, work: list[Piece], read: PieceReader, report: ReportProgress | None
+    data: R.Data, training: Splits, root: Location, report: ReportProgress | None
 ) -> Tokenizer | None:
-    columns = data.rows.text_columns
-    if not columns:
+    if not data.rows.text_columns:
         return None
     if data.tokenizer is None:
         raise ValueError(
             f"{type(data.rows).__name__} contain text, which needs a tokenizer; give Data(tokenizer=…)"
         )
-    share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, len(work))
+    pieces = sum(len(split.pieces) for split in training.values())
+    share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, pieces)
+
+    def texts() -> Iterator[str]:
+        for name, (source, rows, work) in training.items():
+            read = PieceReader(source, rows, root / name)
+            yield from sample_texts(read, work, rows.text_columns, share)
+
     with reporting("tokenizer", report):
-        return fit_tokenizer(data.tokenizer, lambda: sample_texts(read, work, columns, share))
+        return fit_tokenizer(data.tokenizer, texts)
 
 
 def find_labels(
-    row: R.RowSchema,
-    source: R.Source,
-    work: list[Piece],
-    read: PieceReader,
-    report: ReportProgress | None,
+    row: R.RowSchema, training: Splits, root: Location, report: ReportProgress | None
 ) -> list[str] | None:
     """Return the class names in order: those given, or those of the training data, numbers sorted by value."""
-    column = row.label_column
-    if column is None:
+    if row.label_column is None:
         return None
     if row.labels:
         return list(row.labels)
-    if (known := format_of(source).class_names(source, work)) is not None:
-        return known
     seen: set[str] = set()
-    with reporting("classes", report):
-        for item in (item for n, piece in enumerate(work) for item in read(n, piece, (column,))):
-            seen.update(class_names(item.fields.get(column)) if isinstance(item, SourceRow) else ())
+    for name, (source, rows, work) in training.items():
+        known = format_of(source).class_names(source, work)
+        if known is not None and len(training) == 1:
+            return known
+        read, column = PieceReader(source, rows, root / name), rows.label_column
+        assert column is not None
+        with reporting("classes", report):
+            for item in (i for n, piece in enumerate(work) for i in read(n, piece, (column,))):
+                if isinstance(item, SourceRow):
+                    seen.update(class_names(item.fields.get(column)))
     return sorted_classes(seen)
 
 

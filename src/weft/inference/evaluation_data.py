@@ -52,7 +52,7 @@ def load_files(
     row = run_data.rows if run_data is not None else default_rows(model, task)
     source = resolve_source(R.Source(paths=tuple(paths), column_names=tuple(names)), row)
     alike = (
-        training_source(replace(run_data, train=resolve_source(run_data.train, row)))
+        training_source(run_data, resolve_source(next(run_data.parts("train")).source, row))
         if run_data is not None
         else None
     )

@@ -6,7 +6,7 @@ from .assistant_tasks import *  # noqa: F403 the file says what it exports
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
 from .conversations import ChatTemplate, Conversations, Preferences, chat_template_of
-from .data import Data, Source
+from .data import Data, DataPart
 from .files import load_recipe, recipe_from_json, recipe_of_run
 from .filters import (
     CharacterFilter,
@@ -21,6 +21,7 @@ from .filters import (
     RepetitionFilter,
 )
 from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
+from .mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
 from .overrides import apply_overrides
 from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
@@ -47,6 +48,7 @@ from .schedules import (
     WarmupStableDecay,
     noam_lr,
 )
+from .source import Source
 from .tasks import *  # noqa: F403 the file says what it exports
 from .tokenizers import (
     BPE,
@@ -111,11 +113,13 @@ __all__ = [
     "CosineSchedule",
     "CutMix",
     "Data",
+    "DataPart",
     "Deduplication",
     "Documents",
     "ExactDeduplication",
     "Filter",
     "FixedBatch",
+    "FixedRates",
     "ForbiddenTextFilter",
     "HeadOnly",
     "ImagesWithBoxes",
@@ -130,13 +134,17 @@ __all__ = [
     "LossGuard",
     "MLflow",
     "MixUp",
+    "MixingRates",
+    "Mixture",
     "Muon",
+    "NamedSource",
     "NearDeduplication",
     "Normalize",
     "OptimiserSpec",
     "PackedBatch",
     "Parallel",
     "Preferences",
+    "ProportionalRates",
     "QualityFilter",
     "RandAugment",
     "RandomApply",

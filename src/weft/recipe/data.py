@@ -1,55 +1,52 @@
-"""Sources of data."""
+"""The data of a run: what it is trained and validated on."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ..registry import choice, names
-from ..synonyms import suggest
-from .filters import Filter
-from .formats import Format
+from ..registry import choice
+from .mixture import Mixture
 from .rows import RowSchema
+from .source import Source
 from .tokenizers import TokenizerSpec
 
 
-@choice
-class Source:
-    """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
+class DataPart(NamedTuple):
+    """One source of a split, and what its rows hold; `name` is that of the folder with its shards."""
 
-    A relative path is looked up here, then under $WEFT_DATA. `column_names` are the names of the columns where the files have none.
-    `filters` drop rows when the data is prepared, in their order: put those that look at one row before those that compare rows."""
-
-    paths: tuple[str, ...]
-    format: str | None = None  # one of `registry.names(Format)`; None: from the row and the file
-    document_boundary: Literal["file", "line", "blank", "heading"] = (
-        "blank"  # where a document of plain text ends
-    )
-    column_names: tuple[str, ...] = ()
-    has_header: bool = True  # csv and tsv: the first line names the columns
-    delimiter: Literal[",", ";", "|", "\t"] | None = (
-        None  # of a csv; None: detected from its first lines
-    )
-    fraction: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (
-        0.0,
-        1.0,
-    )  # read only this part of each file
-    filters: tuple[Filter, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.format is not None and self.format not in names(Format):
-            raise ValueError(
-                f"Source.format = {self.format!r}; {suggest(self.format, names(Format))}"
-            )
+    name: str
+    source: Source
+    rows: RowSchema
 
 
 @choice
 class Data:
     """Training and validation data. The tokenizer is trained on `train`; everything is prepared once, into `prepared_folder`. Rows that
-    cannot be read are skipped; if they are more than `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`)."""
+    cannot be read are skipped; if they are more than `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`).
+    A source of a mixture may name rows of its own, of the same kind as `rows`."""
 
     rows: RowSchema
-    train: Source
-    valid: Source | None = None
+    train: Source | Mixture
+    valid: Source | Mixture | None = None
     tokenizer: TokenizerSpec | None = None
     prepared_folder: str | None = None  # None: prepared/<fingerprint of all this>
     max_bad_row_fraction: Annotated[float, Field(ge=0, le=1)] = 0.001
+
+    def __post_init__(self) -> None:
+        for part in self.parts():
+            if type(part.rows) is not type(self.rows):
+                raise ValueError(
+                    f"{part.name} has {type(part.rows).__name__}, but Data.rows are {type(self.rows).__name__}; give every source the same kind"
+                )
+
+    def parts(self, *splits: str) -> Iterator[DataPart]:
+        """Yield the sources of some splits (default: "train" and "valid"), one or, of a mixture, several each."""
+        for split, source in (("train", self.train), ("valid", self.valid)):
+            if splits and split not in splits:
+                continue
+            if isinstance(source, Source):
+                yield DataPart(split, source, self.rows)
+            elif isinstance(source, Mixture):
+                for part in source.sources:
+                    yield DataPart(f"{split}-{part.name}", part.source, part.rows or self.rows)

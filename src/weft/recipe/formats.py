@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ..registry import Named, register_named
 
 if TYPE_CHECKING:
-    from .data import Source
+    from .source import Source
 
 SUFFIX_SCORE = 0.5  # of `Format.sniff` for a file that has one of the format's suffixes
 

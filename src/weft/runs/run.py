@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -18,9 +19,10 @@ from ..addresses import Location, locate
 from ..data.batching import build_planner
 from ..data.filtering import report_lines
 from ..data.loader import Loader
+from ..data.mixture import MixtureSamples, MixtureStore, open_split
 from ..data.prepare import PrepareProgress, fingerprint, prepare
 from ..data.quarantine import quarantine_notes
-from ..data.store import PreparedFolder, Store, open_store
+from ..data.store import PreparedFolder, Store
 from ..data.tokenizer import with_special_frame
 from ..interop.companion_files import with_end_of_turn, with_special_ids
 from ..interop.folder import load, save
@@ -74,8 +76,8 @@ class RunState(NamedTuple):
 
     recipe: R.Recipe
     prepared_folder: Location  # the folder of the shards
-    store: Store
-    valid_store: Store | None
+    store: Store | MixtureStore
+    valid_store: Store | MixtureStore | None
     task: TaskImplementation
     trainer: Trainer
     fingerprints: dict[
@@ -104,7 +106,7 @@ def prepared_folder(
     if ranks.world == 1:
         return prepare(data, report=progress)
     folder = Path(data.prepared_folder or Path("prepared") / fingerprint(data))
-    if not (folder / "train" / "index.json").exists():
+    if not all((folder / part.name / "index.json").exists() for part in data.parts("train")):
         raise ValueError(
             f"{folder} is not prepared yet; run weft prepare with this recipe first, so that no rank waits for another"
         )
@@ -128,8 +130,11 @@ def build_run(
     ranks = (ranks or DistributedRanks(device=recipe.device)).arrange(recipe.parallel)
     recipe = resolve_recipe_precision(recipe, ranks)
     folder = prepared_folder(recipe.data, ranks, progress)
-    store = open_store(folder, "train")
-    valid = open_store(folder, "valid") if recipe.data.valid else None
+    store, valid = (
+        open_split(folder, recipe.data, "train"),
+        open_split(folder, recipe.data, "valid"),
+    )
+    assert store is not None
     folders = {name: getattr(recipe.task, name) for name in recipe.task.model_folders}
     others = {name: load(path).eval() for name, path in folders.items()}
     task = build_task(
@@ -145,8 +150,8 @@ def build_run(
         initialise_from(loss.model, recipe.init_from)
     freeze_untrained(loss.model, recipe.trainable, recipe.seed)
 
-    def rows(length: int) -> LengthLimitedSamples:
-        samples = preprocess.open_samples(store, length)
+    def rows(length: int) -> LengthLimitedSamples | MixtureSamples:
+        samples = open_training_samples(preprocess, store, length)
         if len(samples) == 0:
             raise ValueError(f"{folder} holds too little text for one row of {length} tokens")
         return samples
@@ -184,6 +189,15 @@ def build_run(
         Trainer(recipe, loss, loader, ranks),
         identity,
     )
+
+
+def open_training_samples(
+    preprocess: Preprocess, store: Store | MixtureStore, length: int
+) -> LengthLimitedSamples | MixtureSamples:
+    if isinstance(store, Store):
+        return preprocess.open_samples(store, length)
+    parts = [preprocess.open_samples(part, length) for part in store.parts.values()]
+    return MixtureSamples(parts, store.mixture.rates)
 
 
 def starts_in_parts(recipe: R.Recipe, ranks: DistributedRanks) -> bool:
@@ -451,19 +465,43 @@ def validation_pending(run: RunState) -> bool:
 
 
 def validate_run(run: RunState) -> dict[str, float] | None:
-    """Return the validation loss, its terms and the task's metrics; None without validation data, or if interrupted."""
-    if run.valid_store is None:
+    """Return the validation loss, its terms and the task's metrics; None without validation data, or if interrupted. Of a mixture every
+    source counts the same."""
+    valid, results = run.valid_store, dict[str, dict[str, float]]()
+    stores = (
+        valid.parts if isinstance(valid, MixtureStore) else {"": valid} if valid is not None else {}
+    )
+    for (name, store), part in zip(stores.items(), run.recipe.data.parts("valid"), strict=True):
+        result = validate_source(run, EvaluationData(store, part.source))
+        if result is None:
+            return None
+        results[name] = result
+    if not results:
         return None
-    best = run.trainer.average
-    data = EvaluationData(run.valid_store, run.recipe.data.valid)
-    collector = PredictionCollector(run.task, data) if run.recipe.metric else None
-    validation = validate(run.trainer, run.preprocess, run.valid_store, collector)
-    if validation is not None:
-        run.trainer.last_validated_step = run.trainer.step
-        validation |= collector.metrics(run.trainer.ranks) if collector else {}
-        if isinstance(best, BestWeights):
-            best.update_best(run.trainer.step, validation)
+    validation = mean_over_sources(results)
+    run.trainer.last_validated_step = run.trainer.step
+    if isinstance(best := run.trainer.average, BestWeights):
+        best.update_best(run.trainer.step, validation)
     return validation
+
+
+def validate_source(run: RunState, data: EvaluationData) -> dict[str, float] | None:
+    collector = PredictionCollector(run.task, data) if run.recipe.metric else None
+    validation = validate(run.trainer, run.preprocess, data.store, collector)
+    if validation is None:
+        return None
+    return validation | (collector.metrics(run.trainer.ranks) if collector else {})
+
+
+def mean_over_sources(results: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return what one source gave or, of a mixture, the means over its sources and then each source's own, after its name."""
+    first, *others = results.values()
+    if not others:
+        return first
+    means = {key: fmean(result[key] for result in results.values()) for key in first}
+    return means | {
+        f"{name} {key}": value for name, result in results.items() for key, value in result.items()
+    }
 
 
 def log_validation(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..data.batching import FixedPlanner
 from ..data.loader import Loader
+from ..data.order import Order
 from ..data.store import Store
 from ..generate.text_generator import Progress
 from ..metrics.perplexity import evaluation_windows
@@ -68,7 +69,7 @@ def predict_batches(
 ) -> Iterator[tuple[list[int], Batch, Any]]:
     """Yield the indices of some samples of this rank, their batch and the outputs of the model."""
     loader = Loader(
-        FixedPlanner(len(samples), options.seed, options.batch_size),
+        FixedPlanner(Order(len(samples), options.seed), options.batch_size),
         samples,
         preprocess,
         options.seed,
