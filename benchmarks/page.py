@@ -308,7 +308,7 @@ def experts(found: Result) -> Lines:
 
 def exported(found: Result) -> Lines:
     yield (
-        "Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft convert --to hf` and "
+        "Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft export --to hf` and "
         "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
         "probabilities), and the largest difference of the outputs."
     )

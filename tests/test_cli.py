@@ -61,7 +61,7 @@ def test_help_and_version_leave_with_zero(capsys: pytest.CaptureFixture[str]) ->
         ["families", "--help"],
         ["show", "-h"],
         ["verify", "-h"],
-        ["convert", "-h"],
+        ["export", "-h"],
     ):
         with pytest.raises(SystemExit) as left:
             main(words)
@@ -70,7 +70,7 @@ def test_help_and_version_leave_with_zero(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert all(verb in printed(capsys) for verb in ("families", "show", "verify", "convert"))
+    assert all(verb in printed(capsys) for verb in ("families", "show", "verify", "export"))
 
 
 def test_families_lists_every_size_and_paper(
@@ -381,18 +381,18 @@ def test_verify_leaves_with_one_where_an_output_differs(
     )
 
 
-# convert
+# export
 
 
 def test_convert_goes_there_and_back_unchanged(
     folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "written" in printed(
-        capsys, "convert", folders["hf"], str(tmp_path / "own"), "--to", "weft"
+        capsys, "export", folders["hf"], str(tmp_path / "own"), "--to", "weft"
     )
     found = json.loads(
         printed(
-            capsys, "convert", str(tmp_path / "own"), str(tmp_path / "hf"), "--to", "hf", "--json"
+            capsys, "export", str(tmp_path / "own"), str(tmp_path / "hf"), "--to", "hf", "--json"
         )
     )
     assert found["read"] | {"files": None} == {
@@ -413,8 +413,8 @@ def test_convert_goes_there_and_back_unchanged(
 def test_convert_writes_over_an_older_model_folder(
     folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed(capsys, "convert", folders["hf"], str(tmp_path), "--to", "weft")
-    printed(capsys, "convert", folders["hf"], str(tmp_path), "--to", "hf", "--overwrite")
+    printed(capsys, "export", folders["hf"], str(tmp_path), "--to", "weft")
+    printed(capsys, "export", folders["hf"], str(tmp_path), "--to", "hf", "--overwrite")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
@@ -440,22 +440,24 @@ def test_convert_writes_over_an_older_model_folder(
         ("show {settings}", "model type None is not known"),
         ("verify", "FOLDER; see weft verify --help"),
         ("verify ./nowhere", "./nowhere is not a folder"),
-        ("verify {own}", "convert it with --to hf first"),
-        ("convert {hf} {empty}", "--to; see weft convert --help"),
-        ("convert {hf} {empty} --to tf", "choose from"),
-        ("convert {hf} {hf} --to hf", "is the folder to read; give another one to write"),
-        ("convert {hf} {hf}/../hf --to weft", "is the folder to read; give another one to write"),
+        ("verify {own}", "export it with weft export first"),
+        ("export {hf}", "OUT; see weft export --help"),
+        ("convert {hf} out", "no verb 'convert'; did you mean 'export'?"),
+        ("finetune {hf}", "no verb 'finetune'; did you mean 'tune'?"),
+        ("export {hf} {empty} --to tf", "choose from"),
+        ("export {hf} {hf} --to hf", "is the folder to read; give another one to write"),
+        ("export {hf} {hf}/../hf --to weft", "is the folder to read; give another one to write"),
         (
-            "convert {hf} {other} --to hf",
+            "export {hf} {other} --to hf",
             "is not empty and holds no model; give a new or an empty folder",
         ),
         (
-            "convert {hf} {settings} --to hf",
+            "export {hf} {settings} --to hf",
             "is not empty and holds no model; give a new or an empty folder",
         ),
-        ("convert {hf} {file} --to hf", "is a file; give a folder"),
-        ("convert ./nowhere {empty} --to hf", "./nowhere is not a folder"),
-        ("convert {hf} {file}/below --to hf", "Not a directory"),
+        ("export {hf} {file} --to hf", "is a file; give a folder"),
+        ("export ./nowhere {empty} --to hf", "./nowhere is not a folder"),
+        ("export {hf} {file}/below --to hf", "Not a directory"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_way_out(

@@ -91,12 +91,12 @@ def parser() -> Parser:
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """Parse the arguments; the error for an unknown verb or option names the nearest one."""
-    from .synonyms import suggest, suggest_option
+    from .synonyms import suggest_option, suggest_verb
 
     top = parser()
     verbs = next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
-        raise ValueError(f"no verb {arguments[0]!r}; {suggest(arguments[0], list(verbs))}")
+        raise ValueError(f"no verb {arguments[0]!r}; {suggest_verb(arguments[0], verbs)}")
     args, rest = top.parse_known_args(arguments)
     end = rest.index("--") if "--" in rest else len(rest)
     rest, plain = rest[:end], rest[end + 1 :]  # after two dashes everything is text

@@ -285,6 +285,37 @@ def suggest(name: str, names: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else f"there is {', '.join(names)}"
 
 
+VERBS = {  # as other tools call them
+    "convert": "export",
+    "save": "export",
+    "finetune": "tune",
+    "fine-tune": "tune",
+    "pretrain": "train",
+    "fit": "train",
+    "preprocess": "prepare",
+    "tokenize": "prepare",
+    "test": "evaluate",
+    "validate": "evaluate",
+    "complete": "generate",
+    "chat": "generate",
+    "sample": "generate",
+    "summarize": "translate",
+    "predict": "classify",
+    "ner": "tag",
+    "qa": "answer",
+    "encode": "embed",
+    "visualize": "look",
+    "list": "families",
+    "info": "show",
+    "init": "new",
+}
+
+
+def suggest_verb(name: str, verbs: Iterable[str]) -> str:
+    """Return what to use instead of an unknown verb."""
+    return f"did you mean {VERBS[name]!r}?" if name in VERBS else suggest(name, verbs)
+
+
 def suggest_option(name: str, known: list[str]) -> str:
     """Return what to use instead of an unknown option."""
     name = name.partition("=")[0]

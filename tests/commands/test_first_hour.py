@@ -89,12 +89,12 @@ def test_quickstart_trains_samples_looks_and_exports_and_resumes(
 
     monkeypatch.setattr(quickstart.subprocess, "run", run)
     assert main(["quickstart", "-o", "walk", "--steps", "2"]) == 0
-    assert [words[0] for words in commands] == ["show", "train", "generate", "look", "convert"]
+    assert [words[0] for words in commands] == ["show", "train", "generate", "look", "export"]
     assert Path("walk/look.html").stat().st_size > 10_000
     assert weft.load("walk/hf").spec.width == 96
     error = capsys.readouterr().err
     assert all(
-        f"$ weft {verb} " in error for verb in ("show", "train", "generate", "look", "convert")
+        f"$ weft {verb} " in error for verb in ("show", "train", "generate", "look", "export")
     )
     log = Path("walk/run/log.jsonl").read_bytes()
     Path("walk/recipe.py").write_text(Path("walk/recipe.py").read_text() + "# mine\n")

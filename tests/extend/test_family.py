@@ -53,9 +53,9 @@ def test_a_published_folder_gives_the_same_outputs_and_comes_back_with_the_same_
     report = json.loads(weft(folder, "verify", "published", "--json", *OWN))
     assert set(report["differences"]) == {"logits", "last_hidden_state"}
     assert max(report["differences"].values()) <= 1e-5
-    weft(folder, "convert", "published", "own", "--to", "weft", *OWN)
-    assert "no Hugging Face family" in refused(folder, "convert", "own", "back", "--to", "hf")
-    weft(folder, "convert", "own", "back", "--to", "hf", *OWN)
+    weft(folder, "export", "published", "own", "--to", "weft", *OWN)
+    assert "no Hugging Face family" in refused(folder, "export", "own", "back", "--to", "hf")
+    weft(folder, "export", "own", "back", "--to", "hf", *OWN)
     weights = "model.safetensors"
     assert (folder / "back" / weights).read_bytes() == (published / weights).read_bytes()
 
@@ -69,7 +69,7 @@ def test_it_trains_resumes_bit_for_bit_evaluates_and_opens_in_transformers(folde
     weft(folder, "resume", "killed")
     assert digest(folder / "whole") == digest(folder / "killed")
     assert "perplexity" in weft(folder, "evaluate", "whole", "--json")  # its spec is of our values
-    weft(folder, "convert", "whole", "out", "--to", "hf", *OWN)
+    weft(folder, "export", "whole", "out", "--to", "hf", *OWN)
     _, report = hf.AutoModelForCausalLM.from_pretrained(folder / "out", output_loading_info=True)
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert json.loads(weft(folder, "verify", "out", "--json", *OWN))["same"]

@@ -52,7 +52,7 @@ FOLDERS = {  # verbs that write a folder
     "prepare": "prepare {rows} --rows examples --tokenizer bytes --output {out}",
     "train": "train {recipe} --output {out}",
     "tune": "tune {checkpoint} --data {rows} --output {out} --epochs 1 --learning-rates 1e-3 --seeds 1",
-    "convert": "convert {model} {out} --to weft",
+    "export": "export {model} {out} --to weft",
     "resume": "resume {out}",
 }
 FILES = {  # verbs that write a file
@@ -201,10 +201,10 @@ def test_receipts_are_never_put_into_a_file_of_another_kind(
         "tune nothing/at/all --data {rows} --output {out}",
         "tune {checkpoint} --data {rows} --task tag --output {out}",
         "tune {model} --data {rows} --learning-rates -1 --output {out}",
-        "convert nothing/at/all {out} --to hf",
-        "convert {rows} {out} --to hf",
-        "convert {model} {out}/deep/down --to tf",
-        "convert {linked} {out}/deep/down --to hf",
+        "export nothing/at/all {out} --to hf",
+        "export {rows} {out} --to hf",
+        "export {model} {out}/deep/down --to tf",
+        "export {linked} {out}/deep/down --to hf",
         "generate nothing/at/all a --output {out}.jsonl",
         "evaluate {model} --output {out}.json",
         "resume {out}",
@@ -244,7 +244,7 @@ def test_a_search_that_was_stopped_early_goes_on_in_its_own_folder(
 def test_convert_replaces_a_model_only_where_asked(
     made: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["convert", made["model"], str(tmp_path / "out"), "--to", "weft"]
+    words = ["export", made["model"], str(tmp_path / "out"), "--to", "weft"]
     assert main(words) == 0
     before = snapshot(tmp_path)
     assert main(words) == 2

@@ -78,7 +78,7 @@ def test_a_config_that_claims_more_than_the_files_hold_builds_nothing(
 ) -> None:
     change(folder / "config.json", **keys)
     assert words in refused(
-        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+        ["export", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
     )
     assert not (folder.parent / "out").exists()
 
@@ -106,7 +106,7 @@ def test_a_header_of_a_million_tensors_is_not_parsed(
     )
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
     assert "lists 1,000,000 tensors" in refused(
-        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+        ["export", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
     )
 
 
@@ -116,7 +116,7 @@ def test_a_header_longer_than_its_file_is_refused(
 ) -> None:
     (folder / "model.safetensors").write_bytes(claimed.to_bytes(8, "little") + b"{}")
     assert f"claims {claimed:,} bytes" in refused(
-        ["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
+        ["export", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd
     )
 
 
@@ -216,9 +216,9 @@ def test_what_is_no_regular_file_never_blocks(
         )
     out = str(folder.parent / "out")
     if name == "recipe.json":  # a pipe of this name makes no run of a model's folder
-        assert main(["convert", str(folder), out, "--to", "hf"]) == 0
+        assert main(["export", str(folder), out, "--to", "hf"]) == 0
         return
-    assert str(path) in refused(["convert", str(folder), out, "--to", "hf"], capfd)
+    assert str(path) in refused(["export", str(folder), out, "--to", "hf"], capfd)
 
 
 # Links
@@ -262,10 +262,10 @@ def test_no_link_leads_out_of_a_model_folder(
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(secret)
     if name in ("generation_config.json",):  # BERT does not generate: it is not even read
-        assert main(["convert", str(folder), str(out), "--to", "hf"]) == 0
+        assert main(["export", str(folder), str(out), "--to", "hf"]) == 0
     else:
         assert "outside of the folder" in refused(
-            ["convert", str(folder), str(out), "--to", "hf"], capfd
+            ["export", str(folder), str(out), "--to", "hf"], capfd
         )
     assert not [
         path for path in out.rglob("*") if path.is_file() and b"canary" in path.read_bytes()
@@ -284,14 +284,14 @@ def test_a_cache_of_the_hub_is_read_through_its_links(
         (root / "blobs" / f"{i:040d}").write_bytes(file.read_bytes())
         (snapshot / file.name).symlink_to(Path("../../blobs") / f"{i:040d}")
     assert open_model(snapshot).require_tokenizer.size == open_model(folder).require_tokenizer.size
-    assert main(["convert", str(snapshot), str(folder.parent / "out"), "--to", "hf"]) == 0
+    assert main(["export", str(snapshot), str(folder.parent / "out"), "--to", "hf"]) == 0
     assert not [path for path in (folder.parent / "out").iterdir() if path.is_symlink()]
     other = folder.parent / "cache" / "models--c--d" / "blobs"
     other.mkdir(parents=True)
     (other / "x").write_text("{}")
     (snapshot / "merges.txt").symlink_to(other / "x")
     assert "outside of the folder" in refused(
-        ["convert", str(snapshot), str(folder.parent / "out2"), "--to", "hf"], capfd
+        ["export", str(snapshot), str(folder.parent / "out2"), "--to", "hf"], capfd
     )
 
 
@@ -305,7 +305,7 @@ def test_a_link_inside_the_folder_is_a_file_of_it(folder: Path) -> None:
 
 def test_a_private_file_stays_private_where_it_is_copied(folder: Path) -> None:
     (folder / "tokenizer.json").chmod(0o600)
-    assert main(["convert", str(folder), str(folder.parent / "out"), "--to", "hf"]) == 0
+    assert main(["export", str(folder), str(folder.parent / "out"), "--to", "hf"]) == 0
     assert stat.S_IMODE((folder.parent / "out" / "tokenizer.json").stat().st_mode) == 0o600
 
 
@@ -374,4 +374,4 @@ def test_weights_of_a_kind_that_torch_does_not_have_are_one_line(
     save_file({"a": np.zeros(4, np.float32)}, folder / "model.safetensors")
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole.replace(b'"F32"', b'"I32"'))
-    refused(["convert", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd)
+    refused(["export", str(folder), str(folder.parent / "out"), "--to", "hf"], capfd)

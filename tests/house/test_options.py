@@ -76,7 +76,7 @@ WITHOUT_DEVICE = {
     "show": "no model is built",
     "plan": "no model is built, but to simulate ranks without a device",
     "verify": "both sides run on the CPU, in fp32: a GPU rounds differently",
-    "convert": "weights are only copied",
+    "export": "weights are only copied",
     "prepare": "no model is built",
     "status": "only files are read",
     "compare": "only files are read",

@@ -115,7 +115,7 @@ def leave(name: str) -> tuple[Path, Path]:
             average=None,
         )
     list(run.train(trained, folder))
-    assert name in STAYS or main(["convert", str(folder), str(out), "--to", "hf"]) == 0
+    assert name in STAYS or main(["export", str(folder), str(out), "--to", "hf"]) == 0
     return folder, out
 
 
@@ -513,4 +513,4 @@ def test_train_ends_with_the_command_that_lets_the_model_leave(
     path = Path("short.json").resolve()
     path.write_text(replace(short(RECIPES["gpt_char:tiny"]), name="gpt_char-again").to_json())
     assert main(["train", str(path), "--output", "runs/again"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1].endswith("weft convert runs/again OUT --to hf")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("weft export runs/again OUT --to hf")

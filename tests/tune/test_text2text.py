@@ -324,7 +324,7 @@ def test_a_tuned_run_leaves_for_transformers_with_its_start_token(
 ) -> None:
     from transformers import AutoModelForSeq2SeqLM
 
-    assert cli.main(["convert", str(run / "model"), str(tmp_path / "out"), "--to", "hf"]) == 0
+    assert cli.main(["export", str(run / "model"), str(tmp_path / "out"), "--to", "hf"]) == 0
     theirs, ours = (
         AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval(),
         open_model(run).model,

@@ -464,7 +464,7 @@ def test_a_table_without_a_header_is_read_whole_by_the_verbs_that_ask(
     assert json.loads(capsys.readouterr().out)["samples"] == 5
     for words in (
         ["show", str(tmp_path / "run")],
-        ["convert", str(tmp_path / "run"), str(tmp_path / "hf"), "--to", "hf"],
+        ["export", str(tmp_path / "run"), str(tmp_path / "hf"), "--to", "hf"],
     ):
         assert cli.main(words) == 0
 

@@ -28,4 +28,4 @@ def export_hint(run: str) -> str:
         family = find_family(read_folder(Path(run) / "model")[1]).family.name
     except (ValueError, OSError):
         return ""
-    return f"to open {Path(run) / 'model'} in transformers (as {family}): weft convert {run} OUT --to hf"
+    return f"to open {Path(run) / 'model'} in transformers (as {family}): weft export {run} OUT --to hf"

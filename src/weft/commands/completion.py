@@ -11,7 +11,7 @@ Parsers = Mapping[str, argparse.ArgumentParser]
 RUNS = "runs/*"  # where runs are unless --output says otherwise
 FISH_RUNS = f"for run in {RUNS}; echo $run; end"
 SPEC_VERBS = ("show", "plan")  # whose NAME may be an architecture
-DEMO_VERBS = ("show", "verify", "convert", "generate", "embed", "evaluate", "look", "tune")
+DEMO_VERBS = ("show", "verify", "export", "generate", "embed", "evaluate", "look", "tune")
 
 
 class Option(NamedTuple):

@@ -1,4 +1,4 @@
-"""`weft families`, `show`, `verify` and `convert`."""
+"""`weft families`, `show`, `verify` and `export`."""
 
 import argparse
 from math import isfinite
@@ -124,15 +124,15 @@ def verify(args: argparse.Namespace) -> int:
     return 0 if same else 1
 
 
-def convert(args: argparse.Namespace) -> int:
+def export(args: argparse.Namespace) -> int:
     from ..interop.describe import check_output_folder, folder_summary
-    from .convert import folders_table
+    from .export import folders_table
 
     out = Path(args.output)
     if out.resolve() == Path(model_folder(args.folder)).resolve():
         raise ValueError(f"{args.output} is the folder to read; give another one to write")
     check_output_folder(out, args.overwrite)
-    with spinner(f"converting {args.folder}"):
+    with spinner(f"exporting {args.folder}"):
         from ..interop.folder import load, save
         from ..interop.hub import local_folder
 
@@ -175,14 +175,23 @@ def add(verb: AddCommand) -> None:
         "compare a model with transformers: outputs, tokens, images, generation, embeddings, classes",
         "Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.",
     ).add_argument("folder", metavar="FOLDER", help="folder or hub name in Hugging Face's layout")
-    parser = verb(convert, "convert a model between Hugging Face's layout and Weft's")
+    parser = verb(
+        export,
+        "export a model as a folder that Hugging Face's classes open",
+        "Reads a run, a model folder or a hub name, in Hugging Face's layout or Weft's.",
+    )
     parser.add_argument("folder", metavar="IN", help="folder or hub name, in either layout")
     parser.add_argument(
         "output",
         metavar="OUT",
         help="new or empty folder; with --overwrite also the folder of a model",
     )
-    parser.add_argument("--to", required=True, choices=("hf", "weft"), help="layout to write")
+    parser.add_argument(
+        "--to",
+        choices=("hf", "weft"),
+        default="hf",
+        help="layout to write: Hugging Face's or Weft's own (default: hf)",
+    )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace what the output folder holds"
     )

@@ -97,7 +97,7 @@ def steps_of(folder: Path) -> list[Step]:
         ),
         Step(
             "Export: a folder that transformers opens",
-            ("convert", run, f"{folder}/hf", "--to", "hf"),
+            ("export", run, f"{folder}/hf", "--to", "hf"),
             f'AutoModelForCausalLM.from_pretrained("{folder}/hf"); weft verify {folder}/hf compares both',
         ),
     ]
@@ -110,7 +110,7 @@ def quickstart(args: argparse.Namespace) -> int:
     steps = steps_of(folder)
     for number, step in enumerate(steps, 1):
         command = shlex.join(("weft", *step.arguments))
-        if step.arguments[0] == "convert" and (folder / "hf" / "config.json").is_file():
+        if step.arguments[0] == "export" and (folder / "hf" / "config.json").is_file():
             times.append({"command": command, "seconds": 0.0})
             continue  # as an earlier walk left it
         print(f"\n[{number}/{len(steps)}] {step.title}\n$ {command}", file=sys.stderr, flush=True)

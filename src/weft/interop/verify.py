@@ -22,7 +22,7 @@ def verify(
     model = load(where, dtype=dtype)
     assert model.origin is not None
     if model.family is None:
-        raise ValueError(f"{where} is in Weft's own layout; convert it with --to hf first")
+        raise ValueError(f"{where} is in Weft's own layout; export it with weft export first")
     other = load_in_transformers(model.origin, dtype)
     return compare(model, other, example(model.spec, seed, dtype))
 

@@ -1,4 +1,4 @@
-"""The page of `weft convert`."""
+"""The page of `weft export`."""
 
 from typing import TYPE_CHECKING, Any
 
