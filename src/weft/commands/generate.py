@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
-DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 300
+DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 
