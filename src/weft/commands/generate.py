@@ -108,7 +108,7 @@ def use_demo_prompt(args: argparse.Namespace) -> None:
 def has_standard_input() -> bool:
     """Return whether a pipe or a file gives something to read; a closed standard input gives nothing."""
     try:
-        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[attr-defined]
+        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
         return False
 
