@@ -70,7 +70,7 @@ def test_look_show_and_evaluate_know_the_demo(capsys: pytest.CaptureFixture[str]
     assert main(["look", "demo", "To be", "-o", "page.html"]) == 0
     Path("text.txt").write_text("ROMEO:\nO, she doth teach the torches to burn bright!\n" * 8)
     capsys.readouterr()
-    assert main(["evaluate", "demo", "--data", "text.txt", "--json"]) == 0
+    assert main(["evaluate", "demo", "--task", "perplexity", "--data", "text.txt", "--json"]) == 0
     assert "perplexity" in capsys.readouterr().out
 
 

@@ -60,7 +60,9 @@ def describe_verb(
     sizes: tuple[str, ...],
     by_field: dict[str, tuple[str, ...]],
 ) -> Verb:
-    options, words, takes_run = [], [], False
+    options: list[Option] = []
+    words: list[str] = []
+    takes_run = False
     for action in parser._actions:
         choices = tuple(map(str, action.choices or by_field.get(action.dest, ())))
         if action.option_strings:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
-DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 300
+DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 
@@ -128,7 +128,7 @@ def use_demo_prompt(args: argparse.Namespace) -> None:
 def has_standard_input() -> bool:
     """Return whether a pipe or a file gives something to read; a closed standard input gives nothing."""
     try:
-        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[attr-defined]
+        return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
         return False
 

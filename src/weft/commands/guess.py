@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from math import ceil, log2
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .. import recipe as R
 from .. import spec as S
@@ -166,8 +166,9 @@ def shorten(text: str) -> str:
 
 
 def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> Guess:
+    row = R.SourceTargetPairs()
     if len(files) == 2:
-        row, source = R.SourceTargetPairs(), R.Source(paths=tuple(files), format="parallel")
+        source = R.Source(paths=tuple(files), format="parallel")
     elif len(files) == 1:
         try:
             kind = detect_format(files[0])
@@ -177,7 +178,7 @@ def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> G
             ) from None
         source = build_source(files, kind, (), columns)
         first = [item.fields for item in sample_rows(source)]
-        row = infer_row_schema(R.SourceTargetPairs(), first, columns)
+        row = cast(R.SourceTargetPairs, infer_row_schema(row, first, columns))
     else:
         raise ValueError(f"{len(files)} files: translate reads two parallel files, or one table")
     items, _ = load_source(source)
@@ -293,7 +294,13 @@ def guess_detect(files: list[str], valid: list[str], columns: list[str]) -> Gues
     source = R.Source(paths=tuple(files), format="coco")
     train, held_out, how = with_valid(source, valid, len(names))
     queries = rounded_up(1.5 * max(boxes), 10, 300)
-    shape = {"depth": 2, "decoder_depth": 3, "width": 128, "heads": 8, "hidden": 384}
+    shape: dict[str, Any] = {
+        "depth": 2,
+        "decoder_depth": 3,
+        "width": 128,
+        "heads": 8,
+        "hidden": 384,
+    }
     shape |= {"queries": queries, "depths": (1, 1, 2), "widths": (32, 64, 128), "stem": 32}
     shape |= {"activation": "relu", "dropout": 0.0, "classes": len(classes)}
     resnet = {"block": "basic", "norm": S.GroupNorm(groups=8), "padding": "masked"}

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -81,7 +82,7 @@ class LogWriters:
         scalars = dict(scalars_of(line))
         for name, writer in list(self.writers.items()):
             if not repeated or (writer.can_rewind and rewound):
-                self.attempt(name, lambda writer=writer: writer.log(line["step"], scalars))
+                self.attempt(name, partial(writer.log, line["step"], scalars))
 
     def flush(self) -> None:
         for name, writer in list(self.writers.items()):
