@@ -12,6 +12,7 @@ import argparse
 import gzip
 import json
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -193,21 +194,24 @@ def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[plt.Figure, l
     for head in range(distances_YH.shape[1]):
         axes[2].plot(range(1, 1 + len(distances_YH)), distances_YH[:, head], "o", color=WEFT)
     axes[2].set(title="mean attention distance of each head", xlabel="block", ylabel="pixels")
-    axes[2].set_ylim(bottom=0)
+    axes[2].set_ylim(0, 1.1 * float(distances_YH.max()))
     figure.supxlabel(caption, fontsize=9, color=INK)
     return figure, [round(float(d), 3) for d in distances_YH.mean(-1)]
 
 
 def read_images(recipe: R.Recipe, count: int) -> list[Image.Image]:
-    """Return the first validation images of a recipe whose file is idx or npz."""
+    """Return the first validation images of a recipe whose file is idx, or npz of encoded images."""
     (path,) = find(recipe.data.valid.paths[0])
     if path.endswith(".npz"):
-        pixels = np.load(path)["images"][:count]
-    else:
-        with gzip.open(path) as file:
-            pixels = np.frombuffer(file.read(16 + count * 28 * 28)[16:], np.uint8)
-        pixels = pixels.reshape(count, 28, 28)
-    return [Image.fromarray(image) for image in pixels]
+        archive = np.load(path)
+        encoded, offsets = archive["jpeg"].tobytes(), archive["offsets"]
+        return [
+            Image.open(BytesIO(encoded[offsets[i] : offsets[i + 1]])).convert("RGB")
+            for i in range(count)
+        ]
+    with gzip.open(path) as file:
+        pixels = np.frombuffer(file.read(16 + count * 28 * 28)[16:], np.uint8)
+    return [Image.fromarray(image) for image in pixels.reshape(count, 28, 28)]
 
 
 def validation_images(recipe: R.Recipe, count: int) -> torch.Tensor:

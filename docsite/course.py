@@ -1,6 +1,8 @@
 """The course page: its tables name topics by number; command and receipt of each come from docs/lectures.md."""
 
+import json
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .markdown import table
@@ -58,3 +60,26 @@ def expand_course(text: str) -> str:
             inside = False
             lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def trained_pictures() -> Iterator[str]:
+    """Yield the pictures of trained models with their receipt, or that there are none yet."""
+    path = ROOT / "docs" / "results" / "course.json"
+    if not path.exists():
+        yield "Not measured yet."
+        return
+    result = json.loads(path.read_text())["result"]
+    yield "![Patch filters, similarity of positions and attention distance of a small ViT](results/vit.svg)"
+    yield ""
+    yield (
+        f"`recipes/vit.py:fashion_mnist` after {result['steps']:,} steps: validation loss {result['vit']['valid_loss']:.3f}. "
+        "Each small square in the middle compares one position with all others."
+    )
+    yield ""
+    yield "![Images, what the encoder sees, what it rebuilds](results/mae.png)"
+    yield ""
+    yield (
+        f"`recipes/mae.py:cifar10` after {result['steps']:,} steps: the image, the patches that the encoder sees, what it rebuilds. "
+        "Brightness and contrast of a hidden patch are those of the original, as in the paper's figures. "
+        "Receipt: [course.json](results/course.json)."
+    )

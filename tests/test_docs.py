@@ -1,5 +1,6 @@
 """The documentation holds: its code runs, its commands parse, its links lead somewhere, and what follows from the code is on it."""
 
+import json
 import re
 import shlex
 import sys
@@ -222,6 +223,15 @@ def test_a_release_needs_version_changelog_citation_and_tag_to_agree(release: Mo
     assert len(list(release.disagreements("1.3.0"))) == 3
     release.answers.update(tag="v1.1.0", status=" M README.md")
     assert ["tag" in line for line in release.disagreements("1.2.0")] == [True, False]
+
+
+def test_a_bill_of_materials_names_no_file_of_this_machine(release: ModuleType) -> None:
+    here, there = {"url": "file:///home/me/weft.whl"}, {"url": "https://pypi.org/project/torch"}
+    bill = {
+        "components": [{"name": "weft", "externalReferences": [here, there]}, {"name": "torch"}]
+    }
+    cleaned = json.loads(release.without_local_files(json.dumps(bill)))
+    assert [c["externalReferences"] for c in cleaned["components"]] == [[there], []]
 
 
 def test_the_citation_names_this_version() -> None:
