@@ -35,6 +35,7 @@ SIZES = {
     ),
     **size_table(
         "depth width heads kv_heads hidden vocab_size theta eps tied scaling",
+        _3__1_405b=(126, 16384, 128, 8, 53248, 128256, 5e5, 1e-5, False, RoPEScaling(factor=8.0)),
         _3__2_1b=(16, 2048, 32, 8, 8192, 128256, 5e5, 1e-5, True, RoPEScaling(factor=32.0)),
         _3__2_3b=(28, 3072, 24, 8, 8192, 128256, 5e5, 1e-5, True, RoPEScaling(factor=32.0)),
         smollm2_135m=(30, 576, 9, 3, 1536, 49152, 1e5, 1e-5, True, None),

@@ -1,0 +1,110 @@
+"""The tables of variations and the benchmarks of mixtures: rows cost what their table promises, and nothing finished is run again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import auxiliary_lm, mixtures, multilingual, tables
+from benchmarks.generated import make_data
+
+from weft import recipe as R
+from weft.recipe.cost import run_flops
+from weft.runs import run
+
+FILES = ("transformer", "masking", "inputs")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_row_of_a_papers_table_is_a_recipe_with_the_papers_figures(file: str) -> None:
+    module = tables.load(file)
+    names = {name for name, thing in vars(module).items() if isinstance(thing, R.Recipe)}
+    steps = {name for name in names if name.startswith("steps_")}
+    assert names - steps == module.PAPER.keys()
+    assert all(figures.keys() == module.BETTER.keys() for figures in module.PAPER.values())
+    assert module.MARGIN.keys() == module.BETTER.keys()
+    assert len({getattr(module, name).name for name in names}) == len(names)
+
+
+def test_rows_cost_as_much_as_the_base_where_the_papers_do() -> None:
+    module = tables.load("transformer")
+    for name in module.PAPER:
+        row, same = getattr(module, name), name.startswith(("key", "depth", "width", "hidden"))
+        assert (run_flops(row) == run_flops(module.base)) == (not same or name == "base"), name
+    for file in ("masking", "inputs"):
+        module = tables.load(file)
+        assert len({run_flops(getattr(module, name)) for name in module.PAPER}) == 1
+
+
+def test_keys_and_values_vary_apart() -> None:
+    module = tables.load("transformer")
+    attention = module.key_dim_4.model.decoder.blocks[1].cross_attention.inner
+    assert (attention.heads, attention.head_dim, attention.value_dim) == (4, 4, 16)
+
+
+def part(mean: float, stdev: float | None, paper: float | None) -> dict[str, Any]:
+    return {"mean": mean, "stdev": stdev, "runs": [mean] * 4, "paper": paper}
+
+
+@pytest.mark.parametrize(
+    ("mean", "stdev", "paper", "here", "says"),
+    [
+        (120.0, 1.0, 5.0, "worse", "worse"),
+        (80.0, 1.0, 5.0, "better", "worse"),
+        (100.5, 0.0, 4.9, "same", "same"),  # within one per cent
+        (108.0, 20.0, 4.5, "same", "better"),  # within a standard error, √(20² + 0²) / √4
+    ],
+)
+def test_a_direction_counts_beyond_the_margins(
+    mean: float, stdev: float, paper: float, here: str, says: str
+) -> None:
+    row = tables.compare(part(mean, stdev, paper), part(100.0, 0.0, 4.91), "lower", 0.03)
+    assert (row["here"], row["paper says"], row["agrees"]) == (here, says, here == says)
+    other = tables.compare(part(mean, stdev, None), part(100.0, 0.0, 4.91), "lower", 0.03)
+    assert "agrees" not in other
+
+
+def test_a_finished_row_is_not_run_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_data(home / "data", tables.load("transformer").base.data)
+    arguments = ["transformer", "--quick", "--seeds", "1", "--rows", "base", "heads_1"]
+    first = tables.main(arguments)
+    assert first["base"]["perplexity"]["mean"] > 1
+    assert first["heads_1"]["bleu"]["paper says"] == "worse"
+    monkeypatch.setattr(run, "train", None)
+    assert tables.main(arguments) == first
+
+
+def test_models_of_one_task_cost_a_third_of_the_mixed_one() -> None:
+    recipe = R.load_recipe(str(mixtures.ROOT / "recipes" / "t5_tasks.py"))
+    variants = mixtures.variants(recipe, 450)
+    alone = [run_flops(each) for name, each in variants.items() if name.endswith("alone")]
+    assert len(alone) == 3
+    assert {sum(alone)} == {run_flops(variants[name]) for name in ("proportional", "fixed")}
+
+
+def test_the_auxiliary_loss_is_all_that_differs() -> None:
+    pretrained = auxiliary_lm.pretraining(10)
+    with_it, without = (
+        auxiliary_lm.tuning("reviews", weight, 0, pretrained, Path("runs/gpt")) for weight in (0.5, 0.0)
+    )  # fmt: skip
+    assert R.replace_path(R.replace_path(with_it, "task.lm_weight", 0.0), "name", without.name) == without  # fmt: skip
+
+
+def test_summary_pairs_the_seeds() -> None:
+    result = auxiliary_lm.summary({"0": [0.5, 0.7], "0.5": [0.6, 0.8]})
+    assert result["0.5"]["difference"] == pytest.approx(0.1)
+    assert result["0.5"]["standard error"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_an_exponent_reads_the_small_language_more_often() -> None:
+    recipes = [multilingual.pretraining(("en", "de", "fr"), a, 10) for a in multilingual.EXPONENTS]
+    rates = [recipe.data.train.rates.shares((800, 150, 50)) for recipe in recipes]  # type: ignore[union-attr]
+    french = [share[2] / sum(share) for share in rates]
+    assert french == sorted(french)
+    assert french[0] == pytest.approx(0.05)
