@@ -1,6 +1,6 @@
 """What attention replaced: the recurrent encoder-decoder of examples/bahdanau.py beside the Transformer, English to German on Multi30k.
 
-    WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
+    WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs] [--plot FILE.svg] [--receipt FILE] [--times] [--quick]
 
 Both have the same data, table, batches, optimiser, rate and schedule, about as many parameters, and no dropout; neither was tuned. First
 they are trained with equal counted FLOPs; then the faster one goes on, exactly resumed, until it has had as many seconds as the other, by
@@ -189,6 +189,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
+    parser.add_argument("--times", action="store_true", help="measure seconds a step alone")
     parser.add_argument("--quick", action="store_true", help="models of width 32, four steps")
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     torch.set_num_threads(1)
@@ -196,6 +197,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     quick, count = options.quick, 4 if options.quick else 1000
     steps = dict.fromkeys(NAMES, 4 if quick else options.steps)
     times = measure_times(quick)
+    if options.times:
+        return finish({"seconds_a_step": times}, options, start_time)
     recipes = {name: recipe_of(name, steps[name], 0, quick) for name in NAMES}
     ratio = flops_a_step(recipes["transformer"]) / flops_a_step(recipes["recurrent"])
     steps["recurrent"] = round(steps["transformer"] * ratio)
@@ -224,6 +227,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     }
     if options.plot:
         plot(options.output / recipes["recurrent"].name, times, options.plot)
+    return finish(result, options, start_time)
+
+
+def finish(
+    result: dict[str, Any], options: argparse.Namespace, start_time: float
+) -> dict[str, Any]:
     if options.receipt:
         receipt.write(options.receipt, result, time.perf_counter() - start_time, options.seeds - 1)
     print(json.dumps(result))

@@ -1,6 +1,6 @@
 """Loss against compute, data and parameters: a ladder of five GPTs on the bytes of WikiText-2 (Kaplan et al. 2020, arXiv:2001.08361).
 
-    WEFT_DATA=… python -m benchmarks.scaling [--steps 512] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
+    WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
 
 One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a branch decays the rate to zero over the
 last quarter (WSD, arXiv:2404.06395), each resumed exactly from a checkpoint of that run. No byte is read twice. The losses, in nats a byte
@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=512, help="of 1,024 bytes, of the long run")
+    parser.add_argument("--steps", type=int, default=256, help="of 1,024 bytes, of the long run")
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
