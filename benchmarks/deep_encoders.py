@@ -1,6 +1,6 @@
-"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6, 12 and 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
+"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6 and of 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
 
-    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 200] [--seeds 3] [--output runs] [--plot FILE.svg]
+    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 30] [--steps 150] [--seeds 3] [--output runs] [--plot FILE.svg]
                                                    [--receipt FILE] [--quick]
 
 Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of them. Reported is the loss on held-out
@@ -15,7 +15,8 @@ import math
 import os
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -151,12 +152,22 @@ def plot(table: dict[str, Any], depths: list[int], entropy: float, file: str) ->
         plt.close(figure)
 
 
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    losses = [each["loss"] for each in runs if each["loss"] is not None]
+    return {
+        "mean": round(statistics.mean(losses), 4) if losses else None,
+        "stdev": round(statistics.stdev(losses), 4) if len(losses) > 1 else None,
+        "failed": sum(each["failed"] for each in runs),
+        "runs": runs,
+    }
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 30])
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--depths", type=int, nargs="+", default=[6, 30])
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
@@ -165,28 +176,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     if options.quick:
         options.depths, options.seeds, options.steps = [1, 2], 1, 10
-    table: dict[str, Any] = {kind: {} for kind in KINDS}
-    entropy, work, done = byte_entropy(), len(KINDS) * sum(options.depths), 0
-    for depth in options.depths:
-        for kind in KINDS:
-            runs = [
-                one(recipe_of(kind, depth, seed, options.steps), options.output, entropy)
-                for seed in range(options.seeds)
-            ]
-            losses = [each["loss"] for each in runs if each["loss"] is not None]
-            row = table[kind][str(depth)] = {
-                "mean": round(statistics.mean(losses), 4) if losses else None,
-                "stdev": round(statistics.stdev(losses), 4) if len(losses) > 1 else None,
-                "failed": sum(each["failed"] for each in runs),
-                "runs": runs,
-            }
-            done += depth
-            spent = time.perf_counter() - start_time
-            print(
-                f"{depth:3} blocks  {kind:9}  loss {row['mean']}  failed {row['failed']} of {len(runs)}; "
-                f"{spent:.0f} s, about {spent / done * (work - done):.0f} s left",
-                flush=True,
-            )
+    entropy, work, done = byte_entropy(), len(KINDS) * sum(options.depths) * options.seeds, 0
+    runs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    # all of a seed before the next one, so that a run that is cut short compares what it has
+    for seed, depth, kind in product(range(options.seeds), options.depths, KINDS):
+        recipe = recipe_of(kind, depth, seed, options.steps)
+        runs[kind, depth].append(last := one(recipe, options.output, entropy))
+        done, spent = done + depth, time.perf_counter() - start_time
+        left = f"{spent:.0f} s, about {spent / done * (work - done):.0f} s left"
+        print(f"seed {seed} {depth:3} blocks  {kind:9}  loss {last['loss']}; {left}", flush=True)
+    table = {kind: {str(d): summary(runs[kind, d]) for d in options.depths} for kind in KINDS}
     result = {"entropy": round(entropy, 4), "steps": options.steps, "kinds": table}
     if options.plot:
         plot(table, options.depths, entropy, options.plot)

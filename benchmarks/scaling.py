@@ -1,6 +1,6 @@
 """Loss against compute, data and parameters: a ladder of five GPTs on the bytes of WikiText-2 (Kaplan et al. 2020, arXiv:2001.08361).
 
-    WEFT_DATA=… python -m benchmarks.scaling [--steps 512] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
+    WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
 
 One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a branch decays the rate to zero over the
 last quarter (WSD, arXiv:2404.06395), each resumed exactly from a checkpoint of that run. No byte is read twice. The losses, in nats a byte
@@ -102,26 +102,39 @@ def parametric(theta: np.ndarray, n: np.ndarray, d: np.ndarray) -> np.ndarray:
     return fitted
 
 
-def fit_parametric(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> np.ndarray:
+def fit_parametric(
+    n: np.ndarray, d: np.ndarray, loss: np.ndarray, starts: list[np.ndarray]
+) -> np.ndarray:
     """The best of a few starts; n and d are logarithms."""
     from scipy.optimize import least_squares
 
     def residuals(theta: np.ndarray) -> np.ndarray:
         return parametric(theta, n, d) - np.log(loss)
 
-    bounds = ([-5, -5, 0.01, -5, 0.01], [1.5, 25, 2, 25, 2])
-    starts = [
-        [e, a * n.mean(), a, b * d.mean(), b]
-        for e in (-1.0, 0.3)
-        for a in (0.2, 0.6)
-        for b in (0.2, 0.6)
-    ]
+    low, high = np.array([-5, -5, 0.01, -5, 0.01]), np.array([1.5, 25, 2, 25, 2])
     fits = [
-        least_squares(residuals, np.clip(start, *bounds), bounds=bounds, loss="huber", f_scale=1e-3)
+        least_squares(
+            residuals,
+            start.clip(low, high),
+            bounds=(low, high),
+            x_scale="jac",
+            loss="huber",
+            f_scale=1e-2,
+            max_nfev=60,
+        )
         for start in starts
     ]
     best: np.ndarray = min(fits, key=lambda fit: float(fit.cost)).x
     return best
+
+
+def grid_of_starts(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
+    return [
+        np.array([e, a * n.mean(), a, b * d.mean(), b])
+        for e in (-1.0, 0.3)
+        for a in (0.2, 0.6)
+        for b in (0.2, 0.6)
+    ]
 
 
 def envelope(flops: np.ndarray, loss: np.ndarray) -> np.ndarray:
@@ -147,11 +160,13 @@ def fit(points: list[dict[str, Any]], samples: int = SAMPLES) -> dict[str, Any]:
     n, d = (np.log([p[name] for p in points]) for name in ("parameters", "bytes"))
     flops, loss = (np.array([p[name] for p in points]) for name in ("flops", "loss"))
     rng, drawn = np.random.default_rng(0), []
-    theta, compute = fit_parametric(n, d, loss), fit_compute(flops, loss)
+    theta = fit_parametric(n, d, loss, grid_of_starts(n, d))
+    compute = fit_compute(flops, loss)
     for _ in range(samples):
         at = rng.integers(0, len(points), len(points))
         if len(set(n[at])) > 2 and len(set(d[at])) > 2:
-            both = fit_parametric(n[at], d[at], loss[at]), fit_compute(flops[at], loss[at])
+            drawn_theta = fit_parametric(n[at], d[at], loss[at], [theta])
+            both = drawn_theta, fit_compute(flops[at], loss[at])
             drawn.append(np.concatenate(both))
     low, high = np.nanpercentile(drawn, (5, 95), axis=0)
     names = ("log_E", "log_A", "a", "log_B", "b", "log_c", "minus_g")
@@ -221,7 +236,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=512, help="of 1,024 bytes, of the long run")
+    parser.add_argument("--steps", type=int, default=256, help="of 1,024 bytes, of the long run")
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
