@@ -91,3 +91,10 @@ WITHOUT_DEVICE = {
 def test_every_verb_that_runs_a_model_takes_a_device_and_a_precision(verb: str) -> None:
     own = VERBS[verb]._option_string_actions
     assert ("--device" in own) == ("--precision" in own) == (verb not in WITHOUT_DEVICE)
+
+
+def test_a_verb_of_another_tool_is_answered_with_one_of_ours() -> None:
+    from weft.synonyms import VERBS as OTHERS
+
+    assert set(OTHERS.values()) <= VERBS.keys()
+    assert not OTHERS.keys() & VERBS.keys()
