@@ -107,5 +107,5 @@ bloom = Family(
         "BloomModel": lambda m, l: NoHead(),
         "BloomForSequenceClassification": free_classes,
     },
-    training_length=2048,  # table 3
+    training_length=2048,
 )

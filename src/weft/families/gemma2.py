@@ -181,5 +181,5 @@ gemma2 = Family(
         "use_bidirectional_attention": (None, False),
         "rope_parameters.rope_type": ("default",),
     },
-    training_length=8192,  # table 1
+    training_length=8192,
 )

@@ -135,5 +135,5 @@ gpt_neox = Family(
         "GPTNeoXForCausalLM": lambda m, l: LMHead(tied=getattr(m.head, "tied", False)),
         "GPTNeoXModel": lambda m, l: NoHead(),
     },
-    training_length=2048,  # section 3; Pythia, arXiv:2304.01373, section 2
+    training_length=2048,  # Pythia too, arXiv:2304.01373
 )

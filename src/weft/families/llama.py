@@ -204,8 +204,5 @@ llama = Family(
         "2-70b": 4096,
         "3-8b": 8192,
         "3-70b": 8192,
-        "3.2-1b": 8192,
-        "3.2-3b": 8192,
-        "smollm2-135m": 2048,
-    },  # Llama 2: arXiv:2307.09288, table 1; Llama 3: arXiv:2407.21783, section 3.4, before longer contexts
+    },  # Llama 2: arXiv:2307.09288; Llama 3: arXiv:2407.21783, before longer contexts
 )

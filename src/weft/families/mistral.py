@@ -33,5 +33,5 @@ mistral = Family(
     prefix="model.",
     context_length_key="max_position_embeddings",
     heads=heads("Mistral"),
-    training_length=8192,  # table 1
+    training_length=8192,
 )

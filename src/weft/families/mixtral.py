@@ -78,5 +78,5 @@ mixtral = Family(
     prefix="model.",
     context_length_key="max_position_embeddings",
     heads=heads("Mixtral"),
-    training_length={"8x7b": 32_768},  # section 2
+    training_length={"8x7b": 32_768},
 )

@@ -205,5 +205,5 @@ modernbert = Family(
             num_labels=l.outputs, labels=l.labels, transform=transform(m.source.norm)
         ),
     },
-    training_length=1024,  # section 2.2, before longer contexts
+    training_length=1024,  # before longer contexts
 )

@@ -60,5 +60,5 @@ olmo2 = Family(
     prefix="model.",
     context_length_key="max_position_embeddings",
     heads=heads("Olmo2"),
-    training_length=4096,  # table 3
+    training_length=4096,
 )

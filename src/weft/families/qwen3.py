@@ -70,5 +70,5 @@ qwen3 = Family(
     context_length_key="max_position_embeddings",
     heads=heads("Qwen3"),
     supported_values={"use_sliding_window": (False,)},
-    training_length=4096,  # section 3.2, before longer contexts
+    training_length=4096,  # before longer contexts
 )

@@ -126,5 +126,5 @@ starcoder2 = Family(
     context_length_key="max_position_embeddings",
     heads=heads("Starcoder2"),
     supported_values={"rope_parameters.rope_type": ("default",)},
-    training_length=4096,  # section 6, before longer contexts
+    training_length=4096,  # before longer contexts
 )

@@ -223,7 +223,7 @@ t5 = Family(
     init=spec.T5Init(),
     derived_config=write_proj,
     decoder_start="pad",
-    training_length=512,  # section 3.1.2
+    training_length=512,
 )
 
 
@@ -264,7 +264,7 @@ mt5 = replace(
     build_spec=gated(vocab_size=250112),
     sizes=V1_1,
     model_type="mt5",
-    training_length=1024,  # section 3.2
+    training_length=1024,
     heads=heads("MT5"),
     fields=tuple(replace(f, default=MT5.get(f.argument, f.default)) for f in (*FIELDS, TIED)),
     supported_values={"scale_decoder_outputs": (False,)},
@@ -273,7 +273,7 @@ byt5 = replace(
     t5,
     name="byt5",
     paper="arXiv:2105.13626",
-    training_length=1024,  # bytes, section 3.1
+    training_length=1024,  # bytes
     build_spec=gated(vocab_size=384),
     sizes=size_table(
         COLUMNS + " decoder_depth",
