@@ -24,7 +24,7 @@ from weft.recipe import (
     WordPiece,
 )
 
-STEPS = 150
+STEPS = 400
 
 base = Recipe(  # FULL-SENTENCES, which RoBERTa keeps
     name="table-inputs-full-sentences",
@@ -38,7 +38,7 @@ base = Recipe(  # FULL-SENTENCES, which RoBERTa keeps
     batch=FixedBatch(size=32, length=64),
     steps=STEPS,
     optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
-    schedule=LinearSchedule(warmup_steps=15),
+    schedule=LinearSchedule(warmup_steps=40),
     checkpoints=Checkpoints(every_steps=STEPS, keep=1),
     paper="arXiv:1907.11692, table 2",
 )

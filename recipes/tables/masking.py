@@ -26,7 +26,7 @@ from weft.recipe import (
     WordPiece,
 )
 
-STEPS = 150
+STEPS = 400
 
 base = Recipe(
     name="table-masking-base",
@@ -40,7 +40,7 @@ base = Recipe(
     batch=FixedBatch(size=32, length=64),
     steps=STEPS,
     optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
-    schedule=LinearSchedule(warmup_steps=15),
+    schedule=LinearSchedule(warmup_steps=40),
     checkpoints=Checkpoints(every_steps=STEPS, keep=1),
     paper="arXiv:1810.04805, table 8",
 )
@@ -67,7 +67,7 @@ no_same = row("no-same", 0.8, 0.2)
 no_random = row("no-random", 0.8, 0.0)
 no_mask = row("no-mask", 0.0, 0.8)
 always_random = row("always-random", 0.0, 1.0)
-steps_40, steps_80, steps_300 = steps(40), steps(80), steps(300)
+steps_100, steps_200, steps_800 = steps(100), steps(200), steps(800)
 
 BETTER = {"fine-tuned": "higher", "features": "higher"}
 MARGIN = {

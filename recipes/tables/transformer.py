@@ -25,7 +25,7 @@ from weft.recipe import (
     noam_lr,
 )
 
-WIDTH, VALUE_DIM, STEPS, WARMUP = 64, 16, 250, 80
+WIDTH, VALUE_DIM, STEPS, WARMUP = 64, 16, 600, 150
 
 
 def model(**changes: Any) -> weft.Spec:

@@ -19,10 +19,11 @@ BLOCK = 1 << 16  # samples in which the rates hold exactly; no rate is below one
 def block_counts(shares: Sequence[float], block: int = BLOCK) -> np.ndarray:
     """Return how many samples of a block are of each source: the largest remainders are rounded up, and every source has one."""
     exact = np.asarray(shares, np.float64) / np.sum(shares) * (block - len(shares))
-    counts = np.floor(exact).astype(np.int64)
+    counts: np.ndarray = np.floor(exact).astype(np.int64)
     rest = block - len(shares) - int(counts.sum())
     counts[np.argsort(counts - exact, kind="stable")[:rest]] += 1
-    return counts + 1
+    counts += 1
+    return counts
 
 
 class MixtureOrder(Order):

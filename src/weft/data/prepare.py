@@ -254,7 +254,7 @@ def prepare_tokenizer_and_labels(
                 "sha256": tokenizer.sha256 if tokenizer else None,
                 "key": key,
             }
-            | ({"sources": list(training)} if len(training) > 1 else {})
+            | ({"sources": list(training)} if "train" not in training else {})
         ),
     )
     if tokenizer:  # after data.json, by which the folder is known as ours
