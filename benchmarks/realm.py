@@ -19,6 +19,7 @@ import os
 import random
 import statistics
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,8 +66,7 @@ class World(NamedTuple):
 
 def build_world(setting: Setting) -> World:
     load_code(["examples/realm.py"])
-    import weft.user_code.realm as example  # type: ignore[import-not-found]
-
+    example = import_module("weft.user_code.realm")
     path = Path(os.environ["WEFT_DATA"]) / "wikitext-2" / "wiki.train.tokens.gz"
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     starts = [i for i, line in enumerate(lines) if line.count("=") == 2 and line[:3] == " = "]

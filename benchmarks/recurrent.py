@@ -16,6 +16,7 @@ import os
 import statistics
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,7 @@ def model(name: str, small: bool = False) -> weft.Spec:
         sizes = {"depth": 1 if small else 3, "width": width, "heads": 4, "hidden": 4 * width}
         plain: weft.Spec = weft.with_dropout(weft.transformer(**sizes, vocab_size=VOCABULARY), 0.0)
         return plain
-    import weft.user_code.bahdanau as example  # type: ignore[import-not-found]
-
+    example = import_module("weft.user_code.bahdanau")
     spec: weft.Spec = example.bahdanau(width=width, vocab_size=VOCABULARY)
     return spec
 

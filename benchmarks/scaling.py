@@ -193,7 +193,7 @@ def plot(points: list[dict[str, Any]], laws: dict[str, Any], file: str) -> None:
     data = sorted({p["bytes"] for p in points})
     colour = {size: plt.get_cmap("viridis")(i / len(sizes)) for i, size in enumerate(sizes)}
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True)
+        figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), sharey=True)
         for size in sizes:
             row = sorted((p for p in points if p["parameters"] == size), key=lambda p: p["bytes"])
             losses, style = [p["loss"] for p in row], {"color": colour[size], "marker": "o"}
@@ -217,16 +217,28 @@ def plot(points: list[dict[str, Any]], laws: dict[str, Any], file: str) -> None:
         power = np.exp(value["log_c"] + value["minus_g"] * np.log(flops))
         axes[0].plot(flops, power, "--", color=INK, label=f"C^{value['minus_g']:.3f}")
         axes[0].set(xscale="log", yscale="log", xlabel="compute, FLOPs", ylabel="nats a byte")
-        axes[1].set(xscale="log", xlabel="parameters without embeddings")
-        axes[2].set(xscale="log", xlabel="bytes read")
         ticks = np.arange(1.4, 3.3, 0.2)
         axes[0].set_yticks(ticks, [f"{tick:.1f}" for tick in ticks])
+        losses = [p["loss"] for p in points]
+        axes[0].set_ylim(min(losses) / 1.03, max(losses) * 1.03)
         axes[0].minorticks_off()
-        axes[0].set_ylim(
-            min(p["loss"] for p in points) / 1.03, max(p["loss"] for p in points) * 1.03
-        )
-        axes[0].legend(frameon=False, fontsize=7.5, title="parameters", title_fontsize=7.5)
-        axes[1].legend(frameon=False, fontsize=7.5, title="bytes", title_fontsize=7.5)
+        for axis, numbers, label in (
+            (axes[1], sizes, "parameters without embeddings"),
+            (axes[2], data, "bytes read"),
+        ):
+            axis.set(xscale="log", xlabel=label)
+            axis.set_xticks(numbers, [f"{number / 1e3:,.0f}k" for number in numbers])
+            axis.minorticks_off()
+        for axis, title, columns in ((axes[0], "parameters", 3), (axes[1], "bytes read", 4)):
+            axis.legend(
+                frameon=False,
+                fontsize=7.5,
+                title=title,
+                title_fontsize=7.5,
+                ncols=columns,
+                loc="lower center",
+                bbox_to_anchor=(0.5, 1.0),
+            )
         figure.tight_layout()
         figure.savefig(file, facecolor="white", metadata={"Date": None})
         plt.close(figure)

@@ -71,6 +71,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> object:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_branches_of_the_ladder_are_what_whole_runs_of_their_length_are(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
