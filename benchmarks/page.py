@@ -4,9 +4,11 @@ python -m benchmarks.page > docs/results.md
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from . import page_studies
+from .page_studies import Lines, Result, table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
 TOKENISED = "BLEU (lower-cased, Moses-tokenised)"
@@ -26,16 +28,6 @@ time and hash. These are of the call that wrote it: a call goes on where an olde
 Machines are shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in
 [results](results).
 """
-
-Lines = Iterator[str]
-Result = dict[str, Any]
-
-
-def table(*rows: tuple[Any, ...]) -> Lines:
-    head, *body = ([str(cell) for cell in row] for row in rows)
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    yield from ("| " + " | ".join(row) + " |" for row in body)
 
 
 def spread(numbers: list[float], digits: int) -> str:
@@ -514,6 +506,12 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer),
     ("transfer_short", "Does short pre-training pay?", short_transfer),
+    ("deep_encoders", "Which deep encoders train?", page_studies.deep),
+    ("recurrent", "Recurrence against length", page_studies.recurrent),
+    ("multilingual", "Several languages", page_studies.multilingual),
+    ("mixtures", "Several tasks by prefixes", page_studies.mixtures),
+    ("auxiliary_lm", "The auxiliary loss", page_studies.auxiliary),
+    ("scaling", "Loss against compute, data and parameters", page_studies.ladder),
     ("incontext", "In context", incontext),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),
