@@ -35,7 +35,13 @@ MEASURED = {
     "LineFilter": ("deduplicate", "speed of the quality filters"),
     "RepetitionFilter": ("deduplicate", "speed of the quality filters"),
     "ForbiddenTextFilter": ("deduplicate", "speed of the quality filters"),
-    "DLCL": ("deep_encoders", "deep encoders with norms at other places"),
+    "DLCL": ("deep_encoders", "which encoders of 30 blocks train"),
+    "post_norm": ("deep_encoders", "which encoders of 30 blocks train"),
+    "pre_norm": ("deep_encoders", "which encoders of 30 blocks train"),
+    "deepnorm_branch": ("deep_encoders", "which encoders of 30 blocks train"),
+    "ProportionalRates": ("multilingual", "loss of each language against the exponent"),
+    "FixedRates": ("mixtures", "several tasks in one model"),
+    "Mixture": ("mixtures", "several tasks in one model"),
 }
 
 
