@@ -178,6 +178,8 @@ def test_a_new_task_and_then_a_new_metric_change_two_source_files_and_one_test_e
 
 TASKS = "|".join(task.__name__ for task in members(Task))
 SHARED_ROOMS = ("training", "runs", "tuning", "commands")
+# what serves some tasks only, and why
+SERVES_SOME = {"commands/guess.py": "the first recipe of `weft new`, one per kind of data"}
 
 
 @pytest.mark.parametrize(
@@ -188,4 +190,4 @@ SHARED_ROOMS = ("training", "runs", "tuning", "commands")
 def test_what_serves_every_task_names_none(path: Path) -> None:
     """A task's value says what is special about it, so that a user's own task is served alike."""
     found = re.findall(rf"\b(?:R|recipe)\.({TASKS}|PairTask)\b", path.read_text())
-    assert found == []
+    assert bool(found) == (f"{path.parent.name}/{path.name}" in SERVES_SOME), found
