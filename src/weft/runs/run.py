@@ -43,7 +43,7 @@ from ..training.checkpoint import (
     check_free_space,
     latest_checkpoint,
 )
-from ..training.checkpoint_copies import CheckpointCopies
+from ..training.checkpoint_copies import CheckpointCopies, Writers
 from ..training.checkpoint_parts import SavedGroups, load_weights, read_like
 from ..training.compatibility import refuse_other, saved_recipe, store_recipe
 from ..training.environment import (
@@ -274,6 +274,9 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
     }
 
 
+FETCH_POLL = 0.1  # seconds
+
+
 def open_copies(recipe: R.Recipe, report: Report) -> CheckpointCopies | None:
     """Return what copies checkpoints to object storage, if the recipe names an address."""
     given = recipe.checkpoints
@@ -283,12 +286,27 @@ def open_copies(recipe: R.Recipe, report: Report) -> CheckpointCopies | None:
 
 
 def fetch_checkpoint(
-    folder: Path, copies: CheckpointCopies | None, ranks: DistributedRanks, report: Report
+    folder: Path, copies: CheckpointCopies, ranks: DistributedRanks, report: Report
 ) -> None:
-    """Download the newest copy of the run's checkpoints if this folder has none as new."""
-    step = None if copies is None else copies.fetch_newest(folder / "checkpoints", ranks)
-    if copies is not None and step is not None and ranks.is_first:
-        report(f"continuing from the copy of step {step:,} in {copies.root}")
+    """Download the newest copy of the run's checkpoints if this folder has none as new. Other ranks look for the end in the file system:
+    a download may take longer than a collective may."""
+    end = folder / "checkpoints" / ".copies-fetched"
+    if ranks.is_first:
+        end.unlink(missing_ok=True)
+    ranks.barrier()
+    if ranks.is_first:
+        try:
+            step = copies.fetch_newest(folder / "checkpoints")
+            if step is not None:
+                report(f"continuing from the copy of step {step:,} in {copies.root}")
+        finally:
+            storage.make_folder(end.parent)
+            end.touch()
+    while not end.exists():
+        time.sleep(FETCH_POLL)
+    ranks.barrier()
+    if ranks.is_first:
+        end.unlink()
 
 
 def open_writer(
@@ -296,16 +314,19 @@ def open_writer(
 ) -> CheckpointWriter | None:
     """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one."""
     root, keep, pinned = folder / "checkpoints", recipe.checkpoints.keep, averaged_steps(recipe)
+    on_saved = None if copies is None else copies.submit
     if not ranks.splits_weights:
-        return CheckpointWriter(root, keep, pinned, copies) if ranks.is_first else None
+        return CheckpointWriter(root, keep, pinned, on_saved) if ranks.is_first else None
     if ranks.is_first:
         storage.make_folder(root)
     (token,) = ranks.sum([float(secrets.randbits(48)) if ranks.is_first else 0.0])
+    if copies is not None:
+        copies.writers = Writers(ranks.world_rank, ranks.world, f"{int(token):x}")
     return ShardedCheckpointWriter(
         root,
         keep,
         pinned,
-        copies,
+        on_saved,
         rank=ranks.world_rank,
         world=ranks.world,
         token=int(token),
@@ -341,6 +362,9 @@ def train(
     """
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
+        copies = open_copies(recipe, report)
+        if copies is not None:  # entered first: ranks do not wait for each other's copies
+            stack.enter_context(copies)
         stack.enter_context(keep_large_allocations())
         stack.enter_context(configured_environment(recipe))
         ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device)).arrange(
@@ -353,8 +377,8 @@ def train(
         check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
-        copies = open_copies(recipe, report)
-        fetch_checkpoint(folder, copies, ranks, report)
+        if copies is not None:
+            fetch_checkpoint(folder, copies, ranks, report)
         checkpoint = latest_checkpoint(
             folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
         )

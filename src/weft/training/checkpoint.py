@@ -23,10 +23,10 @@ from torch.nn import Parameter
 
 from .. import storage
 from ..ranks import Ranks
-from .checkpoint_copies import CheckpointCopies
 from .checkpoint_parts import FILE, MANIFEST, PART, TENSORS, SavedTensor, saved_tensors
 
 Groups = Mapping[str, Mapping[str, Tensor]]
+OnSaved = Callable[[Path], None]
 STATE = "state.json"
 FOLDER = re.compile(r"step-(\d{9,})(\.old)?")
 SCAFFOLD = re.compile(r"\.(new|trash)-.*")
@@ -106,11 +106,11 @@ def commit(root: Path, step: int, fresh: Path, files: Mapping[str, tuple[int, st
     storage.write_file(fresh / MANIFEST, _seal(step, files))
     storage.sync_path(fresh)
     if _is_good(final):  # the same step again: the old one counts until the new one does
-        _discard(old)
+        discard(old)
         storage.rename(final, old)
-    _discard(final)
+    discard(final)
     storage.rename(fresh, final)
-    _discard(old)
+    discard(old)
     return final
 
 
@@ -128,7 +128,7 @@ def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
     ).encode()
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Remove a folder, renaming it first, so that a partly removed one never has the name of a checkpoint."""
     if os.path.lexists(path):
         trash = path.with_name(f".trash-{path.name}")
@@ -187,7 +187,7 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
     """Return the checkpoint in a folder; ValueError names the first damaged file. Several `ranks` compare some files each, and agree."""
     path, error = Path(path), None
     try:
-        step, files = _unseal(path / MANIFEST)
+        step, files = unseal_manifest(path / MANIFEST)
         if (named := FOLDER.fullmatch(path.name)) and int(named[1]) != step:
             raise ValueError(f"{path} is damaged: {MANIFEST} says that it is step {step}")
         for name in list(files)[ranks.rank :: ranks.size]:
@@ -208,7 +208,7 @@ def latest_checkpoint(
     root: str | Path, report: Callable[[str], None], ranks: Ranks = Ranks()
 ) -> Checkpoint | None:
     """Return the newest undamaged checkpoint, None if there is none; damaged newer ones are reported."""
-    folders = _folders(Path(root))
+    folders = checkpoint_folders(Path(root))
     for path in folders:
         try:
             return read(path, ranks)
@@ -231,7 +231,7 @@ def all_checkpoints(
 ) -> list[Checkpoint]:
     """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported. Several `ranks` share the reading."""
     good = {}
-    for path in reversed(_folders(Path(root))):
+    for path in reversed(checkpoint_folders(Path(root))):
         try:
             checkpoint = read(path, ranks)
             good[checkpoint.step] = checkpoint
@@ -240,7 +240,7 @@ def all_checkpoints(
     return list(good.values())
 
 
-def _folders(root: Path) -> list[Path]:
+def checkpoint_folders(root: Path) -> list[Path]:
     """Return the folders of checkpoints, the newest first; one that was replaced by another of the same step comes after it."""
     named = [
         (FOLDER.fullmatch(path.name), path) for path in (root.iterdir() if root.exists() else ())
@@ -253,7 +253,7 @@ def _folders(root: Path) -> list[Path]:
     ]
 
 
-def _unseal(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
+def unseal_manifest(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
     with _reading(path):
         content = path.read_bytes()
     try:
@@ -307,18 +307,18 @@ def _is_good(path: Path) -> bool:
 
 
 class CheckpointWriter:
-    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`; `copies` takes
-    each one to object storage."""
+    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`. `on_saved` is
+    called with the folder of each one."""
 
     def __init__(
         self,
         root: str | Path,
         keep: int,
         pinned: Collection[int] = (),
-        copies: CheckpointCopies | None = None,
+        on_saved: OnSaved | None = None,
     ) -> None:
         assert keep >= 1, keep
-        self.root, self.keep, self.pinned, self.copies = Path(root), keep, set(pinned), copies
+        self.root, self.keep, self.pinned, self.on_saved = Path(root), keep, set(pinned), on_saved
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.saving: Future[Path] | None = None
         self.whole: set[Path] = (
@@ -355,17 +355,17 @@ class CheckpointWriter:
             self.root, f"{path} is saved, but older ones cannot be removed from {self.root}"
         ):
             self._retain(path)
-        if self.copies is not None:
-            self.copies.seal(path)
+        if self.on_saved is not None:
+            self.on_saved(path)
         return path
 
     def _retain(self, latest: Path) -> None:
         count = 0
-        for path in _folders(self.root):
+        for path in checkpoint_folders(self.root):
             named = FOLDER.fullmatch(path.name)
             assert named
             if count >= self.keep and path != latest and int(named[1]) not in self.pinned:
-                _discard(path)
+                discard(path)
             elif path in self.whole or _is_good(path):
                 self.whole.add(path)
                 count += 1
@@ -383,7 +383,9 @@ def check_free_space(root: str | Path, need: int) -> None:
     """Raise ValueError if `need` bytes of checkpoints, those already there included, do not fit on the disk. A run needs (keep + 1) ×
     size."""
     root = Path(root)
-    there = sum(file.stat().st_size for folder in _folders(root) for file in folder.glob("*"))
+    there = sum(
+        file.stat().st_size for folder in checkpoint_folders(root) for file in folder.glob("*")
+    )
     if there + (free := _free(root)) < need:
         raise ValueError(
             f"{root} needs {need - there:,} bytes more for checkpoints and {free:,} are free; "

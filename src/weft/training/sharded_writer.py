@@ -13,12 +13,12 @@ from .checkpoint import (
     STATE,
     CheckpointWriter,
     Groups,
+    OnSaved,
     commit,
     explain_os_error,
     serialize_state,
     serialize_tensors,
 )
-from .checkpoint_copies import CheckpointCopies
 from .checkpoint_parts import rank_part
 
 POLL = 0.02  # seconds between two looks for the parts of other ranks
@@ -28,7 +28,7 @@ class ShardedCheckpointWriter(CheckpointWriter):
     """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training goes on meanwhile.
 
     Args:
-        root, keep, pinned, copies: as for `CheckpointWriter`.
+        root, keep, pinned, on_saved: as for `CheckpointWriter`.
         rank, world: of this process.
         token: the same on all ranks and different at every start, so that parts of an earlier start are never taken for new ones.
         timeout: seconds until the first rank gives up on another one's part.
@@ -39,14 +39,14 @@ class ShardedCheckpointWriter(CheckpointWriter):
         root: str | Path,
         keep: int,
         pinned: Collection[int] = (),
-        copies: CheckpointCopies | None = None,
+        on_saved: OnSaved | None = None,
         *,
         rank: int,
         world: int,
         token: int,
         timeout: float,
     ) -> None:
-        super().__init__(root, keep, pinned, copies)
+        super().__init__(root, keep, pinned, on_saved)
         self.rank, self.world, self.token, self.timeout = rank, world, f"{token:x}", timeout
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
@@ -66,12 +66,14 @@ class ShardedCheckpointWriter(CheckpointWriter):
             name = f"part_{self.rank:05d}"
             digest = storage.write_file(fresh / f"{name}.safetensors", content)
             described = {"tensors": layout, "bytes": len(content), "sha256": digest}
-            if self.copies is not None:
-                written = [fresh / f"{name}.safetensors"]
-                described["copied"] = self.copies.upload(f"step-{step:09d}", written)
             storage.write_file(fresh / f".{name}", json.dumps(described).encode())
             storage.rename(fresh / f".{name}", fresh / f"{name}.json")
-            return fresh if self.rank else self._seal(step, fresh, state)
+            if self.rank == 0:
+                self._seal(step, fresh, state)
+        final = self.root / f"step-{step:09d}"  # of other ranks: once the first one has sealed it
+        if self.on_saved is not None:
+            self.on_saved(final)
+        return final
 
     def _seal(self, step: int, fresh: Path, state: bytes) -> Path:
         """Wait for the parts of all ranks, then write the manifest and rename the folder into place."""
@@ -88,8 +90,6 @@ class ShardedCheckpointWriter(CheckpointWriter):
         final = commit(self.root, step, fresh, written)
         self.whole.add(final)
         self._retain(final)
-        if self.copies is not None:
-            self.copies.seal(final)
         return final
 
     def _wait_for(self, path: Path, rank: int) -> bytes:
