@@ -119,7 +119,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     table: dict[str, Any] = {}
     tokenizer = options.output / "mixture-tokenizer.json"
     for name, recipe in variants(base, options.steps).items():
-        if tokenizer.exists():  # one for all, or their losses per token would not compare
+        if (
+            tokenizer.exists() and name != "proportional"
+        ):  # one for all, or their losses per token would not compare
             file = R.TokenizerFile(path=str(tokenizer))
             recipe = replace(recipe, data=replace(recipe.data, tokenizer=file))
         runs = []

@@ -46,6 +46,14 @@ def test_bash_completes_verbs_options_choices_names_runs_and_files(complete) -> 
     assert complete("nothing", "--x") == []
 
 
+def test_the_name_of_a_run_is_a_name_and_no_program(complete, tmp_path: Path) -> None:
+    for name in ("two words", "$(touch${IFS}made)", "`touch made`"):
+        (tmp_path / "runs" / name).mkdir()
+    offered = complete("status", "runs/")
+    assert {"runs/two words", "runs/$(touch${IFS}made)"} <= set(offered)
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_scripts_of_other_shells_name_every_verb_and_option(
     shell: str, capsys: pytest.CaptureFixture[str]

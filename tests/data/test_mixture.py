@@ -257,3 +257,36 @@ def test_rows_of_another_kind_do_not_mix(data: R.Data) -> None:
         replace(data, train=R.Mixture(sources=(other,)))
     with pytest.raises(ValueError, match="give each its own name"):
         R.Mixture(sources=(other, other))
+
+
+def test_rows_that_one_model_cannot_read_do_not_mix() -> None:
+    one, pair = R.LabelledTexts(), R.LabelledTexts(second_text="b")
+    named = R.NamedSource(name="pairs", source=R.Source(paths=("a.csv",)), rows=pair)
+    with pytest.raises(ValueError, match=r"train-pairs differs from Data\.rows in second_text"):
+        R.Data(rows=one, train=R.Mixture(sources=(named,)), tokenizer=R.WordPiece(vocab_size=100))
+
+
+def test_a_source_too_short_for_a_row_is_named_before_the_first_step(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("a loom weaves cloth\n" * 200)
+    (tmp_path / "short.txt").write_text("a loom")
+    parts = tuple(
+        R.NamedSource(name=name, source=R.Source(paths=(str(tmp_path / f"{name}.txt"),)))
+        for name in ("long", "short")
+    )
+    data = R.Data(
+        rows=R.Documents(),
+        train=R.Mixture(sources=parts),
+        tokenizer=R.ByteBPE(vocab_size=300),
+        prepared_folder=str(tmp_path / "prepared"),
+    )
+    recipe = R.Recipe(
+        name="short",
+        model=weft.gpt2(depth=1, width=8, heads=1, vocab_size=300, context_length=64),
+        task=R.CausalLM(),
+        data=data,
+        batch=R.FixedBatch(size=2, length=64),
+        steps=1,
+        optimiser=R.AdamW(lr=1e-3),
+    )
+    with pytest.raises(ValueError, match="the source short holds too little text for one row"):
+        next(run.train(recipe, tmp_path / "run"))

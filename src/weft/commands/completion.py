@@ -1,7 +1,6 @@
 """`weft completion`: scripts for shells, written from the parser, so that they know every verb, option and choice."""
 
 import argparse
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -101,13 +100,13 @@ def bash_script(verbs: list[Verb]) -> str:
     )
     options = "\n".join(f'        {verb.name}) options="{flags_of(verb)}" ;;' for verb in verbs)
     arguments = "\n".join(
-        f'        {verb.name}) words="{" ".join(verb.words)}{f" $(compgen -G {shlex.quote(RUNS)})" if verb.takes_run else ""}" ;;'
+        f'        {verb.name}) words="{" ".join(verb.words)}" runs={int(verb.takes_run)} ;;'
         for verb in verbs
         if verb.words or verb.takes_run
     )
     return f"""# weft: eval "$(weft completion bash)" in ~/.bashrc
 _weft() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" verb="${{COMP_WORDS[1]}}" words="" options=""
+    local current="${{COMP_WORDS[COMP_CWORD]}}" verb="${{COMP_WORDS[1]}}" words="" options="" run runs=0
     local before="${{COMP_WORDS[COMP_CWORD - 1]}}"
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "{names} --help --version" -- "$current"))
@@ -131,7 +130,12 @@ _weft() {{
 {arguments}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
-    local IFS=$'\\n'  # names of files may have spaces
+    local IFS=$'\\n'  # names of files may have spaces, and compgen -W would expand them
+    if [ "$runs" -eq 1 ]; then
+        for run in {RUNS}; do
+            if [ -e "$run" ] && [ "${{run:0:${{#current}}}}" = "$current" ]; then COMPREPLY+=("$run"); fi
+        done
+    fi
     COMPREPLY+=($(compgen -f -- "$current"))
 }}
 complete -o filenames -F _weft weft

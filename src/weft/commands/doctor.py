@@ -52,6 +52,7 @@ EXTRAS = {
     "wandb": Extra(("wandb",), "weft train --log-to wandb"),
     "mlflow": Extra(("mlflow-skinny",), "weft train --log-to mlflow"),
     "trackio": Extra(("trackio",), "weft train --log-to trackio"),
+    "docs": Extra(("zensical",), "scripts/docs builds the site"),
     "viz": Extra(("matplotlib",), "pictures of weft look, compare and plan"),
 }
 
@@ -103,9 +104,10 @@ def machine_of(core: dict[str, str | None]) -> dict[str, Any] | str:
         return "torch is not installed"
     try:
         from ..training.machine import describe_machine
-    except (ImportError, OSError) as error:  # a package is missing, or a library of torch
+
+        return describe_machine()
+    except Exception as error:  # a package is missing, a library of torch, or a driver is broken
         return f"{type(error).__name__}: {error}"
-    return describe_machine()
 
 
 def can_write(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -156,13 +157,9 @@ def quoted_columns(row: R.RowSchema) -> str:
 
 
 def shorten(text: str) -> str:
-    return (
-        " ".join(text.split()[:6])
-        .replace('"', "")
-        .replace("`", "")
-        .replace("$", "")
-        .replace("\\", "")
-    )
+    """Return the first words, without what a shell or a docstring would take for its own."""
+    words = " ".join(text.split()[:6])
+    return "".join(c for c in words if c.isprintable() and c not in '"`$!\\')
 
 
 def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> Guess:
@@ -331,7 +328,7 @@ def guess_detect(files: list[str], valid: list[str], columns: list[str]) -> Gues
             "grad_clip": 0.1,
         },
         COMMENTS | {"batch": "images per step, and cells of the last feature map in one of them"},
-        f"weft detect runs/{recipe_name(files[0])} {files[1]} --draw boxes",
+        f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
         {
             "DETR": Call("weft.dab_detr", shape),
             "MODEL": Call(

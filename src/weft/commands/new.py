@@ -1,6 +1,7 @@
 """`weft new`: a first recipe for the user's own data."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,11 @@ def new(args: argparse.Namespace) -> int:
     return 0
 
 
+def printable_lines(text: str) -> str:
+    """Return a text without control characters, which names and rows of other people may hold."""
+    return "".join(c for c in text if c.isprintable() or c == "\n")
+
+
 def write_recipe(path: Path, first: "Guess") -> "Recipe":
     """Write the recipe and read it back; a file that is no recipe is removed."""
     from ..recipe import load_recipe
@@ -44,11 +50,11 @@ def write_recipe(path: Path, first: "Guess") -> "Recipe":
 
     guessed = "\n".join(f"    {name}: {text}" for name, text in first.facts.items())
     docstring = (
-        f"{first.title}\n\n    weft train {path}\n    {first.use}\n\n"
+        f"{first.title}\n\n    weft train {shlex.quote(str(path))}\n    {first.use}\n\n"
         f"Written by `weft new`, which guessed:\n\n{guessed}"
     )
     text = recipe_code(
-        docstring.replace("\\", "/").replace('"""', "'''"),
+        printable_lines(docstring).replace("\\", "/").replace('"""', "'''"),
         first.values,
         first.comments,
         first.constants,
@@ -86,7 +92,7 @@ def page(path: Path, first: "Guess", facts: dict[str, str]) -> Any:
         "",
         table,
         "",
-        f"weft train {path}",
+        f"weft train {shlex.quote(str(path))}",
         first.use,
     )
 

@@ -38,7 +38,7 @@ from weft.recipe import (
     Source,
 )
 
-TEXT = ("{folder}/shakespeare.txt",)
+TEXT = ({text!r},)
 
 quickstart = Recipe(
     name="quickstart",
@@ -51,7 +51,7 @@ quickstart = Recipe(
         tokenizer=CharacterTokenizer(special_tokens=False),
         train=Source(paths=TEXT, document_boundary="file", fraction=(0.0, 0.9)),
         valid=Source(paths=TEXT, document_boundary="file", fraction=(0.9, 1.0)),
-        prepared_folder="{folder}/prepared",
+        prepared_folder={prepared!r},
     ),
     batch=FixedBatch(size=16, length=128),
     steps={steps},
@@ -135,7 +135,12 @@ def write_files(folder: Path, steps: int) -> None:
     if folder.exists() and not (folder / RECIPE).is_file() and any(folder.iterdir()):
         raise ValueError(f"{folder} holds other files; give another folder with --output")
     folder.mkdir(parents=True, exist_ok=True)
-    text = RECIPE_TEXT.format(folder=folder.as_posix(), steps=steps)
+    text = RECIPE_TEXT.format(
+        folder=printable(folder.as_posix()),
+        text=(folder / TEXT).as_posix(),
+        prepared=(folder / "prepared").as_posix(),
+        steps=steps,
+    )
     if not (folder / TEXT).exists():
         with gzip.open(PACKAGED["demo"] / f"{TEXT}.gz") as packed:
             (folder / TEXT).write_bytes(packed.read())
@@ -145,6 +150,11 @@ def write_files(folder: Path, steps: int) -> None:
         print(
             f"weft: {folder / RECIPE} differs from a new one and is used as it is", file=sys.stderr
         )
+
+
+def printable(text: str) -> str:
+    """Return a name as it may stand in a docstring."""
+    return "".join(c for c in text if c.isprintable() and c not in '"\\\\')
 
 
 def page(folder: Path, times: list[dict[str, Any]]) -> str:

@@ -48,17 +48,27 @@ def read_times(root: Path) -> Iterator[tuple[float, int, Path]]:
 def make_room(size: int) -> None:
     """Remove the copies that were read longest ago, until `size` bytes more fit."""
     root, limit = cache_root(), cache_limit()
-    copies, disk = sorted(read_times(root)), shutil.disk_usage(root)
-    excess = size - (disk.free - FREE_FRACTION * disk.total)
-    if limit is not None:
-        excess = max(excess, sum(copy for _, copy, _ in copies) + size - limit)
+    copies = sorted(read_times(root))
+    used = sum(copy for _, copy, _ in copies)
+    if limit is not None and size > limit:
+        raise no_room(f"WEFT_CACHE_GB={os.environ['WEFT_CACHE_GB']}", size)
     for _, copy, path in copies:
-        if excess <= 0:
+        if fits(root, size, used, limit):
             return
         path.unlink(missing_ok=True)
-        excess -= copy
-    if excess > 0 and (limit is not None or size > disk.free):
-        room = f"WEFT_CACHE_GB={os.environ['WEFT_CACHE_GB']}" if limit else str(root)
-        raise ValueError(
-            f"{room} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a larger disk"
-        )
+        used -= copy
+    if size > shutil.disk_usage(root).free:
+        raise no_room(str(root), size)
+
+
+def fits(root: Path, size: int, used: int, limit: float | None) -> bool:
+    disk = shutil.disk_usage(root)
+    if limit is not None:
+        return used + size <= limit and size <= disk.free
+    return size <= disk.free - FREE_FRACTION * disk.total
+
+
+def no_room(where: str, size: int) -> ValueError:
+    return ValueError(
+        f"{where} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a larger disk"
+    )

@@ -40,7 +40,7 @@ def pack_model(model: Model, precision: Precision = "fp32") -> Model:
     )
     for name in ("encoder", "decoder"):
         stack, spec = getattr(packed, name), getattr(packed.spec, name)
-        if isinstance(stack, StackLayer) and can_pack(stack):
+        if type(stack) is StackLayer and can_pack(stack):  # a user's stack computes something else
             setattr(packed, name, PackedStack(stack, spec, precision))
     if type(packed.head) is LMHeadLayer:
         packed.head = PackedHead(packed.head, packed.token_embedding_VD, precision)

@@ -26,8 +26,8 @@ def lens_stack(model: Model) -> StackLayer:
         raise ValueError(
             f"the logit lens reads a head of logits, and this one is {type(model.spec.head).__name__}"
         )
-    if not isinstance(stack, StackLayer):
-        raise ValueError("the logit lens needs layers of one width; a pyramid's stages differ")
+    if type(stack) is not StackLayer:
+        raise ValueError("the logit lens needs blocks of one width; these are stages, or no blocks")
     if model.layer_mix is not None or stack.layer_combination is not None:
         raise ValueError("the logit lens reads one layer, and this head reads a mix of layers")
     return stack

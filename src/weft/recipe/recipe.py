@@ -109,6 +109,9 @@ class Recipe:
             raise ValueError(
                 f"length_schedule is for batches of rows; a {name} has no fixed length"
             )
+        kinds = [type(logger).__name__ for logger in self.loggers]
+        if len(set(kinds)) < len(kinds):
+            raise ValueError(f"loggers = {', '.join(kinds)}: give each kind once")
         if self.batch.packs and not self.task.packable:
             raise ValueError(
                 f"{type(self.task).__name__} makes one prediction per row, so samples cannot be packed; use FixedBatch or TokenBudget "

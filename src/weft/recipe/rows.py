@@ -303,7 +303,7 @@ class ContextQuestions(RowSchema):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """`begin` and `end` are the characters of the answer in the context, -1 where there is none."""
+        """`answer_start` and `answer_end` are the characters of the answer in the context, -1 where there is none."""
         return *self.text_columns, "id", "answer_start", "answer_end"
 
     def default_format(self, paths: tuple[str, ...]) -> str:

@@ -196,8 +196,13 @@ def open_training_samples(
 ) -> LengthLimitedSamples | MixtureSamples:
     if isinstance(store, Store):
         return preprocess.open_samples(store, length)
-    parts = [preprocess.open_samples(part, length) for part in store.parts.values()]
-    return MixtureSamples(parts, store.mixture.rates)
+    parts = {name: preprocess.open_samples(part, length) for name, part in store.parts.items()}
+    for name, samples in parts.items():
+        if len(samples) == 0:
+            raise ValueError(
+                f"the source {name} holds too little text for one row of {length} tokens; give more, or leave it out"
+            )
+    return MixtureSamples([*parts.values()], store.mixture.rates)
 
 
 def starts_in_parts(recipe: R.Recipe, ranks: DistributedRanks) -> bool:

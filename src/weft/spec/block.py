@@ -110,7 +110,7 @@ class Stack:
     def shapes(self, width: int) -> Shapes:
         """Yield name and shape of every parameter outside the blocks; those of a user's stack are measured."""
         if type(self) is not Stack:
-            rows = measured_shapes(self, width)
+            rows = measured_shapes(self, width, ())
             yield from (row for row in rows if not row[0].startswith("blocks."))
             return
         yield from shared_bias_shapes(self)

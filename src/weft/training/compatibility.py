@@ -37,7 +37,7 @@ CHANGEABLE_FIELDS = {
 }
 CHANGEABLE_VALUES = ("activation_checkpointing.", "parallel.", "loggers.")
 PATH_FIELDS = re.compile(
-    r"data\.(train|valid)\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.(teacher|reference)"
+    r"data\.(train|valid)(\.sources\.\d+\.source)?\.paths\.\d+|data\.tokenizer\.path|data\.prepared_folder|init_from|task\.(teacher|reference)"
 )
 
 

@@ -25,7 +25,7 @@ POLL = 0.02  # seconds between two looks for the parts of other ranks
 
 
 class ShardedCheckpointWriter(CheckpointWriter):
-    """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training goes on meanwhile.
+    """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training continues meanwhile.
 
     Args:
         root, keep, pinned, on_saved: as for `CheckpointWriter`.

@@ -244,7 +244,7 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
     partial_parts: set[nn.Module] = set()  # in which gradients are parts of sums
     detects = isinstance(loss.model.spec.head, S.DetectionHead)  # losses read every block's output
     for stack in list(loss.modules()):
-        if isinstance(stack, StackLayer):
+        if type(stack) is StackLayer:  # a user's stack is whole on every rank
             reads_whole = stack.position_scale is not None or stack.layer_combination is not None
             in_parts = not (detects or stack.layers or reads_whole)
             parts = SequenceParts(stack, group) if in_parts else None
