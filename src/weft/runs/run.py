@@ -196,13 +196,16 @@ def open_training_samples(
 ) -> LengthLimitedSamples | MixtureSamples:
     if isinstance(store, Store):
         return preprocess.open_samples(store, length)
-    parts = {name: preprocess.open_samples(part, length) for name, part in store.parts.items()}
-    for name, samples in parts.items():
-        if len(samples) == 0:
-            raise ValueError(
-                f"the source {name} holds too little text for one row of {length} tokens; give more, or leave it out"
-            )
-    return MixtureSamples([*parts.values()], store.mixture.rates)
+    parts = []
+    for name, part in store.parts.items():
+        try:
+            samples = preprocess.open_samples(part, length)
+            if len(samples) == 0:
+                raise ValueError(f"it holds too little text for one row of {length} tokens")
+        except ValueError as error:
+            raise ValueError(f"source {name}: {error}; give more, or leave it out") from None
+        parts.append(samples)
+    return MixtureSamples(parts, store.mixture.rates)
 
 
 def starts_in_parts(recipe: R.Recipe, ranks: DistributedRanks) -> bool:
