@@ -74,7 +74,7 @@ SYNONYMS = (
         ("batch.length=128", "--max-length"),
     ),
     Synonym(
-        "max_steps num_steps train_steps total_steps iters iterations max_iters",
+        "steps max_steps num_steps train_steps total_steps iters iterations max_iters",
         "the number of steps",
         ("steps=1000", "--epochs"),
     ),
@@ -238,7 +238,7 @@ SYNONYMS = (
     Synonym(
         "device cuda gpu gpus n_gpu num_gpus cpu no_cuda use_cpu mps accelerator devices",
         "the device",
-        ("--device", "device=cuda"),
+        ("--kind", "--device", "device=cuda"),
     ),
 )
 

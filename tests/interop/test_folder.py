@@ -21,6 +21,7 @@ from torch import Tensor
 import weft
 from weft import spec as S
 from weft.interop import folder as folders
+from weft.interop.hub import local_folder
 
 IDS = torch.tensor([[3, 7, 11, 2, 9], [1, 4, 4, 8, 6]])
 SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "vocab_size": 50}
@@ -680,3 +681,15 @@ def test_gemmas_norms_are_read_in_more_than_the_files_precision(tmp_path: Path) 
     save_file(tensors, tmp_path / WEIGHTS, metadata={"format": "pt"})
     found = weft.load(tmp_path).state_dict()["decoder.blocks.0.attention.before.weight"]
     assert (found.double() - 1 - tensors[name].double()).abs().max() < 2**-23
+
+
+def test_a_mistyped_run_is_answered_with_the_runs_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "first_run").mkdir(parents=True)
+    (tmp_path / "runs" / "first_run" / "recipe.json").touch()
+    with pytest.raises(
+        ValueError, match="runs/first_rum is not a folder; did you mean 'first_run'"
+    ):
+        local_folder("runs/first_rum")

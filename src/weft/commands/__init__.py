@@ -3,7 +3,10 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..spec import Spec
 
 EXIT_STOPPED = 75  # stopped and saved, not finished: run it again (EX_TEMPFAIL)
 COLUMN_PREFIX = "weft_"
@@ -25,7 +28,24 @@ def export_hint(run: str) -> str:
     from ..interop.equivalent_specs import find_family
 
     try:
-        family = find_family(read_folder(Path(run) / "model")[1]).family.name
+        spec = read_folder(Path(run) / "model")[1]
+        family = find_family(spec).family.name
     except (ValueError, OSError):
         return ""
-    return f"to open {Path(run) / 'model'} in transformers (as {family}): weft export {run} OUT --to hf"
+    return (
+        f"to open {Path(run) / 'model'} in transformers (as {family}): weft export {run} OUT --to hf"
+        + (f"; {note}" if (note := head_note(spec)) else "")
+    )
+
+
+def head_note(spec: "Spec") -> str:
+    """Return where an exported head is, if no class of transformers has one like it."""
+    from ..interop.equivalent_specs import find_family
+    from ..spec import NoHead
+
+    if isinstance(spec.head, NoHead) or not isinstance(find_family(spec).spec.head, NoHead):
+        return ""
+    return (
+        f"no class of transformers has this {type(spec.head).__name__}: it is written to modules.json, which sentence-transformers opens, "
+        "and AutoModel opens the rest"
+    )

@@ -56,7 +56,7 @@ def row_length(words: Sequence[int]) -> int:
 
 def vocabulary_size(characters: float) -> int:
     """Return a vocabulary whose tokens occur often enough to be learned: about one per 200 characters."""
-    return min(32_768, max(512, 1 << round(log2(max(characters, 1) / 200))))
+    return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
 
 
 def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:

@@ -1,12 +1,13 @@
 """`weft families`, `show`, `verify` and `export`."""
 
 import argparse
+import sys
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..console import print_result, spinner
-from . import AddCommand
+from . import AddCommand, head_note
 from .options import add_set
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def export(args: argparse.Namespace) -> int:
         "written": folder_summary(out, model.spec),
     }
     print_result(args, folders, lambda width: folders_table(folders, width))
+    if args.to == "hf" and (note := head_note(model.spec)):
+        print(f"weft: {note}", file=sys.stderr)
     return 0
 
 

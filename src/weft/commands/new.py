@@ -25,7 +25,7 @@ def new(args: argparse.Namespace) -> int:
         raise ValueError(f"{path} is there already; delete it, or give another name with --output")
     if not path.parent.is_dir():
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
-    check_input_files("weft new", [*args.data, *args.valid])
+    check_input_files("new", [*args.data, *args.valid])
     with spinner(f"reading {args.data[0]}"):
         from .guess import guess
 

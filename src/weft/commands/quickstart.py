@@ -148,7 +148,8 @@ def write_files(folder: Path, steps: int) -> None:
         (folder / RECIPE).write_text(text)
     elif (folder / RECIPE).read_text() != text:
         print(
-            f"weft: {folder / RECIPE} differs from a new one and is used as it is", file=sys.stderr
+            f"weft: {folder / RECIPE} stays as it is, with its own steps; for a new walk give another --output",
+            file=sys.stderr,
         )
 
 

@@ -3,6 +3,8 @@ tokenizer files is downloaded."""
 
 from pathlib import Path
 
+from ..synonyms import suggest
+
 PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 PACKAGED = {"demo": Path(__file__).parents[1] / "demo"}  # what ships with Weft
 
@@ -22,6 +24,13 @@ def check_model_folder(where: str | Path) -> None:
         )
 
 
+def runs_in(folder: Path) -> list[str]:
+    """Return the names of the runs in a folder; a name on the hub has none beside it."""
+    if folder == Path() or not folder.is_dir():
+        return []
+    return sorted(path.parent.name for path in folder.glob("*/recipe.json"))
+
+
 def local_folder(where: str | Path) -> Path:
     """Return the folder itself, that of a model which ships with Weft, or the local copy of a hub repository."""
     check_model_folder(where)
@@ -30,6 +39,8 @@ def local_folder(where: str | Path) -> Path:
         return folder
     if (packaged := packaged_folder(where)) is not None:
         return packaged
+    if runs := runs_in(folder.parent):  # a mistyped run, and no name on the hub
+        raise ValueError(f"{name} is not a folder; {suggest(folder.name, runs)}")
     from huggingface_hub import snapshot_download
 
     try:

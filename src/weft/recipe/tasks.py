@@ -109,6 +109,9 @@ class Task:
     keeps_decoder: ClassVar[bool] = (
         False  # tuned with the whole encoder-decoder and its head, not with its encoder alone
     )
+    metric_packages: ClassVar[
+        dict[str, str]
+    ] = {}  # that its metrics import, and the extra that installs each
     model_folders: ClassVar[
         tuple[str, ...]
     ] = ()  # fields that name a model's folder, read before training
@@ -631,6 +634,7 @@ class Detection(Task):
     hf_class_suffix = "ForObjectDetection"
     verb = "detect"
     metrics = ("ap", "ap50", "ap75")
+    metric_packages: ClassVar[dict[str, str]] = {"faster_coco_eval": "vision"}
     packable = False
 
     class_weight: LossWeight = 1.0

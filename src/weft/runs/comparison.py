@@ -184,7 +184,6 @@ def draw_comparison(
         panel.tick_params(labelsize=8)
         panel.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
-    figure.tight_layout()
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
 
 

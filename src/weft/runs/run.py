@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -282,6 +283,17 @@ def checkpoint_state(run: RunState) -> tuple[dict[str, dict[str, torch.Tensor]],
     }
 
 
+def check_metric_packages(recipe: R.Recipe) -> None:
+    """Raise ValueError before the first step, not at the first validation, if a package is missing."""
+    if not recipe.metric or recipe.data.valid is None:
+        return
+    for package, extra in recipe.task.metric_packages.items():
+        if find_spec(package) is None:
+            raise ValueError(
+                f"validation of {type(recipe.task).__name__} needs {package}; pip install 'weft[{extra}]', or leave data.valid out"
+            )
+
+
 FETCH_POLL = 0.1  # seconds
 
 
@@ -370,6 +382,7 @@ def train(
     """
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
+        check_metric_packages(recipe)
         copies = open_copies(recipe, report)
         if copies is not None:  # entered first: ranks do not wait for each other's copies
             stack.enter_context(copies)
