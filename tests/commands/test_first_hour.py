@@ -100,7 +100,7 @@ def test_quickstart_trains_samples_looks_and_exports_and_resumes(
     Path("walk/recipe.py").write_text(Path("walk/recipe.py").read_text() + "# mine\n")
     assert main(["quickstart", "-o", "walk", "--steps", "2"]) == 0
     assert Path("walk/run/log.jsonl").read_bytes() == log
-    assert "used as it is" in capsys.readouterr().err
+    assert "stays as it is" in capsys.readouterr().err
 
 
 def test_quickstart_stops_at_a_command_that_fails_and_leaves_other_folders_alone(
