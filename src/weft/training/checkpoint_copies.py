@@ -31,7 +31,7 @@ class Writers(NamedTuple):
     """Who writes parts of a checkpoint: this rank, of how many; `token` is the same on all of them and different at every start."""
 
     rank: int = 0
-    count: int = 1
+    world: int = 1
     token: str = ""
 
 
@@ -72,7 +72,7 @@ class CheckpointCopies:
             self.report(f"{checkpoint.name} is saved here, but not copied: {error}")
 
     def upload(self, checkpoint: Path) -> None:
-        rank, count, token = self.writers
+        rank, world, token = self.writers
         there = self.root / checkpoint.name
         wait_until((checkpoint / MANIFEST).exists, f"{checkpoint} is not sealed")
         if rank == 0:
@@ -82,7 +82,7 @@ class CheckpointCopies:
             mine = file.name == f"part_{rank:05d}{TENSORS}" if part else rank == 0
             if (mine or (rank == 0 and file.suffix == ".json")) and file.name != MANIFEST:
                 (there / file.name).upload(file)
-        if count > 1:
+        if world > 1:
             (there / f"copied_{token}_{rank:05d}").write_bytes(b"")
         if rank == 0:
             self.seal(checkpoint)
@@ -92,11 +92,11 @@ class CheckpointCopies:
         there, pattern = self.root / checkpoint.name, f"copied_{self.writers.token}_*"
 
         def parts() -> list[ObjectPath]:
-            return [*there.glob(pattern)] if self.writers.count > 1 else []
+            return [*there.glob(pattern)] if self.writers.world > 1 else []
 
-        if self.writers.count > 1:
+        if self.writers.world > 1:
             wait_until(
-                lambda: len(parts()) == self.writers.count, f"{there} lacks parts of other ranks"
+                lambda: len(parts()) == self.writers.world, f"{there} lacks parts of other ranks"
             )
         (there / MANIFEST).upload(checkpoint / MANIFEST)
         for note in there.glob("copied_*"):
