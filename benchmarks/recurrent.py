@@ -130,7 +130,7 @@ def alignment(folder: Path, text: str) -> tuple[list[str], list[str], list[list[
         generator.model(torch.tensor([source]), torch.tensor([target]))
     weights = torch.cat(decoder.weights).tolist()
     pieces = [
-        [generator.tokenizer.decode([i], marks=True).strip() for i in ids]
+        [generator.tokenizer.decode([i], skip_special_tokens=False).strip() for i in ids]
         for ids in (source, best.tokens.tokens)
     ]
     return pieces[0], pieces[1], weights

@@ -13,6 +13,8 @@ from .usage import ROOT, usage_of
 
 def task_rows() -> Iterator[tuple[str, ...]]:
     for task in members(Task):
+        if not task.__module__.startswith("weft."):
+            continue  # a user's own, which the reference does not have
         usage = usage_of(task.__name__)
         yield (
             f"[`{task.__name__}`](reference/recipe.md#{task.__name__.lower()})",

@@ -1,7 +1,6 @@
 r"""The recurrent encoder-decoder that attention replaced: translation with an alignment (Bahdanau et al. 2015, arXiv:1409.0473).
 
-    weft train recipes/translate_multi30k.py --code examples/bahdanau.py \
-        --set model.encoder=BidirectionalGRU --set model.decoder=BahdanauDecoder
+    weft train recipes/translate_multi30k.py --code examples/bahdanau.py --set model.encoder=BidirectionalGRU --set model.decoder=BahdanauDecoder
     weft evaluate runs/translate_multi30k --code examples/bahdanau.py
 
 Two stacks of one's own stand in the place of the Transformer's blocks: a bidirectional GRU, and a GRU with additive attention. Task, data,

@@ -12,6 +12,7 @@ from torch import nn
 from weft import recipe as R
 from weft import spec as S
 from weft.data.batching import FixedPlanner, SampleIndex, StepPlan
+from weft.data.order import Order
 from weft.model.heads import TokenClassifierHeadLayer
 from weft.model.initialisation import NormalRule
 from weft.registry import CHOICES, IMPLEMENTATIONS, choice, implements, members
@@ -126,7 +127,7 @@ class FaultyHead(TokenClassifierHeadLayer):
 
 class FaultyPlanner(FixedPlanner):
     def __init__(self, batching: Any, samples: Any, seed: int, length: int) -> None:
-        super().__init__(len(samples), 0 if batching.fault == "seed" else seed, 5)
+        super().__init__(Order(len(samples), 0 if batching.fault == "seed" else seed), 5)
         self.fault, self.calls = batching.fault, 0
 
     def at(self, position: int) -> StepPlan:

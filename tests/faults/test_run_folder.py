@@ -217,6 +217,7 @@ def test_what_may_change_between_two_starts_may(
         "eval_every",
         "checkpoints.every_steps",
         "checkpoints.keep",
+        "checkpoints.copy_to",
         "guard.max_skipped_steps",
         "paper",
         "data.max_bad_row_fraction",

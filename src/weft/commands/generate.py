@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..generate.text_generator import Generation, TextGenerator
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
-SMALL = 5_000_000  # parameters of a model that one thread decodes fastest
 TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
 DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
@@ -225,15 +224,12 @@ def stops(args: argparse.Namespace) -> tuple[str, ...]:
 def open_generator(args: argparse.Namespace, rows: int) -> "TextGenerator":
     """Open the model; with many rows its weights are packed for the CPU first."""
     with spinner(f"opening {args.name}"):
-        import torch
-
-        from ..generate.text_generator import TextGenerator
+        from ..generate.text_generator import TextGenerator, use_one_thread_if_small
         from ..inference.open_model import open_model
 
         model = open_model(args.name, device=args.device)
         if model.model.device.type == "cpu":
-            if sum(p.numel() for p in model.model.parameters()) < SMALL:
-                torch.set_num_threads(1)  # threads wait for each other longer than they compute
+            use_one_thread_if_small(model.model)
             packs = args.precision != "fp32" or rows > PACK_FROM_ROWS
             return TextGenerator(model, args.precision if packs else None)
         if args.precision == "int8":

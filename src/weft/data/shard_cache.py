@@ -27,13 +27,13 @@ def cached_file(address: str, fingerprint: str, name: str) -> Path:
 
 def cache_limit() -> float | None:
     """Return the bytes that the copies may take; None: as many as the disk has room for."""
-    given = os.environ.get("WEFT_CACHE_GB", "")
+    gigabytes = os.environ.get("WEFT_CACHE_GB", "")
     try:
-        limit = float(given) if given else None
+        limit = float(gigabytes) if gigabytes else None
     except ValueError:
         limit = -1.0
     if limit is not None and not limit > 0:
-        raise ValueError(f"WEFT_CACHE_GB={given}: give a number of gigabytes above 0")
+        raise ValueError(f"WEFT_CACHE_GB={gigabytes}: give a number of gigabytes above 0")
     return None if limit is None else limit * 1e9
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence as Many
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+import torch
+
 from .. import recipe as R
 from .. import spec as S
 from ..families import family
@@ -40,6 +42,15 @@ def map_rows(make: Callable[[T], U], rows: Many[T]) -> list[U]:
         except ValueError as error:
             raise ValueError(f"row {number}: {error}" if len(rows) > 1 else str(error)) from None
     return results
+
+
+SMALL = 5_000_000  # parameters of a model that one thread decodes fastest
+
+
+def use_one_thread_if_small(model: Model) -> None:
+    """Decode a small model with one thread: several would wait for each other longer than they compute."""
+    if sum(p.numel() for p in model.parameters()) < SMALL:
+        torch.set_num_threads(1)
 
 
 class TextGenerator:

@@ -299,10 +299,10 @@ FETCH_POLL = 0.1  # seconds
 
 def open_copies(recipe: R.Recipe, report: Report) -> CheckpointCopies | None:
     """Return what copies checkpoints to object storage, if the recipe names an address."""
-    given = recipe.checkpoints
-    if given.copy_to is None:
+    saved = recipe.checkpoints
+    if saved.copy_to is None:
         return None
-    return CheckpointCopies(given.copy_to, given.keep, averaged_steps(recipe), report)
+    return CheckpointCopies(saved.copy_to, saved.keep, averaged_steps(recipe), report)
 
 
 def fetch_checkpoint(
@@ -342,16 +342,17 @@ def open_writer(
     (token,) = ranks.sum([float(secrets.randbits(48)) if ranks.is_first else 0.0])
     if copies is not None:
         copies.writers = Writers(ranks.world_rank, ranks.world, f"{int(token):x}")
-    return ShardedCheckpointWriter(
+    writer = ShardedCheckpointWriter(
         root,
         keep,
         pinned,
-        on_saved,
         rank=ranks.world_rank,
         world=ranks.world,
         token=int(token),
         timeout=recipe.timeouts.collective,
     )
+    writer.on_saved = on_saved
+    return writer
 
 
 # Training

@@ -13,7 +13,6 @@ from .checkpoint import (
     STATE,
     CheckpointWriter,
     Groups,
-    OnSaved,
     commit,
     explain_os_error,
     serialize_state,
@@ -28,7 +27,7 @@ class ShardedCheckpointWriter(CheckpointWriter):
     """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training continues meanwhile.
 
     Args:
-        root, keep, pinned, on_saved: as for `CheckpointWriter`.
+        root, keep, pinned: as for `CheckpointWriter`.
         rank, world: of this process.
         token: the same on all ranks and different at every start, so that parts of an earlier start are never taken for new ones.
         timeout: seconds until the first rank gives up on another one's part.
@@ -39,14 +38,13 @@ class ShardedCheckpointWriter(CheckpointWriter):
         root: str | Path,
         keep: int,
         pinned: Collection[int] = (),
-        on_saved: OnSaved | None = None,
         *,
         rank: int,
         world: int,
         token: int,
         timeout: float,
     ) -> None:
-        super().__init__(root, keep, pinned, on_saved)
+        super().__init__(root, keep, pinned)
         self.rank, self.world, self.token, self.timeout = rank, world, f"{token:x}", timeout
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
