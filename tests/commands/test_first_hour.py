@@ -1,5 +1,6 @@
 """The model that ships with Weft, `weft quickstart`, the notebook, and README's first screens."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -117,10 +118,20 @@ def test_quickstart_stops_at_a_command_that_fails_and_leaves_other_folders_alone
 
 
 def test_the_recipe_of_quickstart_is_formatted(tmp_path: Path) -> None:
-    text = quickstart.RECIPE_TEXT.format(folder="quickstart", steps=400)
-    Path("recipe.py").write_text(text)
+    Path("recipe.py").write_text(quickstart.recipe_text(Path("quickstart"), 400))
     command = ["ruff", "format", "--check", "--config", str(ROOT / "pyproject.toml"), "recipe.py"]
     assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_the_folder_of_quickstart_is_a_name_and_no_program() -> None:
+    folder = Path('x",) + __import__("os").abort() + ("')
+    tree = ast.parse(quickstart.recipe_text(folder, 1))
+    calls = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert "__import__" not in calls
 
 
 def test_the_notebook_runs_and_holds_no_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import gzip
+import json
 import shlex
 import subprocess
 import sys
@@ -38,7 +39,7 @@ from weft.recipe import (
     Source,
 )
 
-TEXT = ({text!r},)
+TEXT = ({text},)
 
 quickstart = Recipe(
     name="quickstart",
@@ -51,7 +52,7 @@ quickstart = Recipe(
         tokenizer=CharacterTokenizer(special_tokens=False),
         train=Source(paths=TEXT, document_boundary="file", fraction=(0.0, 0.9)),
         valid=Source(paths=TEXT, document_boundary="file", fraction=(0.9, 1.0)),
-        prepared_folder={prepared!r},
+        prepared_folder={prepared},
     ),
     batch=FixedBatch(size=16, length=128),
     steps={steps},
@@ -135,12 +136,7 @@ def write_files(folder: Path, steps: int) -> None:
     if folder.exists() and not (folder / RECIPE).is_file() and any(folder.iterdir()):
         raise ValueError(f"{folder} holds other files; give another folder with --output")
     folder.mkdir(parents=True, exist_ok=True)
-    text = RECIPE_TEXT.format(
-        folder=printable(folder.as_posix()),
-        text=(folder / TEXT).as_posix(),
-        prepared=(folder / "prepared").as_posix(),
-        steps=steps,
-    )
+    text = recipe_text(folder, steps)
     if not (folder / TEXT).exists():
         with gzip.open(PACKAGED["demo"] / f"{TEXT}.gz") as packed:
             (folder / TEXT).write_bytes(packed.read())
@@ -151,6 +147,16 @@ def write_files(folder: Path, steps: int) -> None:
             f"weft: {folder / RECIPE} stays as it is, with its own steps; for a new walk give another --output",
             file=sys.stderr,
         )
+
+
+def recipe_text(folder: Path, steps: int) -> str:
+    """Return the recipe, with names as strings of Python."""
+    text, prepared = (
+        json.dumps((folder / name).as_posix(), ensure_ascii=False) for name in (TEXT, "prepared")
+    )
+    return RECIPE_TEXT.format(
+        folder=printable(folder.as_posix()), text=text, prepared=prepared, steps=steps
+    )
 
 
 def printable(text: str) -> str:
