@@ -140,7 +140,7 @@ def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
     """Raise ValueError for a model that cannot generate, or a prompt that it cannot read."""
     if model.decoder is None:
         raise ValueError(
-            "this model is an encoder and cannot generate text; use weft fill to predict masked tokens"
+            "this model is an encoder and cannot generate text; use weft fill for masked tokens, or weft classify, tag, answer or embed"
         )
     if not isinstance(model.spec.head, S.LMHead):
         raise ValueError(
