@@ -27,7 +27,9 @@ def lens_stack(model: Model) -> StackLayer:
             f"the logit lens reads a head of logits, and this one is {type(model.spec.head).__name__}"
         )
     if type(stack) is not StackLayer:
-        raise ValueError("the logit lens needs blocks of one width; these are stages, or no blocks")
+        raise ValueError(
+            "the logit lens needs blocks of one width; a pyramid's stages differ, and a stack of one's own may have none"
+        )
     if model.layer_mix is not None or stack.layer_combination is not None:
         raise ValueError("the logit lens reads one layer, and this head reads a mix of layers")
     return stack
