@@ -8,7 +8,6 @@ seeds. Accuracy is on SST-2's dev set and on the last fifth of SICK. The differe
 finished run is not run again. --quick takes three steps of each run. The last line is JSON.
 """
 
-import argparse
 import json
 import math
 import statistics
@@ -19,11 +18,11 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import receipt
 from .generated import small
+from .trials import train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 TASKS = {"reviews": ("classify_sst2", 0.03, 2), "entailment": ("entail_sick", 0.16, 3)}
@@ -82,12 +81,6 @@ def tuning(task: str, weight: float, seed: int, pretrained: R.Recipe, folder: Pa
     )
 
 
-def train(recipe: R.Recipe, output: Path) -> Path:
-    for _ in run.train(recipe, output / recipe.name):
-        pass
-    return output / recipe.name
-
-
 def summary(scores: dict[str, list[float]]) -> dict[str, Any]:
     """Per weight the mean and deviation; against the first weight the mean difference of seeds and its standard error."""
     result: dict[str, Any] = {}
@@ -108,15 +101,10 @@ def summary(scores: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = trial_parser(__doc__)
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.5])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--pretraining-steps", type=int, default=200)
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--quick", action="store_true", help="three steps of each run")
-    parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     pretrained = pretraining(options.pretraining_steps)
     pretrained = small(pretrained) if options.quick else pretrained
@@ -125,9 +113,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     work = [(s, task, w) for s in range(options.seeds) for task in TASKS for w in options.weights]
     for done, (seed, task, weight) in enumerate(work, 1):
         recipe = tuning(task, weight, seed, pretrained, folder)
-        log = read_log(
-            train(small(recipe) if options.quick else recipe, options.output) / "log.jsonl"
-        )
+        log = read_log(train(recipe, options.output, options.quick) / "log.jsonl")
         accuracy = [line["valid"]["accuracy"] for line in log if "valid" in line][-1]
         scores[task][f"{weight:g}"].append(accuracy)
         left = (time.perf_counter() - start_time) / done * (len(work) - done)

@@ -1,7 +1,7 @@
 """Pictures of the course page that no other benchmark draws.
 
     python -m benchmarks.course                                # sinusoids, masks, activations, schedules: seconds
-    python -m benchmarks.course --train [--receipt FILE]       # a small ViT and a small MAE, about six minutes, and what they learned
+    python -m benchmarks.course --train [--receipt FILE]       # a small ViT and a small MAE, and what they learned
 
 The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and `recipes/mae.py:cifar10` are trained
 for `--steps` steps each (they have 9,380 and 7,820), into `--runs`, where finished runs are used again; then the figures of ViT's section
@@ -31,7 +31,7 @@ from weft import spec as S
 from weft.data.files import find
 from weft.runs.log import read_log
 
-from . import receipt
+from . import receipt, trials
 from .plots import INK, STYLE, WEFT
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -146,10 +146,7 @@ def train(name: str, steps: int, runs: Path) -> tuple[R.Recipe, str, float]:
     """Train a recipe for fewer steps, or use its finished run; return it, its folder and its validation loss."""
     warmup = f"schedule.warmup_steps={steps // 10}"
     recipe = weft.load_recipe(name, [f"steps={steps}", warmup, "eval_every=null", "precision=fp32"])
-    folder = runs / recipe.name
-    if not (folder / "model").exists():
-        for _ in weft.train(recipe, folder):
-            pass
+    folder = trials.train(recipe, runs)
     losses = [line["valid"] for line in read_log(folder / "log.jsonl") if "valid" in line]
     return recipe, str(folder), float(losses[-1]["loss"])
 

@@ -4,7 +4,7 @@
                                                    [--receipt FILE] [--quick]
 
 Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of them. Reported is the loss on held-out
-text after the last step, in nats a masked byte. A run "failed" if it learned no more than how often each byte occurs: its loss is not below
+text after the last step, in nats per masked byte. A run "failed" if it learned no more than how often each byte occurs: its loss is not below
 the entropy of single bytes by a tenth of a nat, or not finite. A finished run is not run again. The last line is JSON.
 """
 
@@ -145,7 +145,7 @@ def plot(table: dict[str, Any], depths: list[int], entropy: float, file: str) ->
             axis.axhline(entropy, color=OTHER, linestyle="--", linewidth=1)
             axis.set(title=f"{depth} blocks", xlabel="share of the steps")
         axes[0][0].text(0.58, entropy + 0.015, "entropy of single bytes", fontsize=7, color=OTHER)
-        axes[0][0].set(ylabel="training loss, nats a masked byte", ylim=(2.8, 3.8))
+        axes[0][0].set(ylabel="training loss, nats per masked byte", ylim=(2.8, 3.8))
         axes[0][-1].legend(frameon=False)
         figure.tight_layout()
         figure.savefig(file, facecolor="white", metadata={"Date": None})

@@ -25,7 +25,8 @@ from weft.inference.compare import LIMIT, compare_with_transformers
 from weft.inference.open_model import open_model
 from weft.interop import verify
 from weft.interop.equivalent_specs import find_family
-from weft.interop.folder import load, save
+from weft.interop.loading import load
+from weft.interop.saving import save
 from weft.interop.sentence_transformers import read_modules
 from weft.runs import run
 

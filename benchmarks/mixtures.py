@@ -9,7 +9,6 @@ in equal shares, "proportional" by the number of examples up to the recipe's lim
 steps of each run. The last line is JSON.
 """
 
-import argparse
 import json
 import shutil
 import statistics
@@ -29,7 +28,7 @@ from weft.tasks.task import EvaluationData
 from weft.tasks.text_to_text import TextGenerator, class_probabilities
 
 from . import receipt
-from .generated import small
+from .trials import train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,12 +79,6 @@ def accuracy(folder: Path) -> float:
 
 
 def measure(recipe: R.Recipe, folder: Path) -> dict[str, Any]:
-    for event in run.train(recipe, folder):
-        if event.step % 50 == 0:
-            print(
-                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}",
-                flush=True,
-            )
     valid = [line["valid"] for line in read_log(folder / "log.jsonl") if "valid" in line][-1]
     train = recipe.data.train
     assert isinstance(train, R.Mixture)
@@ -104,14 +97,9 @@ def measure(recipe: R.Recipe, folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=450)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--quick", action="store_true", help="three steps of each run")
-    parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     base = replace(
         R.load_recipe(str(ROOT / "recipes" / "t5_tasks.py")), precision="fp32", eval_every=None
@@ -128,8 +116,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         for seed in range(options.seeds):
             slug = f"mixture-{name.replace(' ', '-')}-{seed}"
             seeded = replace(recipe, name=slug, seed=seed)
-            seeded = small(seeded) if options.quick else seeded
-            runs.append(measure(seeded, options.output / slug))
+            runs.append(measure(seeded, train(seeded, options.output, options.quick)))
             if not tokenizer.exists():
                 shutil.copy(options.output / slug / "model" / "tokenizer.json", tokenizer)
         table[name] = {"steps": recipe.steps, "flops": run_flops(recipe), "runs": runs}

@@ -13,7 +13,6 @@ All models share one tokenizer, trained on the three languages, and one seed; a 
 run is not run again. --quick takes three steps of each run. The last line is JSON.
 """
 
-import argparse
 import gzip
 import json
 import time
@@ -30,7 +29,7 @@ from weft.runs import run
 from weft.tasks.task import predict
 
 from . import receipt
-from .generated import small
+from .trials import train, trial_parser
 
 EXPONENTS = (1.0, 0.7, 0.3)
 GERMAN_COLUMNS = ("en", "text", "package")
@@ -90,18 +89,6 @@ def pretraining(names: tuple[str, ...], exponent: float, steps: int) -> R.Recipe
         schedule=R.LinearSchedule(warmup_steps=steps // 10),
         checkpoints=R.Checkpoints(every_steps=steps, keep=1),
     )
-
-
-def train(recipe: R.Recipe, options: argparse.Namespace) -> Path:
-    recipe = small(recipe) if options.quick else recipe
-    folder: Path = options.output / recipe.name
-    for event in run.train(recipe, folder):
-        if event.step % 50 == 0:
-            print(
-                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}",
-                flush=True,
-            )
-    return folder
 
 
 def masked_tokens(folder: Path) -> dict[str, Any]:
@@ -201,14 +188,9 @@ def answers(folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tuning-steps", type=int, default=150)
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--quick", action="store_true", help="three steps of each run")
-    parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     options.output.mkdir(parents=True, exist_ok=True)
     three = ("en", "de", "fr")
@@ -220,7 +202,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         if tokenizer is not None:
             file = R.TokenizerFile(path=str(tokenizer))
             recipe = replace(recipe, data=replace(recipe.data, tokenizer=file))
-        folder = train(recipe, options)
+        folder = train(recipe, options.output, options.quick)
         tokenizer = tokenizer or folder / "model" / "tokenizer.json"
         name = f"{exponent:g}" if names == three else "English alone"
         folders[name] = folder
@@ -237,7 +219,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         ("from scratch", folders["0.3"], False),
     ):
         recipe = questions(folder, start, questions_file, tokenizer, options.tuning_steps)
-        table["transfer"][name] = answers(train(recipe, options))
+        table["transfer"][name] = answers(train(recipe, options.output, options.quick))
         print(
             f"{name}: {table['transfer'][name]}; {time.perf_counter() - start_time:.0f} s so far",
             flush=True,

@@ -72,7 +72,7 @@ def multi30k(found: Result) -> Lines:
 
 def characters(found: Result) -> Lines:
     yield (
-        "Characters of Shakespeare, nats a character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
+        "Characters of Shakespeare, nats per character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
         "1.4697 as the best of the large shape (6×384, context 256, 82 million characters on an A100)."
     )
     yield ""
@@ -236,6 +236,28 @@ def speed(found: Result) -> Lines:
                 *(f"{row[key]:.0f}" for key in ("weft", "transformers", "bare kernels")),
                 f"{row['ratio']:.2f}",
                 f"{row['share']:.2f}",
+            )
+            for name, row in found.items()
+        ),
+    )
+
+
+def image_speed(found: Result) -> Lines:
+    yield (
+        "Whole training steps of image models beside transformers', with the same weights, loss and optimiser: DeiT-Ti's shape, a Swin of "
+        "half of Swin-T's width, a small DETR with its matching and auxiliary losses. The kernel share is the part of transformers' step in "
+        "products, convolutions and fused attention, which both sides call: one over it bounds any ratio."
+    )
+    yield ""
+    yield from table(
+        ("step", "Weft, ms", "transformers, ms", "times as fast", "kernel share"),
+        *(
+            (
+                name,
+                f"{row['weft']:.0f}",
+                f"{row['transformers']:.0f}",
+                f"{row['ratio']:.2f}",
+                f"{row['kernel_share']:.2f}",
             )
             for name, row in found.items()
         ),
@@ -498,6 +520,27 @@ def planned(found: Result) -> Lines:
     )
 
 
+def ranks(found: Result) -> Lines:
+    yield (
+        "GPT-2 of 6 blocks and 384 channels, 32 rows of 128 tokens per step, fp32: two ranks of one thread (gloo) beside one process of two "
+        "threads. The speed is the best round, the ratio the median over rounds of neighbours."
+    )
+    yield ""
+    by_round = found["of_one_process_by_round"]
+    yield from table(
+        ("setting", "tokens per second", "ratio", "each round"),
+        *(
+            (
+                name,
+                f"{speed:,}",
+                f"{found['of_one_process'][name]:.2f}",
+                spread(by_round[name], 2),
+            )
+            for name, speed in found["tokens_per_second"].items()
+        ),
+    )
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
@@ -506,8 +549,14 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer),
     ("transfer_short", "Does short pre-training pay?", short_transfer),
+    ("transfer_short_bert", "BERT after short pre-training", short_transfer),
     ("deep_encoders", "Which deep encoders train?", page_studies.deep),
+    ("table_transformer", "Variations of the Transformer", page_studies.variations),
+    ("table_masking", "Variations of masking", page_studies.variations),
+    ("table_steps", "Steps of pre-training", page_studies.variations),
+    ("table_inputs", "RoBERTa's inputs", page_studies.variations),
     ("recurrent", "Recurrence against length", page_studies.recurrent),
+    ("realm", "Retrieval", page_studies.retrieved),
     ("multilingual", "Several languages", page_studies.multilingual),
     ("mixtures", "Several tasks by prefixes", page_studies.mixtures),
     ("auxiliary_lm", "The auxiliary loss", page_studies.auxiliary),
@@ -515,6 +564,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("incontext", "In context", incontext),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),
+    ("vision_speed", "Training steps of image models", image_speed),
     ("attention_cost", "What attention costs", cost),
     ("experts", "The load of experts", experts),
     ("assistants", "Instructions and preferences", assistants),
@@ -523,6 +573,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("export", "What leaves", exported),
     ("deduplicate", "Filters and deduplication", deduplicated),
     ("plan", "Is a plan true?", planned),
+    ("ranks", "What ranks cost", ranks),
 )
 
 

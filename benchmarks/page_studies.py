@@ -70,12 +70,20 @@ def recurrent(found: Result) -> Lines:
         ("tokens per sequence", *lengths),
         *((name, *(f"{row[n]:.2f} s" for n in lengths)) for name, row in times.items()),
     )
-    for name in ("equal FLOPs", "equal time"):
-        if name in found:
-            yield ""
-            yield f"BLEU at {name}: " + ", ".join(
-                f"{k} {v['bleu']:.1f}" for k, v in found[name].items()
-            )
+    if "mean_BLEU" in found:
+        steps = {f"{run['model']}, {run['budget']}": run["steps"] for run in found["runs"]}
+        yield ""
+        yield "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from nothing, after few steps:"
+        yield ""
+        yield from table(
+            ("model and budget", "steps", "BLEU"),
+            *(
+                (name, f"{steps[name]:,}", f"{mean:.1f}")
+                for name, mean in found["mean_BLEU"].items()
+            ),
+        )
+        yield ""
+        yield "![What each German piece attends to](results/alignment.svg)"
 
 
 def mixtures(found: Result) -> Lines:
@@ -144,4 +152,69 @@ def multilingual(found: Result) -> Lines:
             (name, *(f"{row[language]['f1']:.1f}" for language in ("en", "de")))
             for name, row in found["transfer"].items()
         ),
+    )
+
+
+def variations(found: Result) -> Lines:
+    """Write a table of variations: each measure beside what the paper reports of the same change."""
+    measures = [name for name, part in found["base"].items() if isinstance(part, dict)]
+    seeds = len(found["base"][measures[0]]["runs"])
+    judged = [
+        part["agrees"]
+        for row in found.values()
+        for part in (row[measure] for measure in measures)
+        if "agrees" in part
+    ]
+    yield (
+        f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse than the first one, here and in the paper. "
+        f"The direction is the paper's in {sum(judged)} of {len(judged)} cases."
+    )
+    yield ""
+    yield from table(
+        (
+            "row",
+            "parameters",
+            *(f"{m}{title}" for m in measures for title in ("", ": here, paper")),
+        ),
+        *(
+            (
+                name,
+                f"{row['parameters'] / 1e6:.2f} M",
+                *(cell for measure in measures for cell in variation(row[measure])),
+            )
+            for name, row in found.items()
+        ),
+    )
+
+
+def variation(part: dict[str, Any]) -> tuple[str, str]:
+    """Return the value of a row, and its direction here and in the paper."""
+    spread = "" if part["stdev"] is None else f" ± {part['stdev']:.2f}"
+    said = f"{part['here']}, {part.get('paper says', 'no figure')}" if "here" in part else ""
+    return f"{part['mean']:.2f}{spread}", said
+
+
+def retrieved(found: Result) -> Lines:
+    yield (
+        f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads passages it finds by itself (examples/realm.py), "
+        f"on {found['passages']:,} passages of WikiText-2: nats per masked word of {found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
+    )
+    yield ""
+    hits = [row["retrieved"]["same_article"] for row in found["runs"]]
+    begin = [row["start"]["retrieved"]["same_article"] for row in found["runs"]]
+    yield from table(
+        ("passages read", "nats", "steps"),
+        *(
+            (
+                name,
+                f"{mean:.3f}" + (f" ± {found['stdev'][name]:.3f}" if found["stdev"] else ""),
+                f"{found['runs'][0][name]['steps']:,}",
+            )
+            for name, mean in found["mean"].items()
+        ),
+    )
+    yield ""
+    yield (
+        f"Found passages of the same article: {', '.join(f'{hit:.1%}' for hit in hits)}; before training "
+        f"{', '.join(f'{hit:.1%}' for hit in begin)}."
     )

@@ -2,7 +2,8 @@
 
 Two ranks with one thread each beside one process with two threads, at the same global batch: copies (DDP), sharded weights (FSDP),
 shared layers (tensor parallelism), and copies whose gradients have the same bits on any number of ranks (`exact=True`). The settings
-of equally many ranks take turns, and each number is the median over the steps, since the machine may have other work."""
+take turns. The machine may have other work, from which threads that wait for each other suffer most: a speed is the best of all rounds, a
+ratio the median over rounds of neighbours."""
 
 import argparse
 import json
@@ -23,9 +24,10 @@ from weft.data.prepare import prepare
 
 from . import receipt
 
-STEPS, ROUNDS = 4, 2
+STEPS, ROUNDS = 4, 5
+ONE = "one process, two threads"
 SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
-    "one process, two threads": (1, {}),
+    ONE: (1, {}),
     "one process, two threads, exact": (1, {"exact": True}),
     "two ranks, copies": (2, {}),
     "two ranks, copies, exact": (2, {"exact": True}),
@@ -48,15 +50,15 @@ def recipe(folder: Path) -> R.Recipe:
             tokenizer=R.ByteTokenizer(),
             prepared_folder=str(folder / "prepared"),
         ),
-        batch=R.FixedBatch(size=8, length=128),
-        micro_batch_size=2,
+        batch=R.FixedBatch(size=32, length=128),
+        micro_batch_size=8,
         steps=STEPS,
         optimiser=R.AdamW(lr=1e-3),
     )
 
 
 def measure(files: list[str], world: int) -> list[float]:
-    """Return the median seconds of a step of each recipe, the first step left out, in new processes that take turns."""
+    """Return the median seconds of a step of each recipe, the first step left out, in new processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -86,14 +88,13 @@ def run_ranks(files: list[str]) -> None:
     from weft.runs.run import build_run
     from weft.training.parallel import init_ranks
 
-    times: dict[str, list[float]] = {file: [] for file in files}
+    seconds = []
     with init_ranks(device="cpu") as ranks:
-        for _ in range(ROUNDS):
-            for file in files:
-                built = build_run(R.load_recipe(file), ranks)
-                times[file] += [event.seconds for event in built.trainer][1:]
-                built.trainer.drop_ddp()
-    print(json.dumps([statistics.median(each) for each in times.values()]))
+        for file in files:
+            built = build_run(R.load_recipe(file), ranks)
+            seconds.append(statistics.median([event.seconds for event in built.trainer][1:]))
+            built.trainer.drop_ddp()
+    print(json.dumps(seconds))
 
 
 def main() -> None:
@@ -105,23 +106,32 @@ def main() -> None:
         run_ranks(options.ranks_of)
         return
     begin = time.perf_counter()
-    seconds: dict[str, float] = {}
+    rounds: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as temporary:
         whole = recipe(Path(temporary))
         prepare(whole.data)
-        for world in (1, 2):
-            chosen = {name: more for name, (size, more) in SETTINGS.items() if size == world}
-            files = []
-            for i, changes in enumerate(chosen.values()):
-                files.append(str(Path(temporary) / f"recipe-{world}-{i}.json"))
-                Path(files[-1]).write_text(replace(whole, **changes).to_json())
-            seconds |= zip(chosen, measure(files, world), strict=True)
+        files: dict[int, dict[str, str]] = {1: {}, 2: {}}
+        for number, (name, (world, changes)) in enumerate(SETTINGS.items()):
+            file = Path(temporary) / f"recipe-{number}.json"
+            file.write_text(replace(whole, **changes).to_json())
+            files[world][name] = str(file)
+        for number in range(1, ROUNDS + 1):
+            seconds: dict[str, float] = {}
+            for world, named in files.items():
+                seconds |= zip(named, measure(list(named.values()), world), strict=True)
+            rounds.append(seconds)
+            left = (time.perf_counter() - begin) / number * (ROUNDS - number)
+            print(f"  round {number} of {ROUNDS}; about {left:.0f} s left", file=sys.stderr)
     tokens = whole.batch.rows_per_step() * whole.batch.length
-    speed = {name: round(tokens / each) for name, each in seconds.items()}
-    base = speed["one process, two threads"]
+    ratios = {name: [each[ONE] / each[name] for each in rounds] for name in SETTINGS}
     result = {
-        "tokens_per_second": speed,
-        "of_one_process": {name: round(value / base, 3) for name, value in speed.items()},
+        "tokens_per_second": {
+            name: round(tokens / min(each[name] for each in rounds)) for name in SETTINGS
+        },
+        "of_one_process": {name: round(statistics.median(ratios[name]), 3) for name in SETTINGS},
+        "of_one_process_by_round": {
+            name: [round(ratio, 3) for ratio in ratios[name]] for name in SETTINGS
+        },
     }
     if options.out:
         receipt.write(options.out, result, time.perf_counter() - begin)

@@ -7,7 +7,7 @@ a seed start from the same weights: a reader that filled all names and numbers o
 own pieces in any order, and a retriever that told the next passage from others (in the place of BERT and of the inverse cloze task,
 arXiv:2002.08909, section 3.4). Then each
 masks one span a passage: with the passages it retrieves, with random ones, or with none, that one also for as many counted FLOPs as
-retrieval costs. Reported: -log p(y | x) on held-out passages in nats a piece, and the share of retrieved passages from the same article.
+retrieval costs. Reported: -log p(y | x) on held-out passages in nats per piece, and the share of retrieved passages from the same article.
 The last line is JSON.
 """
 
@@ -61,7 +61,7 @@ class World(NamedTuple):
     corpus: list[Any]
     held_out: list[Any]
     spec: weft.Spec
-    marks: Any
+    special: Any
 
 
 def build_world(setting: Setting) -> World:
@@ -79,7 +79,7 @@ def build_world(setting: Setting) -> World:
         [p for i, p in enumerate(passages) if i % 20],
         passages[::20][: setting.held_out],
         encoder_spec(setting, tokenizer.size),
-        example.Marks(special["bos"], special["eos"], special["mask"], special["pad"]),
+        example.SpecialTokens(special["bos"], special["eos"], special["mask"], special["pad"]),
     )
 
 
@@ -105,21 +105,21 @@ def encoder_spec(setting: Setting, vocabulary: int) -> weft.Spec:
 
 
 def mask_any(world: World, passage: Any, number: int | None, rng: random.Random) -> Any:
-    return world.example.mask_span(passage, rng.choice(passage.spans), world.marks, number)
+    return world.example.mask_span(passage, rng.choice(passage.spans), world.special, number)
 
 
 def mask_all(world: World, passage: Any) -> Any:
     """Every salient span of a passage, which gives more to learn a pass than one."""
     places = sorted({i for start, end in passage.spans for i in range(start, end)})
-    ids = [world.marks.mask if i in set(places) else t for i, t in enumerate(passage.ids)]
-    framed = [world.marks.cls, *ids, world.marks.sep]
+    ids = [world.special.mask if i in set(places) else t for i, t in enumerate(passage.ids)]
+    framed = [world.special.cls, *ids, world.special.sep]
     labels = [passage.ids[i] for i in places]
     return world.example.Query(framed, [i + 1 for i in places], labels, None)
 
 
 def start_model(world: World, setting: Setting, seed: int) -> Any:
     """A reader that has seen pairs of neighbours, and a retriever that has told them apart."""
-    model, rng = world.example.Realm(world.spec, world.marks, seed=seed), random.Random(seed)
+    model, rng = world.example.Realm(world.spec, world.special, seed=seed), random.Random(seed)
     optimisers = build_optimisers(model)
     pairs = [
         (one, other)

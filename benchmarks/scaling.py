@@ -3,7 +3,7 @@
     WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
 
 One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a branch decays the rate to zero over the
-last quarter (WSD, arXiv:2404.06395), each resumed exactly from a checkpoint of that run. No byte is read twice. The losses, in nats a byte
+last quarter (WSD, arXiv:2404.06395), each resumed exactly from a checkpoint of that run. No byte is read twice. The losses, in nats per byte
 of held-out text, are fitted by L = E + A / N^a + B / D^b (Hoffmann et al. 2022, arXiv:2203.15556, equation 2, with its Huber loss of
 log L), N without the embeddings, D in bytes; the best loss at each compute by L = c / C^g. Compute is the counted FLOPs of all matrix
 products, three forward passes a step. Intervals: 90 % of bootstrap samples of the points. The rate follows one rule, tuned at no size.
@@ -216,7 +216,7 @@ def plot(points: list[dict[str, Any]], laws: dict[str, Any], file: str) -> None:
         flops = np.array(sorted(p["flops"] for p in points))
         power = np.exp(value["log_c"] + value["minus_g"] * np.log(flops))
         axes[0].plot(flops, power, "--", color=INK, label=f"C^{value['minus_g']:.3f}")
-        axes[0].set(xscale="log", yscale="log", xlabel="compute, FLOPs", ylabel="nats a byte")
+        axes[0].set(xscale="log", yscale="log", xlabel="compute, FLOPs", ylabel="nats per byte")
         ticks = np.arange(1.4, 3.3, 0.2)
         axes[0].set_yticks(ticks, [f"{tick:.1f}" for tick in ticks])
         losses = [p["loss"] for p in points]

@@ -32,7 +32,7 @@ PARTS = {
     "ffn_down": "mlp.down_proj",
 }
 CONTROL = 3  # the file's kind of token that is a mark, not text
-MARKS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+SPECIAL_TOKENS = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
 TEXTS = (
     "Cherry is red, lettuce is green, lemon is",
     "Q: What is 12345 minus 67?\nA: 12278",
@@ -96,7 +96,7 @@ def config(said: dict[str, Any]) -> dict[str, Any]:
 def ids(said: dict[str, Any]) -> dict[str, int]:
     return {
         f"{short}_token_id": said[f"tokenizer.ggml.{long}_token_id"]
-        for short, long in MARKS.items()
+        for short, long in SPECIAL_TOKENS.items()
         if short != "unk"
     }
 
@@ -116,20 +116,22 @@ def tokenizer(said: dict[str, Any]) -> Any:
         pre_tokenizers.Sequence([digits, letters]),
         decoders.ByteLevel(),
     )
-    marks = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
-    made.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    special_tokens = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
+    made.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special_tokens]
+    )
     return made
 
 
 def tokenizer_config(said: dict[str, Any]) -> dict[str, Any]:
     tokens = said["tokenizer.ggml.tokens"]
-    marks = {
+    special_tokens = {
         f"{short}_token": tokens[said[f"tokenizer.ggml.{long}_token_id"]]
-        for short, long in MARKS.items()
+        for short, long in SPECIAL_TOKENS.items()
     }
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        **marks,
+        **special_tokens,
         "model_max_length": said["llama.context_length"],
         "clean_up_tokenization_spaces": False,
         "chat_template": said["tokenizer.chat_template"],

@@ -13,7 +13,6 @@ paper's figures; here within one standard error of the difference, and within 1 
 again, so a killed command continues where it was. --quick takes three steps of each run. The last line is JSON.
 """
 
-import argparse
 import json
 import math
 import shutil
@@ -38,7 +37,7 @@ from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData, predict
 
 from . import receipt
-from .generated import small
+from .trials import train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 SAME = 0.01  # of the base row's value, measured here
@@ -64,17 +63,9 @@ class Trial(NamedTuple):
         return self.output / f"table-{self.table}-tokenizer.json"
 
 
-def train(recipe: R.Recipe, trial: Trial) -> Path:
-    recipe = small(recipe) if trial.quick else recipe
-    folder = trial.output / recipe.name
-    for _ in run.train(recipe, folder):
-        pass
-    return folder
-
-
 def translation(trial: Trial) -> Measures:
     """Perplexity without label smoothing, and BLEU."""
-    opened = weft.open(train(trial.recipe, trial), device="cpu")
+    opened = weft.open(train(trial.recipe, trial.output, trial.quick), device="cpu")
     assert opened.recipe is not None
     data = opened.recipe.data
     store = open_store(run.prepared_folder(data, Ranks()), "valid")
@@ -106,14 +97,14 @@ def tune(trial: Trial, name: str, target: R.Recipe, **changes: Any) -> float:
         init_from=str(trial.folder / "model"),
         **changes,
     )
-    lines = read_log(train(recipe, trial) / "log.jsonl")
+    lines = read_log(train(recipe, trial.output, trial.quick) / "log.jsonl")
     metric = recipe.metric
     assert metric is not None
     return float([line["valid"][metric] for line in lines if "valid" in line][-1])
 
 
 def pretrain(trial: Trial) -> None:
-    folder = train(trial.recipe, trial)
+    folder = train(trial.recipe, trial.output, trial.quick)
     if not trial.tokenizer.exists():
         shutil.copy(folder / "model" / "tokenizer.json", trial.tokenizer)
 
@@ -240,15 +231,10 @@ def line(name: str, row: dict[str, Any], measures: list[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = trial_parser(__doc__)
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", nargs="+", help="rows to run (default: all of the table)")
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--quick", action="store_true", help="three steps of each run")
-    parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(arguments), time.perf_counter()
     table = TABLES[options.table]
     module = load(table.file)

@@ -4,8 +4,8 @@ three tenths of CoNLL-2003, beside the same models from scratch: the same steps,
     python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--share 1] [--tuning-steps 400] [--output runs] [--receipt FILE]
 
 FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on the whole dev set; of T5 the encoder
-reads, as in transformers' T5ForTokenClassification. Pre-trained and from scratch, each model has its own best rate: the dev set chooses,
-on the first seed, for both. The precision is bf16 where the machine multiplies it fast, else fp32. A run that is finished is not run again.
+reads, as in transformers' T5ForTokenClassification. Pre-trained and from scratch, each model has its own best rate, chosen on the dev
+set: of all rates the two best on the first seed, of these two the better mean over all seeds. The precision is bf16 where the machine multiplies it fast, else fp32. A run that is finished is not run again.
 --share .4 pre-trains each model for that share of its recipe's steps. The last line is JSON.
 """
 
@@ -28,7 +28,7 @@ from weft.runs.log import read_log
 from . import receipt
 
 MODELS = ["bert", "electra", "t5"]
-ABSOLUTE = tuple(R.AdamW(lr=rate) for rate in (3e-4, 1e-3, 3e-3, 1e-2))
+ABSOLUTE = tuple(R.AdamW(lr=rate) for rate in (3e-4, 6e-4, 1e-3, 3e-3, 1e-2))
 RELATIVE = tuple(
     R.Adafactor(lr=rate) for rate in (3e-3, 1e-2, 3e-2)
 )  # AdamW hardly moves T5's token table (docs/log.md)
@@ -95,16 +95,26 @@ class Comparison:
         return f1
 
     def best_of_rates(self, start: bool, seeds: int) -> dict[str, Any]:
-        """F1 per seed, with the optimiser that is best on the first seed."""
+        """F1 per seed, with the better of two optimisers: those which are best on the first seed, where one seed may be luck."""
         first = {optimiser: self.f1(start, optimiser, 0) for optimiser in OPTIMISERS[self.name]}
-        best = max(first, key=lambda optimiser: first[optimiser])
-        f1 = [self.f1(start, best, seed) for seed in range(seeds)]
+        two = sorted(first, key=lambda optimiser: first[optimiser])[-2:]
+        scores = {
+            optimiser: [self.f1(start, optimiser, seed) for seed in range(seeds)]
+            for optimiser in two
+        }
+        best = max(scores, key=lambda optimiser: statistics.mean(scores[optimiser]))
+        f1 = scores[best]
         return {
             "rate": best.lr,
             "optimiser": type(best).__name__,
             "f1": f1,
             "mean": statistics.mean(f1),
             "stdev": statistics.stdev(f1) if seeds > 1 else 0.0,
+            "other_rates": {
+                f"{optimiser.lr:g}": scores.get(optimiser, [first[optimiser]])
+                for optimiser in first
+                if optimiser != best
+            },
         }
 
     def row(self, seeds: int) -> dict[str, Any]:

@@ -4,8 +4,9 @@
 
 A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; bf16 autocast where the machine multiplies bf16
 fast, else fp32. First both losses and gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
-all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The last line is JSON: model -> times in
-milliseconds, ratio.
+all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The kernel share is the part of transformers' step
+in products, convolutions and fused attention, which both call: no ratio can exceed 1 / share unless these become faster. The last line
+is JSON: model -> times in milliseconds, ratio, kernel share.
 """
 
 import argparse
@@ -21,16 +22,28 @@ from typing import Any, NamedTuple
 import torch
 import transformers as T
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 import weft
+from weft import recipe as R
+from weft.data.store import DataInfo
 from weft.kernels.cross_entropy import cross_entropy
-from weft.tuning.plan import best_precision
+from weft.kernels.devices import resolve_precision
+from weft.tasks import build_task
 
 from . import receipt
 from .train_speed import race, refuse_unless_equal, same_weights
 
 CLASSES = 100
-GOAL = {"vit": 1.5, "swin": 1.5}
+KERNELS = (
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "convolution",
+    "aten::_scaled_dot",
+)
+GOAL = {"vit": 1.5, "swin": 1.5, "detr": 1.0}
 
 
 class Case(NamedTuple):
@@ -81,6 +94,50 @@ def swin() -> Case:
     return classifier(T.SwinForImageClassification(config), 4, 224)
 
 
+def detr() -> Case:
+    """A small detector from scratch: matching and auxiliary losses included, no dropout, the whole backbone trained."""
+    config = T.DetrConfig(
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        backbone_config=T.ResNetConfig(
+            embedding_size=32,
+            hidden_sizes=[64, 128, 256],
+            depths=[1, 1, 1],
+            out_features=["stage3"],
+        ),
+        d_model=128,
+        encoder_layers=3,
+        decoder_layers=3,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=512,
+        decoder_ffn_dim=512,
+        num_queries=25,
+        num_labels=10,
+        dropout=0.0,
+        auxiliary_loss=True,
+    )
+    other = T.DetrForObjectDetection(config)
+    for parameter in other.parameters():
+        parameter.requires_grad_(True)
+    batch, boxes = 16, 5
+    image, label = torch.randn(batch, 3, 128, 128), torch.randint(10, (batch, boxes))
+    box = torch.rand(batch, boxes, 4) * 0.4 + 0.2
+    ours = same_weights(other)
+    data = DataInfo(R.ImagesWithBoxes(), labels=tuple("0123456789"))
+    task = build_task(R.Detection(), ours.spec, data, model=ours)
+    given = {"image": image, "labels": label, "boxes": box}
+    counts = task.preprocess.loss_counts({"labels": label.numpy(), "boxes": box.numpy()})
+
+    def our_loss() -> Tensor:
+        sums = task.loss.loss_sums(task.loss.forward_outputs(given), given)
+        return sum(task.loss.weights[term] * sums[term] / counts[term] for term in sums)
+
+    theirs = [{"class_labels": label[i], "boxes": box[i]} for i in range(batch)]
+    return Case(other.train(), ours, our_loss, lambda: other(image, labels=theirs).loss)
+
+
 def step_of(model: Any, loss: Callable[[], Tensor], precision: str) -> Callable[[], None]:
     optimiser = torch.optim.AdamW(
         [p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True
@@ -96,19 +153,27 @@ def step_of(model: Any, loss: Callable[[], Tensor], precision: str) -> Callable[
     return step
 
 
+def kernel_share(step: Callable[[], None]) -> float:
+    """The share of a step's time in matrix products, convolutions and fused attention, which both sides call alike."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        step()
+    times = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
+    shared = sum(time for name, time in times.items() if any(word in name for word in KERNELS))
+    return shared / sum(times.values())
+
+
 def measure(case: Case, rounds: int, precision: str) -> dict[str, float]:
     refuse_unless_equal(case)
-    ours, theirs = race(
-        [
-            step_of(case.ours, case.our_loss, precision),
-            step_of(case.other, case.their_loss, precision),
-        ],
-        rounds,
-    )
+    steps = [
+        step_of(case.ours, case.our_loss, precision),
+        step_of(case.other, case.their_loss, precision),
+    ]
+    ours, theirs = race(steps, rounds)
     return {
         "weft": round(min(ours) * 1e3, 1),
         "transformers": round(min(theirs) * 1e3, 1),
         "ratio": round(statistics.median(t / o for o, t in zip(ours, theirs, strict=True)), 2),
+        "kernel_share": round(kernel_share(steps[1]), 2),
     }
 
 
@@ -118,14 +183,21 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", default="", choices=("", *GOAL))
-    parser.add_argument("--precision", default=best_precision("cpu"), choices=("fp32", "bf16"))
+    parser.add_argument(
+        "--precision",
+        default=resolve_precision("auto", torch.device("cpu")),
+        choices=("fp32", "bf16"),
+    )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
     options, start_time = parser.parse_args(), time.perf_counter()
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     results: dict[str, dict[str, float]] = {}
-    print(f"model   weft ms  transformers ms  ratio  goal   ({options.precision})", flush=True)
-    for make in (vit, swin):
+    print(
+        f"model   weft ms  transformers ms  ratio  goal  kernel share   ({options.precision})",
+        flush=True,
+    )
+    for make in (vit, swin, detr):
         name = make.__name__
         if options.only not in ("", name):
             continue
@@ -134,7 +206,7 @@ def main() -> None:
             make(), options.rounds, options.precision
         )
         print(
-            f"{name:6} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5}",
+            f"{name:6} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5} {row['kernel_share']:13.2f}",
             flush=True,
         )
     if options.receipt:

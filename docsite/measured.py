@@ -42,6 +42,7 @@ MEASURED = {
     "ProportionalRates": ("multilingual", "loss of each language against the exponent"),
     "FixedRates": ("mixtures", "several tasks in one model"),
     "Mixture": ("mixtures", "several tasks in one model"),
+    "Parallel": ("ranks", "speed of two ranks beside one process"),
 }
 
 

@@ -68,7 +68,7 @@ class Query(NamedTuple):
     number: int | None  # of the passage in the corpus; None: it is not there
 
 
-class Marks(NamedTuple):
+class SpecialTokens(NamedTuple):
     """Ids of special tokens."""
 
     cls: int
@@ -77,11 +77,13 @@ class Marks(NamedTuple):
     pad: int
 
 
-def mask_span(passage: Passage, span: tuple[int, int], marks: Marks, number: int | None) -> Query:
+def mask_span(
+    passage: Passage, span: tuple[int, int], special: SpecialTokens, number: int | None
+) -> Query:
     start, end = span
-    ids = [*passage.ids[:start], *[marks.mask] * (end - start), *passage.ids[end:]]
+    ids = [*passage.ids[:start], *[special.mask] * (end - start), *passage.ids[end:]]
     at = list(range(start + 1, end + 1))
-    return Query([marks.cls, *ids, marks.sep], at, passage.ids[start:end], number)
+    return Query([special.cls, *ids, special.sep], at, passage.ids[start:end], number)
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
@@ -93,39 +95,41 @@ class Realm(nn.Module):
     """A reader with a masked-token head, and a retriever. A vector is a map of the mean over the tokens, not of [CLS]: nothing here was
     pre-trained, and a mean says something from the first step on."""
 
-    def __init__(self, spec: weft.Spec, marks: Marks, vector: int = 64, seed: int = 0) -> None:
+    def __init__(
+        self, spec: weft.Spec, special: SpecialTokens, vector: int = 64, seed: int = 0
+    ) -> None:
         super().__init__()
         self.reader = weft.build(spec, seed=seed)
         self.retriever = weft.build(weft.spec.replace(spec, head=weft.NoHead()), seed=seed + 1)
         torch.manual_seed(seed)
         self.project = nn.Linear(spec.width, vector, bias=False)
-        self.marks = marks
+        self.special = special
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The vectors of texts between [CLS] and [SEP]; one without pieces is the null document."""
-        ids_BL = pad(rows, self.marks.pad)
-        mask_BL = ids_BL != self.marks.pad
+        ids_BL = pad(rows, self.special.pad)
+        mask_BL = ids_BL != self.special.pad
         sequence = self.retriever.embed(ids_BL, attention_mask=mask_BL)
         x_BD: Tensor = self.project(pool_tokens(self.retriever.encode(sequence), "mean"))
         return x_BD
 
     def framed(self, ids: Sequence[int]) -> list[int]:
-        return [self.marks.cls, *ids, self.marks.sep]
+        return [self.special.cls, *ids, self.special.sep]
 
     def log_likelihood(
         self, queries: Sequence[Query], documents: Sequence[Sequence[Sequence[int]]]
     ) -> Tensor:
         """log p(y | z, x) of each query with each of its documents: (B, K)."""
         rows = [
-            (query, [*query.ids, *([*document, self.marks.sep] if document else [])])
+            (query, [*query.ids, *([*document, self.special.sep] if document else [])])
             for query, some in zip(queries, documents, strict=True)
             for document in some
         ]
-        ids_BL = pad([row for _, row in rows], self.marks.pad)
+        ids_BL = pad([row for _, row in rows], self.special.pad)
         length_B = torch.tensor([[len(query.ids)] for query, _ in rows])
         segment_BL = (torch.arange(ids_BL.shape[1]) >= length_B).long()
         sequence = self.reader.embed(
-            ids_BL, attention_mask=ids_BL != self.marks.pad, token_type_ids=segment_BL
+            ids_BL, attention_mask=ids_BL != self.special.pad, token_type_ids=segment_BL
         )
         x_BLD = self.reader.encode(sequence).x_BLD
         row_T = torch.tensor([i for i, (query, _) in enumerate(rows) for _ in query.at])

@@ -8,7 +8,8 @@
     weft train recipes/detr.py:bccd                                # blood cells, from the digits' model
 
 Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.0 AP. There the backbone starts from ImageNet's weights
-        and trains at a tenth of the rate, which drops after 400 epochs; here one rate falls along a cosine.
+        and trains at a tenth of the rate, which drops after 400 epochs; here it starts from random weights, with norms that learn, and one
+        rate falls along a cosine: expect less. `init_from="facebook/detr-resnet-50"` fine-tunes the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
 Cost:   steps of 32 images of 128 × 128 pixels: `tiny` 12,000, `anchors` 10,500, `denoising` 8,000, about 90 minutes on two cores each;
         `bccd` 3,000 of 16 larger ones; `paper` about 3.5e19 FLOP.
@@ -63,6 +64,12 @@ def from_scratch(model: weft.Spec) -> weft.Spec:
     return replace(model, source=source)
 
 
+def trainable_norms(model: weft.Spec) -> weft.Spec:
+    """The model with norms that learn, in place of frozen statistics of weights that it does not start from."""
+    source = replace(model.source, norm=weft.GroupNorm(groups=32), padding="masked")
+    return replace(model, source=source)
+
+
 tiny = Recipe(
     name="detr",
     model=from_scratch(weft.detr(**SMALL, classes=10)),
@@ -84,7 +91,7 @@ tiny = Recipe(
 
 paper = Recipe(
     name="detr-paper",
-    model=weft.detr("resnet-50"),
+    model=trainable_norms(weft.detr("resnet-50", classes=80)),
     task=Detection(
         transforms=(
             RandomHorizontalFlip(),

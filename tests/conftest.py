@@ -1,7 +1,13 @@
 """Shared by all tests: one thread each, and `--long` for the counts of a release."""
 
+import argparse
+import re
+from functools import cache
+
 import pytest
 import torch
+
+import weft.cli
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +33,47 @@ def long(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def unshrunk(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--unshrunk"))
+
+
+@cache
+def options_by_verb() -> dict[str, set[str]]:
+    verbs = next(
+        action.choices
+        for action in weft.cli.parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    return {verb: set(parser._option_string_actions) for verb, parser in verbs.items()}
+
+
+def unknown_options(verb: str, message: str) -> list[str]:
+    """The options that a message of a verb names and the verb lacks; in a clause with `weft VERB`, they are of that verb."""
+    unknown = []
+    for clause in re.split(r"[;,()]", message):
+        named = verb
+        for other, option in re.findall(
+            r"(?:weft|(?=torchrun)) ?(\w+)|(?<![\w-])(--[a-z][a-z-]+)", clause
+        ):
+            named = other or named
+            known = options_by_verb().get(named)
+            if option and known is not None and option not in known:
+                unknown.append(option)
+    return unknown
+
+
+@pytest.fixture(autouse=True)
+def _messages_name_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever error a test brings about: an option that it names exists on the verb that prints it."""
+    run_verb = weft.cli.run_verb
+
+    def run_and_check(args: argparse.Namespace) -> int:
+        try:
+            return run_verb(args)
+        except ValueError as error:
+            if unknown := unknown_options(args.verb, str(error)):
+                pytest.fail(f"weft {args.verb} has no {', '.join(unknown)}: {error}")
+            raise
+
+    monkeypatch.setattr(weft.cli, "run_verb", run_and_check)
 
 
 @pytest.fixture(autouse=True)

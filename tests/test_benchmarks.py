@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,14 @@ WORDS = [
 def sentences(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
     return [" ".join(["the", *rng.choice(WORDS, 9), "."]) for _ in range(count)]
+
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture

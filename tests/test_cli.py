@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -67,6 +68,19 @@ def test_help_and_version_leave_with_zero(capsys: pytest.CaptureFixture[str]) ->
             main(words)
         assert left.value.code == 0
     assert f"weft {weft.__version__}\n" in capsys.readouterr().out
+
+
+def test_help_as_a_verb_answers_as_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, option in ((["help"], ["--help"]), (["help", "show"], ["show", "--help"])):
+        pages = []
+        for arguments in (words, option):
+            with pytest.raises(SystemExit) as left:
+                main(arguments)
+            assert left.value.code == 0
+            pages.append(capsys.readouterr().out)
+        assert pages[0] == pages[1]
+    assert main(["help", "trian"]) == 2
+    assert "no verb 'trian'; did you mean 'train'" in capsys.readouterr().err
 
 
 def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,6 +151,17 @@ def test_show_prints_bert_as_its_paper_draws_it(
         "FLOPs forward for 512 tokens",
     ):
         assert line in text
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "passive"), ("active", "active")])
+def test_waiting_threads_sleep_unless_told_otherwise(given: str | None, used: str) -> None:
+    code = "import os; from weft import cli; cli.main(); print(os.environ['OMP_WAIT_POLICY'])"
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_WAIT_POLICY": given} if given else {}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == used
 
 
 def test_show_and_missing_files_need_no_torch(tmp_path: Path) -> None:
@@ -425,6 +450,8 @@ def test_convert_writes_over_an_older_model_folder(
     ("words", "told"),
     [
         ("famlies", "no verb 'famlies'; did you mean 'families'?"),
+        ("train x.py --set steps 5", "write --set steps=5"),
+        ("prepare --data x.csv", "takes its files without an option; leave --data out"),
         ("--nope", "the command has no option '--nope'; there is --help, --version"),
         ("families --jsn", "did you mean '--json'?"),
         ("families bert", "families does not take 'bert'"),

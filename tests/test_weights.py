@@ -263,7 +263,7 @@ def test_smollm2_completes_a_sentence_as_transformers_does_with_and_without_the_
 
 @torch.no_grad()
 def test_smollm2_expects_plain_english(smollm: Path) -> None:
-    """Fluent text alone would not show it: with query and key in GGUF's order it still talks, at 2.9 nats a token."""
+    """Fluent text alone would not show it: with query and key in GGUF's order it still talks, at 2.9 nats per token."""
     ids = torch.tensor([Tokenizer.from_file(str(smollm / "tokenizer.json")).encode(PLAIN).ids])
     logits = weft.load(smollm)(ids)
     assert torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:]) < 2.0

@@ -37,7 +37,7 @@ base = Recipe(  # FULL-SENTENCES, which RoBERTa keeps
     ),
     batch=FixedBatch(size=32, length=64),
     steps=STEPS,
-    optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
+    optimiser=Muon(lr=2e-3, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
     schedule=LinearSchedule(warmup_steps=40),
     checkpoints=Checkpoints(every_steps=STEPS, keep=1),
     paper="arXiv:1907.11692, table 2",

@@ -10,38 +10,23 @@ what stands where a token is predicted. Named entities are then tagged, once wit
 """
 
 from dataclasses import replace
+from pathlib import Path
 
-import weft
 from weft.recipe import (
-    AdamW,
     Checkpoints,
-    Data,
-    Documents,
-    FixedBatch,
     LinearSchedule,
     MaskedLM,
-    Muon,
     Recipe,
-    Source,
     WordPiece,
+    load_recipe,
 )
 
-STEPS = 400
-
-base = Recipe(
+base = load_recipe(str(Path(__file__).with_name("inputs.py")))
+base = replace(
+    base,
     name="table-masking-base",
-    model=weft.with_dropout(weft.bert("tiny", vocab_size=4096, positions=128), 0.0),
     task=MaskedLM(),
-    data=Data(
-        rows=Documents(sentence_boundaries=True),
-        tokenizer=WordPiece(vocab_size=4096, lowercase=False),
-        train=Source(paths=("wikitext-2/wiki.train.tokens.gz",), document_boundary="heading"),
-    ),
-    batch=FixedBatch(size=32, length=64),
-    steps=STEPS,
-    optimiser=Muon(lr=0.01, other=AdamW(lr=2e-3, betas=(0.9, 0.98), eps=1e-6)),
-    schedule=LinearSchedule(warmup_steps=40),
-    checkpoints=Checkpoints(every_steps=STEPS, keep=1),
+    data=replace(base.data, tokenizer=WordPiece(vocab_size=4096, lowercase=False)),
     paper="arXiv:1810.04805, table 8",
 )
 

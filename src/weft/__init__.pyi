@@ -15,8 +15,8 @@ from .families import Family as Family
 from .families import family as family
 from .generate.sampling import Sampling as Sampling
 from .inference.open_model import OpenModel as OpenModel
-from .interop.folder import load as load
-from .interop.folder import save as save
+from .interop.loading import load as load
+from .interop.saving import save as save
 from .kernels.attention import AttentionBackend as AttentionBackend
 from .kernels.attention import PatternBackend as PatternBackend
 from .kernels.masks import PatternMask as PatternMask

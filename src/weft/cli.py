@@ -93,6 +93,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """Parse the arguments; the error for an unknown verb or option names the nearest one."""
     from .synonyms import suggest_option, suggest_verb
 
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     top = parser()
     verbs = next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
@@ -120,6 +122,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
             if o.startswith("--")
         ]
         verb = args.verb or "the command"
+        refuse_common_mistakes(args, verb, rest[0])
         raise ValueError(
             f"{verb} has no option {rest[0].partition('=')[0]!r}; {suggest_option(rest[0], option_names)}"
             if rest[0].startswith("-")
@@ -128,6 +131,15 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
             else f"{verb} does not take {rest[0]!r}; see weft {args.verb or ''} --help"
         )
     return args
+
+
+def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> None:
+    """Raise ValueError for a word that argparse left over and whose meaning is plain."""
+    incomplete = next((path for path in getattr(args, "set", []) if "=" not in path), None)
+    if incomplete is not None and not word.startswith("-"):
+        raise ValueError(f"--set {incomplete}: write --set {incomplete}={word}")
+    if word == "--data" and verb in ("prepare", "new"):
+        raise ValueError(f"{verb} takes its files without an option; leave --data out")
 
 
 CONTINUES = "weft: stopped; run it again to continue"
@@ -156,9 +168,17 @@ def run_verb(args: argparse.Namespace) -> int:
     return code
 
 
-def main(arguments: list[str] | None = None) -> int:
+def set_up_process(is_command: bool) -> None:
+    """Set what must be set before PyTorch starts its threads, and what a terminal cannot print."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × still gets the rest
+    if is_command:
+        # Waiting threads sleep: where another program has a core, those that spin keep the working ones from it.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    set_up_process(is_command=arguments is None)
     args = None
     try:
         args = parse_arguments(sys.argv[1:] if arguments is None else arguments)

@@ -1,5 +1,7 @@
 """Who shares the work. One process here; `train.parallel` has the ranks that torchrun starts."""
 
+from collections.abc import Callable
+
 
 class Ranks:
     """One process alone: every sum is its own."""
@@ -11,3 +13,7 @@ class Ranks:
     def sum(self, numbers: list[float]) -> list[float]:
         """Return the sums over all ranks."""
         return numbers
+
+    def from_first(self, compute: Callable[[], str]) -> str:
+        """Return on all ranks the text that the first one computes, which may take long."""
+        return compute()

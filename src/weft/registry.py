@@ -113,7 +113,7 @@ def explain_validation_error(cls: type, problems: list[Any]) -> str:
             f"{cls.__name__}.{name} = {shown_input}: give one of {', '.join(dict.fromkeys(kinds))}"
         )
     if problem["type"] == "tuple_type":
-        return f"{cls.__name__}.{name} = {shown_input}: give a tuple"
+        return f"{cls.__name__}.{name} = {shown_input}: give a tuple, after --set a list in quotes: '[…, …]'"
     messages = dict.fromkeys(
         f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"]
     )

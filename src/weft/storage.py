@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -19,11 +19,15 @@ CHUNK = 1 << 22  # hashed while it is still in the processor's cache
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents; their names are on disk afterwards."""
+    """Create a folder and its parents, of which another rank may create some; their names are on disk afterwards."""
     if not path.is_dir():
         if path.parent != path:
             make_folder(path.parent)
-        os.mkdir(path)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not path.is_dir():
+                raise
         sync_path(path.parent)
 
 
@@ -40,6 +44,16 @@ def write_file(path: Path, content: bytes) -> str:
     finally:
         os.close(file)
     return digest.hexdigest()
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, poll: float = 0.1) -> bool:
+    """Wait for what another process writes, with `poll` seconds between two looks; return False after `timeout` seconds without it."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(poll)
+    return True
 
 
 def digest(content: bytes) -> str:

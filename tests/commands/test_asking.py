@@ -11,7 +11,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.commands.rows import add_columns
-from weft.interop.folder import save
+from weft.interop.saving import save
 
 from ..evaluate.small import TEXTS, ready, tokenizer
 

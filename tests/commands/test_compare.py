@@ -58,6 +58,12 @@ def test_runs_that_differ_in_nothing_but_the_seed_are_one_curve(runs: list[Path]
     assert groups[0].runs == tuple(str(runs[i]) for i in (0, 2, 3))
 
 
+def test_runs_of_one_seed_are_not_called_seeds(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert compare_runs(runs[:2])[0].name == "a (2 runs of one seed)"
+    assert compare_runs(runs)[0].name == "a (3 runs of 2 seeds)"
+
+
 def test_the_interval_is_that_of_students_t_written_out(runs: list[Path]) -> None:
     group = compare_runs(runs)[0]
     value = last_values(group, "validation accuracy")

@@ -1,5 +1,6 @@
 """Shell completion, driven through bash itself."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,3 +63,17 @@ def test_scripts_of_other_shells_name_every_verb_and_option(
     text = capsys.readouterr().out
     for word in ("quickstart", "doctor", "precision", "log-to", "trackio", "gpt3-175b", "runs/*"):
         assert word in text
+
+
+@pytest.mark.parametrize(("shell", "option"), [("zsh", "-n"), ("fish", "--no-execute")])
+def test_other_shells_parse_their_script(
+    shell: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed; its script is compared as text only")
+    assert main(["completion", shell]) == 0
+    script = tmp_path / f"weft.{shell}"
+    script.write_text(capsys.readouterr().out)
+    result = subprocess.run([program, option, str(script)], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")

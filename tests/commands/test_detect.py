@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -11,8 +12,11 @@ from transformers.models.detr.image_processing_pil_detr import DetrImageProcesso
 
 import weft
 from tests.objectives.scenes import LABELS, detector
+from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
+from weft.data.transforms import ImagePipeline
+from weft.interop.image_processor import image_transforms
 from weft.observe.boxes import draw_boxes
 
 
@@ -118,9 +122,63 @@ def test_the_ids_of_a_results_file_are_those_of_the_annotations(
     truth.write_text(json.dumps(table | {"images": table["images"][:1]}))
     assert main(["detect", *map(str, words)]) == 2
     assert "7.png is not among the images of --coco-truth" in capsys.readouterr().err
-    truth.write_text(json.dumps(table | {"categories": categories[1:]}))
+    twice = [*table["images"], {"id": 6, "file_name": "train/7.png"}]
+    truth.write_text(json.dumps(table | {"images": twice}))
     assert main(["detect", *map(str, words)]) == 2
-    assert f"class {LABELS[0]} is not among the categories" in capsys.readouterr().err
+    assert "names 7.png in two folders" in capsys.readouterr().err
+
+
+def test_classes_that_the_annotations_lack_are_left_out_of_the_results(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Published models of COCO have outputs that are no category of it."""
+    truth, coco = tmp_path / "truth.json", tmp_path / "results.json"
+    (row,) = detected(capsys, home / "model", home / "7.png", "--threshold", "0")
+    found = [thing["label"] for thing in row["objects"]]
+    table: dict[str, Any] = {"images": [{"id": 5, "file_name": "7.png"}], "annotations": []}
+    words = ("detect", home / "model", home / "7.png", "--coco", coco, "--coco-truth", truth)
+    known = [{"id": i, "name": name} for i, name in enumerate(LABELS, 1) if name != found[0]]
+    truth.write_text(json.dumps(table | {"categories": known}))
+    assert main([*map(str, words)]) == 0
+    assert f"left out of the results: {found[0]}" in capsys.readouterr().err
+    assert len(json.loads(coco.read_text())) == len(found) - found.count(found[0])
+    truth.write_text(json.dumps(table | {"categories": [{"id": 1, "name": "unicorn"}]}))
+    assert main([*map(str, words)]) == 2
+    assert "no class of the model is among the categories" in capsys.readouterr().err
+
+
+def test_the_results_file_has_every_score_whatever_is_shown(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coco = tmp_path / "results.json"
+    (row,) = detected(capsys, home / "model", home / "7.png", "--threshold", "1", "--coco", coco)
+    assert row["objects"] == []
+    assert len(json.loads(coco.read_text())) == 5
+
+
+def test_what_is_found_does_not_depend_on_the_other_images(tmp_path: Path, home: Path) -> None:
+    """Also where convolutions read the padding, as in published models."""
+    spec = detector(source={"padding": "zeros"})
+    weft.save(weft.build(spec, seed=2), tmp_path / "model", to="weft")
+    opened, images = weft.open(tmp_path / "model"), [home / "7.png", home / "other.png"]
+    together = opened.detect(images, threshold=0)
+    assert together == [opened.detect(image, threshold=0) for image in images]
+
+
+def test_a_saved_detector_keeps_the_size_that_it_was_trained_at(tmp_path: Path) -> None:
+    seen = (R.Resize(size=40, max_size=64), R.Normalize())
+    spec = detector(source={"padding": "zeros"})
+    weft.save(weft.build(spec), tmp_path / "ours", to="weft", transforms=seen)
+    weft.save(weft.load(tmp_path / "ours"), tmp_path / "theirs")
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 100, 3), np.uint8)
+    expected = ImagePipeline(seen)(Image.fromarray(pixels), None, np.random.default_rng(0))[0]
+    assert expected.shape == (3, 38, 64)
+    for folder in ("ours", "theirs"):
+        assert image_transforms(tmp_path / folder, spec) == seen
+    processor = DetrImageProcessorPil.from_pretrained(tmp_path / "theirs")
+    theirs = processor(pixels, return_tensors="np")["pixel_values"][0]
+    assert theirs.shape == expected.shape
+    np.testing.assert_allclose(theirs, expected, atol=1e-5)
 
 
 def test_a_folder_s_own_preprocessing_is_what_the_model_sees(home: Path, tmp_path: Path) -> None:

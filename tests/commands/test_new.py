@@ -12,6 +12,8 @@ from PIL import Image
 import weft
 from weft.cli import main
 
+from ..conftest import unknown_options
+
 ROOT = Path(__file__).parents[2]
 WORDS = ("good", "bad", "fine", "awful", "nice", "poor", "great", "dull", "film", "plot", "scene")
 
@@ -38,10 +40,27 @@ def write_data(rng: random.Random) -> None:
     Path("boxes.json").write_text(json.dumps(table))
 
 
+def write_broken_data() -> None:
+    tables = {
+        "header": [],
+        "other": ["a b c,1,0", "d e f,0,1"],
+        "one_class": ["a b c,1", "d e f,1"],
+        "no_label": ["a b c,", "d e f,"],
+        "wide": ["a b c,1", "d e f,2", "g h,1,3,4", "i j,2,5,6"],
+        "twice": ["a b c,1"],
+    }
+    headers = {"other": "document,label,n", "twice": "text,text"}
+    for name, rows in tables.items():
+        Path(f"{name}.csv").write_text("\n".join([headers.get(name, "text,label"), *rows, ""]))
+    Path("one_column.csv").write_text("text\na b c\nd e f\n")
+    Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
+
+
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_data(random.Random(0))
+    write_broken_data()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +107,22 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["detect", "boxes.json"], "the folder of the images"),
         (["pretrain", "boxes.json"], "which column is the text"),
         (["pretrain", "text.txt", "-o", "text.txt"], "a name with .py"),
+        (["pretrain", "images/0.png"], "images/0.png is a binary file"),
+        (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
+        (["classify", "images/0.png"], "images/0.png is a binary file"),
+        (["classify", "images"], "images is a folder; classify reads a table"),
+        (["pretrain", "latin1.txt"], "not UTF-8"),
+        (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
+        (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv: there is no row"),
+        (["classify", "reviews.csv", "--valid", "other.csv"], "no column 'review'"),
+        (["classify", "header.csv"], "header.csv: there is no row"),
+        (["classify", "one_column.csv"], "there is only the column 'text', and no label"),
+        (["translate", "one_column.csv"], "a pair needs two columns; there is only 'text'"),
+        (["classify", "one_class.csv"], "every row has label = '1'"),
+        (["classify", "no_label.csv"], "label is empty in every row"),
+        (["classify", "wide.csv"], "allow more with --max-bad-row-fraction 0.5"),
+        (["translate", "wide.csv"], "allow more with --max-bad-row-fraction 0.5"),
+        (["classify", "twice.csv"], "give names for all columns with --column-names"),
     ],
 )
 def test_what_is_no_data_of_its_kind_is_refused_in_one_line_and_nothing_is_written(
@@ -104,3 +139,50 @@ def test_a_recipe_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["new", "pretrain", "text.txt"]) == 2
     assert "is there already" in capsys.readouterr().err
     assert Path("recipe.py").read_text() == "mine = 1\n"
+
+
+def guessed_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    Path("recipe.py").unlink(missing_ok=True)
+    assert main(["new", *words, "--json"]) == 0
+    guessed: dict[str, str] = json.loads(capsys.readouterr().out)["guessed"]
+    return guessed
+
+
+def test_rows_sorted_by_label_are_warned_of_unless_other_files_validate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rng = random.Random(0)
+    rows = [f"{sentence(rng)},{label}" for label in sorted(["pos", "neg"] * 20)]
+    Path("sorted.csv").write_text("\n".join(["text,label", *rows]))
+    rng.shuffle(rows)
+    Path("mixed.csv").write_text("\n".join(["text,label", *rows]))
+    assert "sorted by label" in guessed_of(["classify", "sorted.csv"], capsys)["warning"]
+    assert "warning" not in guessed_of(["classify", "mixed.csv"], capsys)
+    assert "warning" not in guessed_of(["classify", "sorted.csv", "--valid", "mixed.csv"], capsys)
+
+
+def test_more_bad_rows_are_allowed_in_the_recipe_too(capsys: pytest.CaptureFixture[str]) -> None:
+    guessed = guessed_of(["classify", "wide.csv", "--max-bad-row-fraction", "0.5"], capsys)
+    assert guessed["rows"] == "2 (csv)"
+    assert weft.load_recipe("recipe.py").data.max_bad_row_fraction == 0.5
+
+
+def test_a_file_with_a_common_name_gives_the_run_the_name_of_its_folder(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for folder in ("films", "books"):
+        Path(folder).mkdir()
+        shutil.copy("reviews.csv", f"{folder}/train.csv")
+        guessed_of(["classify", f"{folder}/train.csv"], capsys)
+        assert weft.load_recipe("recipe.py").name == folder
+    Path("runs/reviews").mkdir(parents=True)
+    assert "is there already" in guessed_of(["classify", "reviews.csv"], capsys)["run"]
+
+
+def test_a_message_that_names_an_option_of_another_verb_fails_every_test() -> None:
+    """The check of `conftest.py`, which sees each message that a test brings about."""
+    assert unknown_options("new", "repair it, or give --label; weft tune m --label x") == [
+        "--label"
+    ]
+    assert unknown_options("new", "with weft prepare --rows or weft train --set a=1") == []
+    assert unknown_options("train", "torchrun --nproc-per-node 2, or --set seed=1") == []

@@ -95,3 +95,17 @@ def test_planning_does_not_import_torch() -> None:
     code = "import sys; from weft.cli import main; main(['plan', 'gpt3-175b', '--gpus', '1024']); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_table_names_the_rows_that_the_memory_of_each_line_is_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "gpt2-large", "--gpus", "16", "--json"]) == 0
+    scaling = json.loads(capsys.readouterr().out)["scaling"]
+    assert main(["plan", "gpt2-large", "--gpus", "16"]) == 0
+    printed = capsys.readouterr().out
+    assert "memory per device follows its rows" in " ".join(printed.split())
+    lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
+    for row in scaling:
+        rows = f"{row['layout']['micro_batch']:,}{'*' * row['layout']['checkpointing']}"
+        assert rows in lines[f"{row['devices']:,}"]

@@ -1,6 +1,7 @@
 """Every metric keeps the contract that a stranger's must."""
 
 from collections.abc import Iterator
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -69,6 +70,13 @@ def test_the_best_weights_follow_the_direction_of_their_metric() -> None:
         highest.update_best(step, {"accuracy": value})
     assert lowest.best == {"perplexity": 1.0, "step": 3}
     assert highest.best == {"accuracy": 3.0, "step": 2}
+
+
+def test_a_number_that_is_not_finite_is_never_the_best() -> None:
+    best = BestWeights(BestCheckpoint(), nn.Linear(1, 1))
+    for step, value in enumerate((nan, 2.0, -inf, nan), 1):
+        best.update_best(step, {"loss": value})
+    assert best.best == {"loss": 2.0, "step": 2}
 
 
 def no_metric(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:

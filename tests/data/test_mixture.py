@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import weft
 from weft import recipe as R
 from weft.data.batching import SampleIndex, build_planner, slice_of_rank
+from weft.data.files import MissingFile
 from weft.data.in_memory import ListSamples
 from weft.data.loader import Loader
 from weft.data.mixture import BLOCK, MixtureOrder, MixtureSamples, block_counts, open_split
@@ -207,6 +208,20 @@ def test_every_source_is_prepared_with_its_own_prefix_and_target(data: R.Data) -
         data, train=R.Mixture(sources=(data.train.sources[0],)), prepared_folder=str(folder)
     )  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+        prepare(changed)
+
+
+def test_a_finished_folder_is_used_without_its_sources_only_with_each_part_s_rows(
+    data: R.Data,
+) -> None:
+    data = replace(data, prepared_folder="prepared")
+    folder = prepare(data)
+    Path("size.csv").unlink()
+    assert prepare(data) == folder
+    turn, size = data.train.sources  # type: ignore[union-attr]
+    other = replace(size, rows=replace(size.rows, template="long? {text}"))
+    changed = replace(data, train=R.Mixture(sources=(turn, other), rates=EQUAL))
+    with pytest.raises(MissingFile, match=r"size\.csv"):
         prepare(changed)
 
 

@@ -180,6 +180,9 @@ recipe = R.Recipe(
     assert f"{root}" in capsys.readouterr().out
     assert main(["train", "far.py"]) == 0
     assert list((tmp_path / "cache").rglob("*.arrow"))
+    (tmp_path / "a.txt").write_text("\n\n".join(f"another text number {i}" for i in range(400)))
+    assert main(["train", "far.py", "--output", "other"]) == 2
+    assert f"{root} holds prepared data of other files" in capsys.readouterr().err
 
 
 def test_a_bucket_that_does_not_exist_is_one_line(

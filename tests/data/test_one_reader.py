@@ -16,6 +16,7 @@ from tests.evaluate.small import ready
 from weft import recipe as R
 from weft import spec as S
 from weft.commands.rows import input_rows
+from weft.data.columns import infer_row_schema
 from weft.data.load import load_source
 from weft.data.source import resolve_source
 from weft.inference.evaluation_data import load_files
@@ -148,3 +149,27 @@ def test_parquet_is_read_alike_through_every_door(tmp_path: Path) -> None:
     given = rows(4, LETTERS + "\n\t")
     pq.write_table(pa.Table.from_pylist(given), tmp_path / "a.parquet")
     same(tmp_path / "a.parquet", given)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+def test_languages_nested_as_the_hub_nests_them_are_columns(tmp_path: Path, ending: str) -> None:
+    rows = [{"id": i, "translation": {"de": f"Satz {i}", "en": f"row {i}"}} for i in range(3)]
+    path = tmp_path / f"pairs.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        lines = "\n".join(map(json.dumps, rows))
+        path.write_text(lines if ending == "jsonl" else json.dumps(rows))
+    source = resolve_source(R.Source(paths=(str(path),)), R.SourceTargetPairs())
+    for columns in ((), ("en", "de")):
+        fields = [item.fields for item in load_source(source, columns)[0]]
+        assert [(row["en"], row["de"]) for row in fields] == [
+            (f"row {i}", f"Satz {i}") for i in range(3)
+        ]
+    assert infer_row_schema(R.SourceTargetPairs(), fields) == R.SourceTargetPairs(
+        source="en", target="de"
+    )
+    other = [{"id": 1, "cs": "věta", "en": "sentence"}]
+    assert infer_row_schema(R.SourceTargetPairs(), other) == R.SourceTargetPairs(
+        source="en", target="cs"
+    )

@@ -23,6 +23,7 @@ from weft.commands.prepare import data_from_arguments
 from weft.data import prepare as P
 from weft.data import source, train_tokenizer
 from weft.data.drop_table import PieceReader
+from weft.data.ownership import check_no_foreign_files
 from weft.data.prepare import PrepareProgress, fingerprint, prepare
 from weft.data.tokenizer import load_tokenizer
 from weft.data.train_tokenizer import fit_tokenizer
@@ -195,6 +196,24 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
     said = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert contents(tmp_path) == expected
+
+
+def test_a_folder_that_another_process_begins_to_prepare_during_the_check_is_ours(
+    tmp_path: Path, one_run: tuple[R.Data, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.rglob
+
+    def begun_by_another(folder: Path, pattern: str) -> Iterator[Path]:
+        (folder / "data.json").write_bytes(one_run[1]["data.json"])
+        return iter(list(real(folder, pattern)))
+
+    monkeypatch.setattr(Path, "rglob", begun_by_another)
+    check_no_foreign_files(tmp_path, ())
+    (tmp_path / "data.json").unlink()
+    (tmp_path / "thesis.txt").write_text("years of work")
+    monkeypatch.setattr(Path, "rglob", real)
+    with pytest.raises(ValueError, match="did not write"):
+        check_no_foreign_files(tmp_path, ())
 
 
 def test_only_a_temporary_file_that_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:

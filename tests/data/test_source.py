@@ -676,7 +676,7 @@ def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path)
     (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
     with pytest.raises(
         ValueError,
-        match=r"a\.txt: neither a table .* name its format \(prepare --format, Source\(format=…\)\)",
+        match=r"a\.txt: neither a table .* name its format \(weft prepare --format, in a recipe Source\.format\)",
     ):
         source.resolve_source(R.Source(paths=(str(tmp_path / "a.txt"),)), R.LabelledTexts())
 

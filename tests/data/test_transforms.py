@@ -407,6 +407,18 @@ def test_one_of_several_is_taken_as_often_as_any_other_and_all_of_them_as_often_
 # Together
 
 
+def test_a_size_that_evaluation_would_lose_is_refused_with_the_way_out() -> None:
+    sizes = R.RandomChoice(
+        transforms=(R.RandomShortestSize(min_size=(32,)), R.RandomSizeCrop(min_size=8, max_size=32))
+    )
+    for task in (R.Detection, R.Classification):
+        with pytest.raises(ValueError, match="give eval_transforms"):
+            task(transforms=(sizes, R.Normalize()))
+        given = (R.Resize(size=32), R.Normalize())
+        assert task(transforms=(sizes, R.Normalize()), eval_transforms=given)
+        assert task(transforms=(sizes, *given))
+
+
 def test_an_order_that_cannot_be_is_refused_in_one_line() -> None:
     crop, normal, erase, mix = R.CenterCrop(size=4), R.Normalize(), R.RandomErasing(), R.MixUp()
     for wrong, words in (

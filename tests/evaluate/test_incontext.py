@@ -16,7 +16,7 @@ from weft.inference.arithmetic import TASKS
 from weft.inference.few_shot import Example
 from weft.inference.in_context import QuestionSet, evaluate_in_context, few_shot, longest_answer
 from weft.inference.open_model import open_model
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.model.model import build
 
 from .small import ready as small

@@ -14,7 +14,7 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.runs.run import train
 
 from .small import TEXTS, ready, tokenizer

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import weft
@@ -20,6 +20,8 @@ from weft import recipe as R
 from weft import registry
 from weft.generate.beam_search import beam_search
 from weft.generate.packed_model import pack_model
+from weft.layers.sequence import HiddenStates
+from weft.model.stack import StackLayer
 from weft.runs import run
 from weft.values import from_json
 
@@ -103,6 +105,36 @@ def test_counts_equal_what_is_built_and_what_torch_counts(example: Any) -> None:
         model(torch.ones(1, 7, dtype=torch.long), torch.ones(1, 5, dtype=torch.long))
     assert spec.flops(1, 7, 5) == counter.get_total_flops()
     assert from_json(spec.to_json()) == spec
+
+
+def test_a_stack_that_states_no_flops_is_measured(example: Any) -> None:
+    for stack, memory in ((example.BidirectionalGRU(), 0), (example.BahdanauDecoder(), 7)):
+        assert weft.Stack.flops(stack, 12, 5, memory) == stack.flops(12, 5, memory) > 0
+
+
+def test_blocks_of_a_stack_of_ones_own_are_counted_once() -> None:
+    @weft.register
+    class MappedStack(weft.Stack):
+        """Blocks, and a map after them."""
+
+    @weft.implements(MappedStack)
+    class MappedLayer(StackLayer):
+        def __init__(self, stack: MappedStack, width: int, layers: tuple[int, ...] = ()) -> None:
+            super().__init__(stack, width, layers)
+            self.map = nn.Linear(width, width)
+
+        def forward(self, *inputs: Any) -> HiddenStates:  # type: ignore[override]
+            sequence = super().forward(*inputs)
+            return sequence._replace(x_BLD=self.map(sequence.x_BLD))
+
+    try:
+        plain = weft.bert(depth=2, width=16, heads=2, hidden=32, vocab_size=20, positions=8)
+        assert isinstance(plain.encoder, weft.Stack)
+        mapped = replace(plain, encoder=MappedStack(blocks=plain.encoder.blocks))
+        assert mapped.flops(1, 8) - plain.flops(1, 8) == 2 * 8 * 16 * 16
+    finally:
+        registry.CHOICES.pop("MappedStack")
+        registry.IMPLEMENTATIONS.pop(MappedStack)
 
 
 def test_beam_search_scores_its_answers_as_one_forward_pass_does(model: weft.Model) -> None:

@@ -8,12 +8,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from .. import interpreter
 
 ROOT = Path(__file__).parents[2]
 EXTEND = ROOT / "examples" / "extend"
@@ -90,21 +91,19 @@ def environment() -> dict[str, str]:
 
 
 def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment(), capture_output=True, text=True
-    )
+    return interpreter.run(folder, environment(), *words)
 
 
 def weft(folder: Path, *words: str) -> str:
     """Run the command; what it prints."""
-    done = python(folder, "-m", "weft.cli", *words)
+    done = python(folder, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def refused(folder: Path, *words: str) -> str:
     """Run the command, which must refuse in one line; the line."""
-    done = python(folder, "-m", "weft.cli", *words)
+    done = python(folder, *words)
     assert done.returncode == 2, done.stderr
     return done.stderr.strip().splitlines()[-1]
 
@@ -116,19 +115,15 @@ def digest(run: Path) -> str:
 
 def train_and_kill(folder: Path, out: str, *words: str) -> None:
     """Train until the first checkpoint lies there, then SIGKILL."""
-    command = [sys.executable, "-m", "weft.cli", "train", "recipe.py", "--output", out, *words]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        while not list((folder / out).glob("checkpoints/step-*/manifest.json")):
-            assert process.poll() is None, "training ended before the first checkpoint"
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    process = interpreter.start(
+        folder, environment(), "train", "recipe.py", "--output", out, *words
+    )
+    while not list((folder / out).glob("checkpoints/step-*/manifest.json")):
+        assert process.is_alive(), "training ended before the first checkpoint"
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.fixture

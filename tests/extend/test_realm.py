@@ -36,12 +36,19 @@ def passages(example: dict[str, Any]) -> list[Any]:
 @pytest.fixture
 def model(example: dict[str, Any]) -> Any:
     spec = weft.bert(depth=1, width=16, heads=2, hidden=32, vocab_size=120, positions=64)
-    return example["Realm"](weft.with_dropout(spec, 0.0), example["Marks"](2, 3, 4, 0), vector=8)
+    realm = example["Realm"](
+        weft.with_dropout(spec, 0.0), example["SpecialTokens"](2, 3, 4, 0), vector=8
+    )
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():  # large enough that attention to a wrong token or segment shows
+        for parameter in realm.parameters():
+            parameter.normal_(std=0.3, generator=generator)
+    return realm
 
 
 def queries_of(example: dict[str, Any], passages: list[Any]) -> list[Any]:
-    marks = example["Marks"](2, 3, 4, 0)
-    return [example["mask_span"](p, p.spans[-1], marks, i) for i, p in enumerate(passages[:3])]
+    special = example["SpecialTokens"](2, 3, 4, 0)
+    return [example["mask_span"](p, p.spans[-1], special, i) for i, p in enumerate(passages[:3])]
 
 
 def test_names_and_numbers_are_salient_and_the_start_of_a_sentence_is_not(
@@ -58,6 +65,16 @@ def test_spans_are_the_pieces_of_the_text_that_they_name(
     words = {tokenizer.decode(p.ids[a:b]) for p in passages for a, b in p.spans}
     assert {"1804", "joseph marie", "lyon"} <= words
     assert {p.article for p in passages} == set(range(1, 7))
+
+
+def test_a_query_is_the_passage_with_mask_tokens_where_its_labels_were(
+    example: dict[str, Any], passages: list[Any]
+) -> None:
+    for query, passage in zip(queries_of(example, passages), passages, strict=False):
+        assert query.ids.count(4) == len(query.at) == len(query.labels) > 0
+        filled = dict(zip(query.at, query.labels, strict=True))
+        assert {query.ids[place] for place in filled} == {4}
+        assert [filled.get(i, t) for i, t in enumerate(query.ids)] == [2, *passage.ids, 3]
 
 
 def test_the_marginal_is_the_sum_over_documents_computed_one_at_a_time(

@@ -109,6 +109,18 @@ def test_a_file_where_the_run_folder_should_be_is_named(tmp_path: Path) -> None:
         RunLock(tmp_path / "run")
 
 
+def test_a_full_disk_takes_the_name_of_the_holder_but_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with RunLock(tmp_path), pytest.raises(ValueError, match="is being trained by another process"):
+        RunLock(tmp_path)
+    RunLock(tmp_path).release()
+
+
 def test_a_step_of_ten_digits_is_newer_than_one_of_nine(tmp_path: Path) -> None:
     for step in (999_999_999, 1_000_000_000):
         write(tmp_path, step, groups(1), {})

@@ -152,6 +152,11 @@ def test_room_is_asked_for_before_the_first_step_in_one_line(
     check_free_space(root, 1000 + there)  # what lies there already makes room as it goes
     with pytest.raises(ValueError, match="needs 1,001 bytes more"):
         check_free_space(root, 1001 + there)
+    (root / ".new-step-000000002").mkdir()  # a kill left it
+    (root / ".new-step-000000002" / "model.safetensors").write_bytes(bytes(500))
+    check_free_space(root, 1500 + there)
+    with pytest.raises(ValueError, match="needs 1,001 bytes more"):
+        check_free_space(root, 1501 + there)
 
 
 def test_the_size_of_a_checkpoint_is_that_of_its_tensors() -> None:

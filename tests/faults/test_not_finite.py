@@ -18,7 +18,20 @@ from weft.runs import run
 from weft.runs.log import read_log
 from weft.training.checkpoint import all_checkpoints, latest_checkpoint
 
-from .runs import STEPS, Plot, Whole, at_step, fork, ranks, steps_of, told, train, wait, whole
+from .runs import (
+    STEPS,
+    Plot,
+    Whole,
+    at_step,
+    fork,
+    model_bytes,
+    ranks,
+    steps_of,
+    told,
+    train,
+    wait,
+    whole,
+)
 
 __all__ = ["whole"]
 BAD = 6  # the step that goes wrong, counted from 0
@@ -313,3 +326,17 @@ def test_a_spike_is_refused_and_the_same_one_after_a_kill(whole: Whole, tmp_path
         assert "deviations above" in line["skipped_reason"]
     assert ends[0] == ends[1]
     assert told(tmp_path / "run") == told(tmp_path / "plain")
+
+
+def test_without_a_finite_validation_the_last_weights_are_exported(
+    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(whole.recipes["causal"], steps=3, eval_every=2, average=None)
+    train(recipe, tmp_path / "last")
+    monkeypatch.setattr(run, "validate", lambda *_: {"loss": nan})
+    lines = list[str]()
+    train(replace(recipe, average=R.BestCheckpoint()), tmp_path / "best", say=lines.append)
+    assert lines[-1] == "no validation gave a finite loss: the model is that of the last step"
+    assert model_bytes(tmp_path / "best") == model_bytes(tmp_path / "last")
+    train(replace(recipe, average=R.BestCheckpoint()), tmp_path / "best", say=lines.append)
+    assert any("is finished" in line for line in lines)

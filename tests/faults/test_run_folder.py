@@ -16,7 +16,7 @@ from weft import spec as S
 from weft.data.prepare import prepare
 from weft.runs import run, verify_resume
 from weft.runs.log import is_finished
-from weft.training import compatibility
+from weft.training import checkpoint, compatibility
 from weft.training.checkpoint import Checkpoint, all_checkpoints, read, write
 
 from .runs import (
@@ -166,7 +166,9 @@ def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_nam
         ) as error:
             compatibility.refuse_other(found, replace(recipe, **change))
         assert word in str(error.value)
-        assert "undo the change, or give another --output" in str(error.value)
+        assert "undo the change, or start another run with weft train --output FOLDER" in str(
+            error.value
+        )
 
 
 def test_resume_refuses_another_precision_and_writes_nothing(
@@ -351,6 +353,26 @@ def test_strays_in_checkpoints_log_and_folder_are_ignored(
     assert steps_of(out) == list(range(1, 9))
     assert not list((out / "checkpoints").glob(".*"))
     assert (out / "checkpoints" / "notes.txt").read_text() == "mine"
+
+
+def test_a_start_without_room_for_checkpoints_leaves_the_log_as_it_is(
+    begun: tuple[R.Recipe, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, out = begun
+    log = (out / "log.jsonl").read_bytes()
+    monkeypatch.setattr(checkpoint, "_free", lambda root: 0)
+    assert "bytes more for checkpoints and 0 are free" in refused(recipe, out)
+    assert (out / "log.jsonl").read_bytes() == log
+
+
+def test_a_checkpoint_that_a_start_has_verified_is_not_read_again_at_its_first_save(
+    begun: tuple[R.Recipe, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, out = begun
+    is_good, names = checkpoint._is_good, list[str]()
+    monkeypatch.setattr(checkpoint, "_is_good", lambda p: names.append(p.name) or is_good(p))
+    train(recipe, out)
+    assert "step-000000003" not in names
 
 
 def test_a_damaged_newest_checkpoint_costs_its_interval_and_nothing_else(

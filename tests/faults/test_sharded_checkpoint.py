@@ -15,8 +15,9 @@ import weft
 from weft import recipe as R
 from weft.ranks import Ranks
 from weft.runs import run
-from weft.training import checkpoint
+from weft.training import checkpoint, checkpoint_parts
 from weft.training.checkpoint_parts import Piece, SavedTensor
+from weft.training.sharded_writer import ShardedCheckpointWriter
 
 from .runs import Whole, ranks, train, whole
 
@@ -169,6 +170,37 @@ def test_a_slice_of_a_tensor_in_parts_is_read_from_the_files_that_have_it(tmp_pa
     assert torch.equal(saved.read((slice(0, 4), slice(0, 6))), whole[:4])
 
 
+def test_to_read_all_tensors_every_file_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = {name: {key: torch.rand(3) for key in "abcd"} for name in ("model", "optimiser")}
+    for rank in (1, 0):
+        writers = checkpoint.Writers(rank, 2, "token")
+        with ShardedCheckpointWriter(tmp_path, 1, writers=writers, timeout=5.0) as writer:
+            writer.submit(1, groups, {})
+    opened, layouts = list[str](), list[str]()
+    safe_open, loads = checkpoint_parts.safe_open, json.loads
+
+    def open_and_note(path: Path, framework: str) -> Any:
+        opened.append(path.name)
+        return safe_open(path, framework=framework)
+
+    def load_and_note(content: bytes) -> Any:
+        layouts.append(str(content[:9]))
+        return loads(content)
+
+    found = checkpoint.read(tmp_path / "step-000000001")
+    monkeypatch.setattr(checkpoint_parts, "safe_open", open_and_note)
+    monkeypatch.setattr(json, "loads", load_and_note)
+    tensors = found.all_tensors()
+    assert opened == ["part_00000.safetensors"]
+    assert len(layouts) == 2  # one per rank
+    for name, named in groups.items():
+        assert all(torch.equal(named[key], tensors[name][key]) for key in named)
+    tensors["model"]["a"].zero_()
+    assert torch.equal(found.tensors("model")["a"], groups["model"]["a"])
+
+
 def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
     whole: Whole, tmp_path: Path
 ) -> None:
@@ -216,7 +248,8 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
     from weft.training.sharded_writer import ShardedCheckpointWriter
 
     def writer(rank: int, token: int) -> ShardedCheckpointWriter:
-        return ShardedCheckpointWriter(tmp_path, 2, rank=rank, world=2, token=token, timeout=0.2)
+        writers = checkpoint.Writers(rank, 2, f"{token:x}")
+        return ShardedCheckpointWriter(tmp_path, 2, writers=writers, timeout=0.2)
 
     groups = {"model": {"w": torch.ones(3)}}
     first, second = writer(0, 7), writer(1, 7)

@@ -1,7 +1,9 @@
 """Ranks, workers and micro-batches may change at every start: the global batch, its samples and the loss do not."""
 
 import contextlib
+import os
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +12,9 @@ import pytest
 
 from weft import recipe as R
 from weft.runs import run
+from weft.training import checkpoint
 
-from .runs import Whole, child, ranks, train, whole
+from .runs import Whole, child, ranks, told, train, whole, write_text
 
 __all__ = ["whole"]
 STEPS = 15
@@ -133,3 +136,57 @@ def test_two_ranks_never_prepare_data_and_say_what_to_run_first(
     assert any(
         answer and "is not prepared yet; run weft prepare" in answer["line"] for answer in found
     ), found
+
+
+def test_ranks_refuse_prepared_data_of_other_files_as_one_process_does(
+    whole: Whole, tmp_path: Path
+) -> None:
+    data = whole.recipes["causal"].data
+    write_text(tmp_path / "other.txt", 40, seed=7)
+    other = replace(data, train=R.Source(paths=(str(tmp_path / "other.txt"),)))
+    recipe = replace(whole.recipes["causal"], data=other, steps=1)
+    found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))
+    line = f"{data.prepared_folder} holds prepared data of other files or settings"
+    assert [line in answer["line"] for answer in found] == [True, True], found
+    (tmp_path / "other.txt").unlink()  # without its sources, what is prepared counts
+    found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))
+    assert all(isinstance(digest, str) for digest in found), found
+
+
+def test_checkpoints_are_averaged_where_only_the_first_rank_has_them(
+    whole: Whole, tmp_path: Path
+) -> None:
+    recipe = replace(
+        still(whole.recipes["causal"]),
+        average=R.AverageLast(checkpoints=2),
+        steps=4,
+        eval_every=None,
+        checkpoints=R.Checkpoints(every_steps=2),
+    )
+
+    def work() -> str:
+        return train(recipe, tmp_path / f"disk-{os.environ['RANK']}")
+
+    found = ranks(recipe, tmp_path / "machine", 2, work)
+    assert found[0] == found[1]
+    shared = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "shared"))
+    assert shared == found
+    assert told(tmp_path / "disk-0")[-1].keys() == {"step", "averaged"}
+    assert told(tmp_path / "disk-0") == told(tmp_path / "shared")
+
+
+def test_ranks_wait_for_a_last_save_that_outlasts_their_collective_operations(
+    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts = R.Timeouts(collective=3.0)
+    recipe = replace(still(whole.recipes["causal"]), steps=1, eval_every=None, timeouts=timeouts)
+    put = checkpoint._put
+
+    def put_slowly(*arguments: Any) -> Path:
+        time.sleep(4.0)
+        return put(*arguments)
+
+    monkeypatch.setattr(checkpoint, "_put", put_slowly)
+    found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))
+    assert isinstance(found[0], str), found
+    assert found[0] == found[1]

@@ -13,7 +13,7 @@ from weft import recipe as R
 from weft import spec
 from weft.families import family, family_names
 from weft.generate.decoding import generate
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.model.model import build
 from weft.runs import run
 from weft.values import from_plain, to_plain

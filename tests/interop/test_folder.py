@@ -20,7 +20,7 @@ from torch import Tensor
 
 import weft
 from weft import spec as S
-from weft.interop import folder as folders
+from weft.interop import tensor_files
 from weft.interop.hub import local_folder
 
 IDS = torch.tensor([[3, 7, 11, 2, 9], [1, 4, 4, 8, 6]])
@@ -500,7 +500,7 @@ def test_a_save_that_fails_leaves_the_older_model_whole(
     mlm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {p.name: p.read_bytes() for p in mlm.iterdir()}
-    real, calls = folders.save_file, []
+    real, calls = tensor_files.write_tensor_file, []
 
     def full(*given: Any, **more: Any) -> None:
         calls.append(given)
@@ -508,7 +508,7 @@ def test_a_save_that_fails_leaves_the_older_model_whole(
             raise OSError(28, "No space left on device")
         real(*given, **more)
 
-    monkeypatch.setattr(folders, "save_file", full)
+    monkeypatch.setattr(tensor_files, "write_tensor_file", full)
     with pytest.raises(OSError, match="No space"):
         weft.save(made(seed=2), mlm, shard=5_000)
     assert {p.name: p.read_bytes() for p in mlm.iterdir()} == before
@@ -527,9 +527,9 @@ def test_a_save_removes_nothing_that_is_not_its_own(mlm: Path) -> None:
 # The hub
 
 OFFLINE = """
-import time, weft.interop.folder as folder
+import time, weft.interop.loading as loading
 start = time.perf_counter()
-try: folder.load("some-one/no-such-model")
+try: loading.load("some-one/no-such-model")
 except ValueError as error: print(time.perf_counter() - start, error, sep="\\n")
 """
 

@@ -19,6 +19,7 @@ from benchmarks.export import earlier_runs, opened_by, recipes, short
 from benchmarks.generated import WORDS, make_clone, make_data
 
 import weft
+from tests.evaluate.small import tokenizer
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
@@ -30,6 +31,7 @@ from weft.inference.open_model import open_model
 from weft.interop import verify
 from weft.interop.equivalent_specs import find_family
 from weft.interop.sentence_transformers import read_modules
+from weft.model.model import build
 from weft.runs import run
 
 RECIPES = recipes()
@@ -516,3 +518,28 @@ def test_train_ends_with_the_command_that_lets_the_model_leave(
     path.write_text(replace(short(RECIPES["gpt_char:tiny"]), name="gpt_char-again").to_json())
     assert main(["train", str(path), "--output", "runs/again"]) == 0
     assert capsys.readouterr().err.splitlines()[-1].endswith("weft export runs/again OUT --to hf")
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "kind"),
+    [
+        ("bert", S.ClassifierHead(num_labels=2), "WordPiece"),
+        ("gpt2", None, "ByteBPE"),
+    ],
+)
+def test_a_model_of_few_positions_is_verified_with_texts_that_fit_it(
+    family: str, head: S.ClassifierHead | None, kind: str, tmp_path: Path
+) -> None:
+    sizes = {"vocab_size": tokenizer(kind).size, "width": 32, "depth": 2, "heads": 4}
+    spec = getattr(weft, family)("tiny" if family == "bert" else "small", positions=8, **sizes)
+    model = build(replace(spec, head=head) if head else spec, seed=1)
+    words, text = tokenizer(kind), tokenizer(kind).text
+    if family == "bert":
+        first, last = words.special["bos"], words.special["eos"]
+        text = with_special_frame(text, SpecialTokenFrame([first], [last], [last]))
+    folder = weft.save(model, tmp_path / "out", tokenizer=text)
+    assert max(verify.verify(folder).values()) <= 1e-5
+    checks = compare_with_transformers(open_model(folder), folder)
+    assert not [(check.name, check.first) for check in checks if check.differ]
+    assert all(check.compared > 5 for check in checks)
+    assert {check.name for check in checks} > {"tokens", "embeddings"}

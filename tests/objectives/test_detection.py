@@ -15,6 +15,7 @@ from transformers import DabDetrConfig, DetrConfig
 from transformers.loss.loss_deformable_detr import DeformableDetrForObjectDetectionLoss
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
 
+import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.data.boxes import BoxSamples, relative_boxes
@@ -558,3 +559,9 @@ def test_perfect_boxes_score_one_and_none_score_nothing() -> None:
     perfect = [[(label, 0.9, *box) for label, *box in boxes] for boxes in references]
     assert dict(detection_metrics(perfect, references))["ap"] == pytest.approx(1.0)
     assert dict(detection_metrics([[] for _ in references], references))["ap"] == 0.0
+
+
+def test_object_queries_start_with_variance_1_as_published() -> None:
+    """They alone tell the queries apart: small ones would all say the same box."""
+    model = build(weft.detr(width=64, heads=2, queries=100, classes=3), seed=0)
+    assert 0.95 < model.target.queries.weight.std().item() < 1.05  # type: ignore[union-attr]

@@ -1,6 +1,7 @@
 """Learning from a teacher."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.model.heads import ClassifierHeadLayer
+from weft.runs.teachers import check_teacher_pixels
 from weft.tasks.base import LengthLimitedSamples, encode_batch
 from weft.tasks.distillation import soft_cross_entropy
 
@@ -232,6 +234,16 @@ REFUSED: dict[str, tuple[S.Spec, S.Spec | None, Any]] = {
         labelled(R.LabelledImages(), labels=LABELS[:2]),
     ),
     "needs a model with a decoder alone": (bert(), bert(), meta(R.Documents())),
+    "the teacher reads images of 32 pixels, the student of": (
+        vit(),
+        vit(image_size=32),
+        labelled(R.LabelledImages()),
+    ),
+    "the teacher has the classes in another order": (
+        vit(),
+        S.with_label_names(vit(), LABELS[::-1]),
+        labelled(R.LabelledImages()),
+    ),
 }
 
 
@@ -240,6 +252,19 @@ def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
     student, teacher, known = REFUSED[said]
     with pytest.raises(ValueError, match=said):
         build_pair(value(), student, known, teacher=teacher and weft.build(teacher))
+
+
+def test_a_teacher_that_would_see_other_pixels_than_it_was_trained_on_is_refused(
+    tmp_path: Path,
+) -> None:
+    own = R.Normalize(mean=(0.5,), std=(0.5,))
+    weft.save(weft.build(vit()), tmp_path / "bare", to="weft")
+    weft.save(weft.build(vit()), tmp_path / "teacher", to="weft", transforms=(own,))
+    bare, teacher = weft.load(tmp_path / "bare"), weft.load(tmp_path / "teacher")
+    check_teacher_pixels(value(), bare)  # its folder says nothing
+    check_teacher_pixels(value(transforms=(own,)), teacher)
+    with pytest.raises(ValueError, match="give the task the teacher's Normalize"):
+        check_teacher_pixels(value(), teacher)
 
 
 def test_a_length_beyond_the_teachers_positions_is_refused() -> None:

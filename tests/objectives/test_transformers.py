@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from transformers import ElectraForMaskedLM, ElectraForPreTraining, T5ForConditionalGeneration
 
 from weft import recipe as R
-from weft.interop.folder import load, save
+from weft.interop.loading import load
+from weft.interop.saving import save
 from weft.tasks.base import Batch, Loss
 from weft.tasks.replaced_token_detection import ReplacedTokenLoss
 

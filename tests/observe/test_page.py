@@ -387,3 +387,10 @@ def test_a_page_without_javascript_says_what_to_do() -> None:
     page = page_html(small_observation())
     assert "<title>a model: what it attends to</title>" in page
     assert "weft look MODEL INPUT -o heads.png" in page.partition("<noscript>")[2]
+
+
+def test_the_sentence_that_is_looked_at_by_default_fits_a_model_of_few_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.inference.look.default_row_length", lambda model: 12)
+    assert 2 < len(look(ready(None)).panels[0].queries) <= 12

@@ -22,8 +22,8 @@ import weft
 from weft.families import family
 from weft.interop import verify
 from weft.interop.convert import ForeignTensors
-from weft.interop.folder import fill_model as fill_model
-from weft.interop.folder import read_tensors
+from weft.interop.loading import fill_model as fill_model
+from weft.interop.stored_tensors import read_tensors
 
 FP32, FP64 = 1e-5, 1e-9
 ROUGH = {  # where fp64 cannot agree to 1e-9, to what it agrees, and why

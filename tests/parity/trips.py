@@ -13,7 +13,7 @@ from weft.families.weights import SkippedWeight, WeightAlias
 from weft.interop import verify
 from weft.interop.convert import name_pattern, without_prefix
 from weft.interop.describe import read_folder
-from weft.interop.folder import WEIGHTS
+from weft.interop.tensor_files import WEIGHTS
 
 from .cases import Case, answers, example, folder, ours, saved
 

@@ -1,6 +1,8 @@
 """The log: whole lines whatever happened, cut where a run goes on, drawn as a picture."""
 
 import json
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,33 @@ def test_ticks_are_round_and_inside() -> None:
         found = ticks(low, high)
         assert 1 <= len(found) <= 8
         assert all(low - 1e-9 <= t <= high + 1e-9 for t in found)
+
+
+def test_validations_that_are_not_finite_leave_a_log_of_json_and_a_run_that_finishes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        lines(1) + '{"step": 1, "valid": {"loss": NaN}}\n'  # of an earlier version
+    )
+    with RunLog(tmp_path, 1, 1, VIT) as log:
+        log.validation(2, "valid", {"loss": math.inf, "accuracy": 0.5})
+        log.validation(3, "valid", {"loss": math.nan})
+        log.finish()
+    written = (tmp_path / "log.jsonl").read_text().splitlines()[2:]
+    assert [json.loads(line)["valid"] for line in written] == [{"accuracy": 0.5}, {}]
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [1, 1, 2, 3]
+    assert (tmp_path / "curve.svg").exists()
+    (tmp_path / "recipe.json").write_text(VIT.to_json())
+    assert run_status(tmp_path)["valid_loss"] is None
+
+
+def test_many_damaged_lines_are_numbered_in_one_pass(tmp_path: Path) -> None:
+    path, said, many = tmp_path / "log.jsonl", list[str](), 30_000
+    path.write_text(lines(1) + f"{'not of this run ' * 4}\n" * many)
+    begin = time.process_time()
+    RunLog(tmp_path, 1, report=said.append).file.close()
+    assert time.process_time() - begin < 3  # one pass for every line would take ten times that
+    assert said == [
+        f"{path}, lines 2, 3, 4, 5, 6, 7, 8, 9, …: damaged, or not of this run; removed"
+    ]
+    assert [line["step"] for line in read_log(path)] == [1]

@@ -15,10 +15,12 @@ import weft
 from weft import recipe as R
 from weft.commands.train import with_loggers
 from weft.registry import CHOICES, IMPLEMENTATIONS
-from weft.runs.log import RunLog, read_log
+from weft.runs.log import RunLog, lines_until, read_log, restore_log
 from weft.runs.loggers import LogStart, scalars_of
 from weft.training.compatibility import recipe_differences
 from weft.training.loop import TrainStep
+
+from ..faults.runs import ranks
 
 Scalars = list[tuple[str, int, float]]
 SMALL = R.Recipe(
@@ -44,16 +46,21 @@ def train(recipe: R.Recipe, folder: str) -> list[str]:
     return lines
 
 
+def write_lines(recipe: R.Recipe, folder: Path, kept: int, last: int) -> None:
+    """Continue after the checkpoint of a step until a kill; no checkpoint had seen its validation."""
+    with RunLog(folder, kept, 0, recipe) as log:
+        if kept in (3, 5):
+            log.validation(kept, "valid", {"loss": kept / 2})
+        for step in range(kept + 1, last + 1):
+            log.step(TrainStep(step, 1 / step, {"nll": 2 / step}, 0.5, 1e-3, 16, 0.1, step))
+            if step in (3, 5):
+                log.validation(step, "valid", {"loss": step / 2})
+
+
 def write_twice(recipe: R.Recipe, folder: Path) -> None:
     """Five steps and two validations, then a kill; the checkpoint of step 3 had not seen its validation."""
-    for kept, last in ((0, 5), (3, 6)):
-        with RunLog(folder, kept, 0, recipe) as log:
-            if kept:
-                log.validation(3, "valid", {"loss": 1.5})
-            for step in range(kept + 1, last + 1):
-                log.step(TrainStep(step, 1 / step, {"nll": 2 / step}, 0.5, 1e-3, 16, 0.1, step))
-                if step in (3, 5):
-                    log.validation(step, "valid", {"loss": step / 2})
+    write_lines(recipe, folder, 0, 5)
+    write_lines(recipe, folder, 3, 6)
 
 
 # What each package wrote
@@ -202,6 +209,112 @@ def test_a_logger_of_ones_own_that_fails_is_one_warning_and_no_other_bit(
     weights = [Path(run, "model", "model.safetensors").read_bytes() for run in ("plain", "logged")]
     assert weights[0] == weights[1]
     assert len(read_log(Path("logged/log.jsonl"))) == len(read_log(Path("plain/log.jsonl")))
+
+
+@pytest.fixture
+def recorder() -> Iterator[tuple[R.Logger, list[str], list[int]]]:
+    """A logger, what it was given, and the steps at which it fails."""
+    given, failures = list[str](), list[int]()
+
+    @weft.register
+    class Recorder(weft.Logger):
+        name = "recorder"
+
+    @weft.implements(Recorder)
+    class RecorderWriter:
+        can_rewind = False
+
+        def __init__(self, logger: Recorder, start: LogStart) -> None:
+            """Nothing to open."""
+
+        def log(self, step: int, scalars: dict[str, float]) -> None:
+            if step in failures:
+                raise ConnectionError("no route to host")
+            given.append(f"{step}{'v' * ('valid/loss' in scalars)}")
+
+        def flush(self) -> None:
+            """Nothing to flush."""
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    yield Recorder(), given, failures
+    CHOICES.pop("Recorder")
+    IMPLEMENTATIONS.pop(Recorder)
+
+
+ALL = ["1", "2", "3", "3v", "4", "5", "5v", "6"]
+
+
+def test_a_tracker_that_is_added_returns_or_failed_gets_what_it_lacks_and_nothing_twice(
+    recorder: Any, tmp_path: Path
+) -> None:
+    logger, given, failures = recorder
+    logged = replace(SMALL, loggers=(logger,))
+    stays = [(logged, 0, 5), (logged, 3, 4), (logged, 3, 6)]  # killed twice after one checkpoint
+    added = [(SMALL, 0, 5), (logged, 3, 6)]
+    returns = [(logged, 0, 2), (SMALL, 1, 5), (logged, 5, 6)]
+    left_early = [(logged, 0, 5), (SMALL, 3, 4), (logged, 4, 6)]  # it is ahead when it returns
+    for number, starts in enumerate((stays, added, returns, left_early)):
+        given.clear()
+        (folder := tmp_path / str(number)).mkdir()
+        for recipe, kept, last in starts:
+            write_lines(recipe, folder, kept, last)
+        assert given == ALL, starts
+    given.clear()
+    (folder := tmp_path / "failed").mkdir()
+    failures.append(2)
+    write_lines(logged, folder, 0, 5)
+    assert given == ["1"]
+    failures.clear()
+    write_lines(logged, folder, 3, 6)
+    assert given == ALL
+
+
+def test_a_tracker_gets_the_steps_that_another_machine_made_meanwhile(
+    recorder: Any, tmp_path: Path
+) -> None:
+    logger, given, _ = recorder
+    logged, here, elsewhere = replace(SMALL, loggers=(logger,)), tmp_path / "a", tmp_path / "b"
+    for recipe, folder, last in ((logged, here, 2), (SMALL, elsewhere, 5)):
+        folder.mkdir()
+        write_lines(recipe, folder, 0, last)
+    restore_log(here / "log.jsonl", 5, lines_until(elsewhere / "log.jsonl", 5))
+    write_lines(logged, here, 5, 6)
+    assert given == ALL
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"ids": 3}', "\x00\x00"])
+def test_a_damaged_record_of_the_trackers_is_one_line_and_they_get_the_whole_run(
+    recorder: Any, tmp_path: Path, content: str
+) -> None:
+    logger, given, _ = recorder
+    write_lines(SMALL, tmp_path, 0, 5)
+    (tmp_path / "loggers.json").write_text(content)
+    restore_log(tmp_path / "log.jsonl", 9, (tmp_path / "log.jsonl").read_bytes())
+    lines = list[str]()
+    with RunLog(tmp_path, 5, 5, replace(SMALL, loggers=(logger,)), lines.append):
+        assert given == ALL[:-1]
+    assert [f"{tmp_path}/loggers.json is damaged" in line for line in lines] == [True]
+    assert json.loads((tmp_path / "loggers.json").read_text())["attached"] == ["Recorder"]
+
+
+def test_only_the_first_rank_logs(
+    recorder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("the cat sat on the mat\n" * 20)
+    logger, given, _ = recorder
+    recipe = replace(SMALL, loggers=(logger,), device="cpu")
+    train(replace(SMALL, steps=1), "warm")  # prepares the data, and imports what the ranks need
+
+    def work() -> list[str]:
+        train(recipe, "run")
+        return given  # of this process
+
+    first, second = ranks(recipe, tmp_path / "run", 2, work)
+    assert first == ["1", "2", "3", "4"]
+    assert second == []
 
 
 def test_a_tracker_that_is_not_installed_is_refused_with_the_way_out(

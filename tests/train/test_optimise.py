@@ -215,15 +215,34 @@ def test_adamw_is_the_papers_update() -> None:
 
 def test_the_moving_average_follows_its_equation() -> None:
     model = nn.Linear(2, 2)
-    average = ExponentialMovingAverage(R.EMA(decay=0.9), model)
+    average = ExponentialMovingAverage(R.EMA(decay=0.25), model)
     mean = {n: p.detach().clone() for n, p in model.named_parameters()}
-    for _ in range(3):
+    for step in range(
+        1, 5
+    ):  # of the decays of a short average, 0.18, 0.25, 0.31, …, the first is below
+        decay = min(0.25, (1 + step) / (10 + step))
         with torch.no_grad():
             for p in model.parameters():
                 p.add_(1.0)
         average.update()
-        mean = {n: 0.9 * mean[n] + 0.1 * p.detach() for n, p in model.named_parameters()}
+        mean = {n: decay * mean[n] + (1 - decay) * p.detach() for n, p in model.named_parameters()}
     assert all(torch.allclose(average.copies[n], mean[n], atol=1e-6) for n in mean)
+    again = ExponentialMovingAverage(R.EMA(decay=0.25), model)
+    again.restore(average.copies, {"step": 9, **average.facts()})
+    assert again.facts() == average.facts() == {"average_updates": 4}
+    again.restore(
+        average.copies, {"step": 9}
+    )  # a checkpoint that was written before updates were counted
+    assert again.facts() == {"average_updates": 9}
+
+
+def test_the_moving_average_of_a_short_run_forgets_its_start() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    average = ExponentialMovingAverage(R.EMA(decay=0.999), model)
+    nn.init.constant_(model.weight, 5.0)
+    for _ in range(100):
+        average.update()
+    assert average.copies["weight"].item() == pytest.approx(5.0, abs=1e-4)
 
 
 def test_the_mean_of_checkpoints_is_their_mean_and_whole_numbers_stay() -> None:

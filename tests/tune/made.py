@@ -9,7 +9,7 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.model.model import build
 
 WORDS = (

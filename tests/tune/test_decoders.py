@@ -14,7 +14,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
 from weft.inference.open_model import open_model
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.model.model import build
 from weft.tuning import search
 from weft.tuning.plan import TuneOptions, plan_tuning

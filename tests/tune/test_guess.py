@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from weft import recipe as R
 from weft.tuning.detect import detect_data
@@ -230,7 +231,8 @@ def test_rows_may_lack_columns_and_a_label_that_is_never_there_is_named(tmp_path
             [path(*some, {"mark": 1, "kind": "x"}, {"text": TEXTS[0], "mark": 0})], task=task
         ).row == R.LabelledTexts(label="mark", labels=("0", "1"))
     with pytest.raises(
-        ValueError, match="label is empty in every row; name the column of the labels with --label"
+        ValueError,
+        match=r"label is empty in every row; name the columns: --columns TEXT \[TEXT\] LABEL",
     ):
         detect_data([path(*({"text": t, "label": ""} for t in TEXTS))])
     tagged = [{"tokens": t.split(), "ner_tags": ["O"] * len(t.split())} for t in TEXTS]
@@ -442,3 +444,15 @@ def test_an_open_quote_loses_its_own_line_alone(tmp_path: Path) -> None:
     found = detect_data([commas(tmp_path / "a.csv", rows, ["text", "label"])])
     assert len(found.rows) == 59
     assert "line 9: bad CSV: unexpected end of data" in found.notes[0]
+
+
+def test_files_without_a_row_to_validate_on_and_images_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\n" + "a b c,x\nd e f,y\n" * 4)
+    (tmp_path / "header.csv").write_text("text,label\n")
+    with pytest.raises(ValueError, match=r"header\.csv: there is no row to validate on"):
+        detect_data([str(tmp_path / "a.csv")], [str(tmp_path / "header.csv")])
+    for kind in ("cat", "dog"):
+        (tmp_path / "images" / kind).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "images" / kind / "0.png")
+    with pytest.raises(ValueError, match="images, and no text"):
+        detect_data([str(tmp_path / "images")], task="classify")

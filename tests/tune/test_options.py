@@ -12,7 +12,7 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.inference.open_model import open_model
-from weft.interop.folder import load
+from weft.interop.loading import load
 from weft.layers.lora import LoRALinear, merge_lora
 from weft.layers.roles import parameter_facts
 from weft.model.model import build
@@ -313,6 +313,13 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(
     assert found.step == 5
     assert found.state["validated"] == 0
     monkeypatch.setattr(run, "validate", validate)
+    for last in (5, 6):  # a check validates when the run did: not at step 5, but before step 6
+        proof = verify_resume(tmp_path / "hurt")
+        assert proof.last_step == last
+        assert proof.saved_digest == proof.repeated_digest
+        if last == 5:
+            next(steps := run.train(made, tmp_path / "hurt"))
+            steps.close()
     finish(made, tmp_path / "hurt")
     assert told(tmp_path / "hurt") == told(tmp_path / "whole")
     assert model_bytes(tmp_path / "hurt") == model_bytes(tmp_path / "whole")

@@ -15,7 +15,7 @@ from weft import spec as S
 from weft.data.prepare import prepare
 from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
-from weft.interop.folder import save
+from weft.interop.saving import save
 from weft.model.model import build
 from weft.tasks.task import predict
 from weft.tasks.text_to_text import class_probabilities

@@ -18,7 +18,8 @@ from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
 from weft.inference.open_model import open_model
-from weft.interop.folder import load, save
+from weft.interop.loading import load
+from weft.interop.saving import save
 from weft.model.model import build
 from weft.training.optimisers import Optimiser
 from weft.tuning import search

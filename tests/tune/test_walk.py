@@ -20,7 +20,8 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
-from weft.interop.folder import load, save
+from weft.interop.loading import load
+from weft.interop.saving import save
 from weft.runs import run
 
 from . import made

@@ -12,7 +12,7 @@ import weft
 from weft import spec as S
 from weft.families import family
 from weft.interop.convert import ForeignTensors
-from weft.interop.folder import fill_model
+from weft.interop.loading import fill_model
 from weft.layers.embedding import ResNetEmbedding
 from weft.layers.sequence import HiddenStates
 from weft.model.heads import pool_by_score

@@ -27,16 +27,17 @@ def detect(args: argparse.Namespace) -> int:
     drawings = draw_targets(args.draw, images) if args.draw else []
     ids = coco_ids(images, names, truth) if args.coco else None
     with spinner(f"detecting with {args.name}"):
-        objects = inference.detect(model, images, args.threshold, options)
+        objects = inference.detect(model, images, 0.0 if args.coco else args.threshold, options)
     rows: list[Fields] = [
         {"image": path, "objects": image_objects}
         for path, image_objects in zip(images, objects, strict=True)
     ]
+    if ids is not None:
+        write_coco(args.coco, coco_results(rows, *ids))
+    for row in rows:
+        row["objects"] = [thing for thing in row["objects"] if thing["score"] >= args.threshold]
     for row, out in zip(rows if drawings else [], drawings, strict=True):
         draw(row, out, names)
-    if ids is not None:
-        Path(args.coco).write_text(json.dumps(coco_results(rows, *ids)))
-        report_written(sum(len(row["objects"]) for row in rows), args.coco)
     if args.output:
         write_output_rows(args.output, rows)
         return report_written(len(rows), args.output)
@@ -64,11 +65,15 @@ def read_truth(path: str) -> tuple[Ids, Ids]:
     if not Path(path).is_file():
         raise ValueError(f"--coco-truth {path} is not a file; give COCO's annotations, JSON")
     table = load_coco(path, size_and_mtime(path))
-    images = {
-        Path(image["file_name"]).name: image["id"]
-        for image in table.images
-        if isinstance(image, dict)
-    }
+    images: Ids = {}
+    for image in table.images:
+        if isinstance(image, dict):
+            name = Path(image["file_name"]).name
+            if name in images:
+                raise ValueError(
+                    f"--coco-truth {path} names {name} in two folders; images are matched by name: give the annotations of one folder"
+                )
+            images[name] = image["id"]
     return images, {name: number for number, name in table.names.items()}
 
 
@@ -85,16 +90,20 @@ def coco_ids(
     for path, number in ids.items():
         if number is None:
             raise ValueError(f"{path} is not among the images of --coco-truth; leave it out")
-    for name in names:
-        if name not in truth[1]:
-            raise ValueError(
-                f"the model's class {name} is not among the categories of --coco-truth: {', '.join(truth[1])}"
-            )
+    unknown = [name for name in names if name not in truth[1]]
+    if len(unknown) == len(names):
+        raise ValueError(
+            f"no class of the model is among the categories of --coco-truth: {', '.join(truth[1])}"
+        )
+    if unknown:
+        report(
+            f"not among the categories of --coco-truth, and left out of the results: {', '.join(unknown)}"
+        )
     return ids, truth[1]
 
 
 def coco_results(rows: list[Fields], images: Ids, categories: Ids) -> list[Fields]:
-    """COCO's results file."""
+    """COCO's results file, of every score, since average precision counts the unsure ones too."""
     return [
         {
             "image_id": images[row["image"]],
@@ -104,7 +113,13 @@ def coco_results(rows: list[Fields], images: Ids, categories: Ids) -> list[Field
         }
         for row in rows
         for thing in row["objects"]
+        if thing["label"] in categories
     ]
+
+
+def write_coco(path: str, results: list[Fields]) -> None:
+    Path(path).write_text(json.dumps(results))
+    report_written(len(results), path)
 
 
 def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
@@ -146,7 +161,7 @@ def add(verb: AddCommand) -> None:
         type=fraction,
         default=0.5,
         metavar="X",
-        help="lowest score of an object, from 0 to 1 (default: 0.5)",
+        help="lowest score of an object, from 0 to 1 (default: 0.5); --coco has every score",
     )
     parser.add_argument(
         "--draw",

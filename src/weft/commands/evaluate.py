@@ -198,5 +198,5 @@ def add(verb: AddCommand) -> None:
     add_device(parser)
     evaluate_in_context.add(parser)
     parser.add_argument(
-        "--output", metavar="FILE", help="file of the receipt (default: RUN/evaluation.json)"
+        "-o", "--output", metavar="FILE", help="file of the receipt (default: RUN/evaluation.json)"
     )

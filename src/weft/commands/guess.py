@@ -3,28 +3,40 @@
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from math import ceil, log2
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import infer_row_schema
+from ..data.columns import check_columns_exist, infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
-from ..data.load import load_source
+from ..data.load import load_source, split_bad_rows
+from ..data.quarantine import MAX_BAD_ROWS, check_bad_row_limit
 from ..data.source import read_piece, resolve_source, split_source
-from ..tuning.detect import build_source, detect_data, format_labels
+from ..recipe.formats import SourceRow
+from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
 from .recipe_code import Call, Name
 
 SAMPLE_ROWS, SAMPLE_IMAGES = 2000, 100
 PIECES_PER_WORD, CHARACTERS_PER_TOKEN = 1.4, 3.5  # of subwords, about
+COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 LONGEST, COVERED = 512, 0.99  # tokens of a row, and the fraction of rows that fit whole
+
+
+class TableOptions(NamedTuple):
+    """How the user says that a table is read."""
+
+    columns: Sequence[str] = ()
+    column_names: Sequence[str] = ()
+    max_bad_row_fraction: float = MAX_BAD_ROWS
 
 
 class Guess(NamedTuple):
@@ -39,7 +51,11 @@ class Guess(NamedTuple):
 
 
 def recipe_name(path: str) -> str:
+    """Return the name of the file or, where many files are called so, of its folder."""
     stem = Path(path).name.split(".")[0] or "mine"
+    folder = Path(path).resolve().parent.name
+    if stem.lower() in COMMON_STEMS and folder:
+        stem = folder
     return re.sub(r"[^A-Za-z0-9_.-]", "-", stem).lstrip("-._") or "mine"
 
 
@@ -72,10 +88,10 @@ def split_source_at(source: R.Source, rows: int) -> tuple[R.Source, R.Source]:
 def with_valid(source: R.Source, valid: Sequence[str], rows: int) -> tuple[R.Source, R.Source, str]:
     if valid:
         return source, replace(source, paths=tuple(valid)), ", ".join(valid)
-    train, held_out = split_source_at(source, rows)
+    train, valid_source = split_source_at(source, rows)
     return (
         train,
-        held_out,
+        valid_source,
         f"the last {1 - train.fraction[1]:.0%} of the file; shuffle a sorted file first",
     )
 
@@ -103,16 +119,20 @@ COMMENTS = {
 # One function per kind
 
 
-def guess_classify(files: list[str], valid: list[str], columns: list[str]) -> Guess:
-    detected = detect_data(files, valid, "classify", (), columns)
+def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
+    if os.path.isdir(find(files[0])[0]):
+        raise ValueError(f"{files[0]} is a folder; classify reads a table of texts and labels")
+    names, share = table.column_names, table.max_bad_row_fraction
+    detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
     row = detected.row
-    assert isinstance(row, R.LabelledTexts)
+    if not isinstance(row, R.LabelledTexts):
+        raise ValueError(f"{files[0]} is no table of texts and labels; give such a table")
     texts = [" ".join(str(fields[name]) for name in row.text_columns) for fields in detected.rows]
     length = row_length([len(text.split()) for text in texts])
     vocab = vocabulary_size(sum(map(len, texts)))
     labels = row.labels or ()
     source = replace(detected.train, paths=tuple(files))  # as the user wrote them
-    train, held_out, how = with_valid(source, valid, len(texts))
+    train, valid_source, validation_text = with_valid(source, valid, len(texts))
     head = S.ClassifierHead(num_labels=len(labels), pooling="mean", dropout=0.1)
     model = Call(
         "weft.bert",
@@ -132,14 +152,19 @@ def guess_classify(files: list[str], valid: list[str], columns: list[str]) -> Gu
             "label": f"{row.label!r}, {len(labels)} classes: {format_labels(labels)}",
             "longest row": f"{length} tokens hold {COVERED:.0%} of the rows",
             "vocabulary": f"{vocab:,} pieces of words",
-            "validation": how,
+            "validation": validation_text,
+            **(
+                {}
+                if valid
+                else warn_if_sorted([str(fields[row.label]) for fields in detected.rows])
+            ),
         },
         {
             "name": recipe_name(files[0]),
             "model": model,
             "task": R.Classification(),
             "data": R.Data(
-                rows=row, tokenizer=R.WordPiece(vocab_size=vocab), train=train, valid=held_out
+                rows=row, tokenizer=R.WordPiece(vocab_size=vocab), train=train, valid=valid_source
             ),
             "batch": R.FixedBatch(size=32, length=length),
             **plan_fields(count_steps(5, len(texts), 32, 5000), 1e-3),
@@ -152,6 +177,17 @@ def guess_classify(files: list[str], valid: list[str], columns: list[str]) -> Gu
     )
 
 
+def warn_if_sorted(labels: Sequence[str]) -> dict[str, str]:
+    """Return a warning where the label changes far less often along the rows than in random order: then the last rows are of few classes."""
+    changes = sum(label != following for label, following in pairwise(labels))
+    squares = sum((count / len(labels)) ** 2 for count in Counter(labels).values())
+    if changes > 0.1 * len(labels) * (1 - squares):
+        return {}
+    return {
+        "warning": "the rows are sorted by label, and the last ones are no fair validation; shuffle the file, or give --valid"
+    }
+
+
 def quoted_columns(row: R.RowSchema) -> str:
     return " and ".join(map(repr, row.text_columns))
 
@@ -162,7 +198,7 @@ def shorten(text: str) -> str:
     return "".join(c for c in words if c.isprintable() and c not in '"`$!\\')
 
 
-def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> Guess:
+def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> Guess:
     row = R.SourceTargetPairs()
     if len(files) == 2:
         source = R.Source(paths=tuple(files), format="parallel")
@@ -173,18 +209,18 @@ def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> G
             raise ValueError(
                 f"{error}; translate reads two files with one sentence per line, or a table with two columns"
             ) from None
-        source = build_source(files, kind, (), columns)
-        first = [item.fields for item in sample_rows(source)]
-        row = cast(R.SourceTargetPairs, infer_row_schema(row, first, columns))
+        source = build_source(files, kind, table.column_names, table.columns)
+        first = [item.fields for item in sample_rows(source, table)]
+        row = cast(R.SourceTargetPairs, named_columns(files[0], row, first, table))
     else:
         raise ValueError(f"{len(files)} files: translate reads two parallel files, or one table")
-    items, _ = load_source(source)
-    if not items:
+    pairs, _ = usable_rows(*load_source(source), row, source, table.max_bad_row_fraction, "")
+    if not pairs:
         raise ValueError(f"{', '.join(files)}: there is no pair")
-    texts = [(str(item.fields[row.source]), str(item.fields[row.target])) for item in items]
+    texts = [(fields[row.source], fields[row.target]) for fields in pairs]
     length = row_length([max(len(a.split()), len(b.split())) for a, b in texts])
     vocab = vocabulary_size(sum(len(a) + len(b) for a, b in texts) / 2)
-    train, held_out, how = with_valid(source, valid, len(texts))
+    train, valid_source, validation_text = with_valid(source, valid, len(texts))
     tokens = sum(PIECES_PER_WORD * len(b.split()) for _, b in texts)
     sizes = {
         "depth": 3,
@@ -202,14 +238,14 @@ def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> G
             "target": f"{row.target!r}, such as {shorten(texts[0][1])!r}",
             "longest row": f"{length} tokens hold {COVERED:.0%} of the pairs",
             "vocabulary": f"{vocab:,} pieces, shared by both sides",
-            "validation": how,
+            "validation": validation_text,
         },
         {
             "name": recipe_name(files[0]),
             "model": Call("weft.transformer", sizes),
             "task": R.Translation(label_smoothing=0.1),
             "data": R.Data(
-                rows=row, tokenizer=R.BPE(vocab_size=vocab), train=train, valid=held_out
+                rows=row, tokenizer=R.BPE(vocab_size=vocab), train=train, valid=valid_source
             ),
             "batch": R.TokenBudget(tokens=max(2048, length), length=length),
             **plan_fields(count_steps(20, tokens, 2048, 20_000), 1e-3),
@@ -219,16 +255,30 @@ def guess_translate(files: list[str], valid: list[str], columns: list[str]) -> G
     )
 
 
-def sample_rows(source: R.Source) -> list[Any]:
-    """Return the first rows that can be read."""
-    items = (item for piece in split_source(source) for item in read_piece(source, piece, ()))
-    rows = [item for item in islice(items, SAMPLE_ROWS) if hasattr(item, "fields")]
+def named_columns(
+    path: str, row: R.RowSchema, rows: Sequence[dict[str, Any]], table: TableOptions
+) -> R.RowSchema:
+    try:
+        return infer_row_schema(row, rows, table.columns)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def sample_rows(source: R.Source, table: TableOptions, count: int = SAMPLE_ROWS) -> list[SourceRow]:
+    """Return the first rows; ValueError if there is none, or if too many of them cannot be read."""
+    items = (
+        (item, piece.paths[0])
+        for piece in split_source(source)
+        for item in read_piece(source, piece, ())
+    )
+    rows, bad = split_bad_rows(islice(items, count), source.format)
+    check_bad_row_limit(len(rows), bad, table.max_bad_row_fraction)
     if not rows:
         raise ValueError(f"{', '.join(source.paths)}: there is no row that can be read")
     return rows
 
 
-def guess_pretrain(files: list[str], valid: list[str], columns: list[str]) -> Guess:
+def guess_pretrain(files: list[str], valid: list[str], table: TableOptions) -> Guess:
     row: R.RowSchema = R.Documents()
     source = resolve_source(R.Source(paths=tuple(files)), row)
     kind = str(source.format)
@@ -236,9 +286,11 @@ def guess_pretrain(files: list[str], valid: list[str], columns: list[str]) -> Gu
         has_blank = b"\n\n" in read_head(find(files[0])[0]).replace(b"\r\n", b"\n")
         source = replace(source, document_boundary="blank" if has_blank else "line")
         unit = "a blank line" if has_blank else "the end of a line"
+        sample_rows(source, table)
     else:
-        source = build_source(files, kind, (), columns)
-        row = infer_row_schema(row, [item.fields for item in sample_rows(source)], columns)
+        source = build_source(files, kind, table.column_names, table.columns)
+        first = [item.fields for item in sample_rows(source, table)]
+        row = named_columns(files[0], row, first, table)
         unit = f"the end of a row, whose text is in {quoted_columns(row)}"
     size = sum(piece.size for piece in split_source(source))
     tokens, vocab = size / CHARACTERS_PER_TOKEN, vocabulary_size(size)
@@ -247,7 +299,7 @@ def guess_pretrain(files: list[str], valid: list[str], columns: list[str]) -> Gu
         raise ValueError(
             f"{', '.join(files)} holds about {size:,} bytes, too few to pre-train on; give more text, or fine-tune with weft tune"
         )
-    train, held_out, how = with_valid(source, valid, int(tokens / length))
+    train, valid_source, validation_text = with_valid(source, valid, int(tokens / length))
     sizes = {"depth": 4, "width": 256, "heads": 4, "vocab_size": vocab, "positions": length}
     return Guess(
         f"A language model of {', '.join(files)}: GPT-2's architecture, made small.",
@@ -256,14 +308,14 @@ def guess_pretrain(files: list[str], valid: list[str], columns: list[str]) -> Gu
             "documents": f"end at {unit}",
             "row": f"{length} tokens",
             "vocabulary": f"{vocab:,} pieces of bytes",
-            "validation": how,
+            "validation": validation_text,
         },
         {
             "name": recipe_name(files[0]),
             "model": Call("weft.gpt2", sizes),
             "task": R.CausalLM(),
             "data": R.Data(
-                rows=row, tokenizer=R.ByteBPE(vocab_size=vocab), train=train, valid=held_out
+                rows=row, tokenizer=R.ByteBPE(vocab_size=vocab), train=train, valid=valid_source
             ),
             "batch": R.FixedBatch(size=32, length=length),
             **plan_fields(count_steps(10, tokens, 32 * length, 20_000), 2e-3),
@@ -274,22 +326,22 @@ def guess_pretrain(files: list[str], valid: list[str], columns: list[str]) -> Gu
     )
 
 
-def guess_detect(files: list[str], valid: list[str], columns: list[str]) -> Guess:
+def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Guess:
     if len(files) != 2 or not os.path.isdir(find(files[1])[0]):
         raise ValueError(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
         )
     path = find(files[0])[0]
-    table = load_coco(path, size_and_mtime(path))
-    names = [name for name in table.files if name]
+    coco = load_coco(path, size_and_mtime(path))
+    names = [name for name in coco.files if name]
     sizes = image_sizes(Path(find(files[1])[0]), names)
-    boxes = [len(notes) for notes in table.boxes.values()]
+    boxes = [len(notes) for notes in coco.boxes.values()]
     if not names or not boxes:
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
-    classes = tuple(dict.fromkeys(table.names.values()))
+    classes = tuple(dict.fromkeys(coco.names.values()))
     side = rounded_up(min(256, sorted(max(size) for size in sizes)[len(sizes) // 2]), 32, 256)
     source = R.Source(paths=tuple(files), format="coco")
-    train, held_out, how = with_valid(source, valid, len(names))
+    train, valid_source, validation_text = with_valid(source, valid, len(names))
     queries = rounded_up(1.5 * max(boxes), 10, 300)
     shape: dict[str, Any] = {
         "depth": 2,
@@ -308,7 +360,7 @@ def guess_detect(files: list[str], valid: list[str], columns: list[str]) -> Gues
             "boxes": f"{sum(boxes):,}, at most {max(boxes)} in an image: {queries} queries",
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "longest side": f"{side} pixels after resizing",
-            "validation": how,
+            "validation": validation_text,
         },
         {
             "name": recipe_name(files[0]),
@@ -322,7 +374,7 @@ def guess_detect(files: list[str], valid: list[str], columns: list[str]) -> Gues
                 ),
                 denoising=R.DenoisingQueries(groups=5),
             ),
-            "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=held_out),
+            "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
             "batch": R.FixedBatch(size=16, length=(side // 16) ** 2),
             **plan_fields(count_steps(60, len(names), 16, 20_000), 5e-4),
             "grad_clip": 0.1,
@@ -360,8 +412,16 @@ KINDS = {
 }
 
 
-def guess(kind: str, paths: Sequence[str], valid: Sequence[str], columns: Sequence[str]) -> Guess:
+def guess(kind: str, paths: Sequence[str], valid: Sequence[str], table: TableOptions) -> Guess:
     """Return the recipe for files of one kind: a key of `KINDS`."""
     for path in (*paths, *valid):
         find(path)
-    return KINDS[kind](list(paths), list(valid), list(columns))
+    first = KINDS[kind](list(paths), list(valid), table)
+    data = replace(first.values["data"], max_bad_row_fraction=table.max_bad_row_fraction)
+    if valid:
+        fields = sample_rows(data.valid, table, 100)[0].fields
+        try:
+            check_columns_exist(fields, data.rows.columns)
+        except ValueError as error:
+            raise ValueError(f"--valid {valid[0]}: {error}") from None
+    return first._replace(values=first.values | {"data": data})

@@ -129,23 +129,29 @@ def export(args: argparse.Namespace) -> int:
     from ..interop.describe import check_output_folder, folder_summary
     from .export import folders_table
 
-    out = Path(args.output)
+    out, run = Path(args.output), Path(args.folder)
     if out.resolve() == Path(model_folder(args.folder)).resolve():
         raise ValueError(f"{args.output} is the folder to read; give another one to write")
     check_output_folder(out, args.overwrite)
+    folders = {}
     with spinner(f"exporting {args.folder}"):
-        from ..interop.folder import load, save
-        from ..interop.hub import local_folder
+        if (run / "recipe.json").is_file() and not (run / "model").is_dir():
+            from ..runs.export import export_checkpoint
 
-        folder = local_folder(model_folder(args.folder))
-        model = load(folder, dtype=None)
-        save(model, out, to=args.to)
-    folders = {
-        "read": folder_summary(folder, model.spec),
-        "written": folder_summary(out, model.spec),
-    }
+            spec = export_checkpoint(run, out, args.to, lambda line: print(line, file=sys.stderr))
+        else:
+            from ..interop.hub import local_folder
+            from ..interop.loading import open_weights
+            from ..interop.saving import save
+
+            folder = local_folder(model_folder(args.folder))
+            with open_weights(folder, dtype=None) as weights:
+                spec = weights.model.spec
+                save(weights.model, out, to=args.to, weights=weights.read_whole)
+            folders["read"] = folder_summary(folder, spec)
+    folders["written"] = folder_summary(out, spec)
     print_result(args, folders, lambda width: folders_table(folders, width))
-    if args.to == "hf" and (note := head_note(model.spec)):
+    if args.to == "hf" and (note := head_note(spec)):
         print(f"weft: {note}", file=sys.stderr)
     return 0
 
@@ -181,7 +187,8 @@ def add(verb: AddCommand) -> None:
     parser = verb(
         export,
         "export a model as a folder that Hugging Face's classes open",
-        "Reads a run, a model folder or a hub name, in Hugging Face's layout or Weft's.",
+        "Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in Hugging Face's layout or Weft's, one "
+        "tensor at a time.",
     )
     parser.add_argument("folder", metavar="IN", help="folder or hub name, in either layout")
     parser.add_argument(

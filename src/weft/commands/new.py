@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import count_of, format_duration, format_number, print_result, spinner
 from . import AddCommand
-from .options import add_columns_option
+from .options import add_column_names, add_columns_option, add_max_bad_rows
 from .rows import check_input_files
 
 if TYPE_CHECKING:
@@ -27,12 +27,15 @@ def new(args: argparse.Namespace) -> int:
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
     check_input_files("new", [*args.data, *args.valid])
     with spinner(f"reading {args.data[0]}"):
-        from .guess import guess
+        from .guess import TableOptions, guess
 
-        first = guess(args.task, args.data, args.valid, args.columns)
+        table = TableOptions(args.columns, args.column_names, args.max_bad_row_fraction)
+        first = guess(args.task, args.data, args.valid, table)
         recipe = write_recipe(path, first)
         cost = estimate(recipe)
     facts = first.facts | cost
+    if Path("runs", recipe.name).exists():
+        facts["run"] = f"runs/{recipe.name} is there already; for another run, change the name"
     summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
     print_result(args, summary, lambda width: page(path, first, facts))
     return 0
@@ -130,3 +133,5 @@ def add(verb: AddCommand) -> None:
         help="validation files (default: a tenth of the data)",
     )
     add_columns_option(parser)
+    add_column_names(parser)
+    add_max_bad_rows(parser)

@@ -30,6 +30,8 @@ def plan(args: argparse.Namespace) -> int:
     best = find_plan(workload, device, wishes)
     scaling = plans_by_devices(workload, best, wishes)
     plain = best.to_plain() | {"scaling": [scaling_row(p) for p in scaling]}
+    if workload.unit == "tokens":
+        plain["preparation"] = preparation_costs(args)
     if args.simulate:
         plain["simulation"] = run_simulation(best)
     if args.picture:
@@ -37,8 +39,17 @@ def plan(args: argparse.Namespace) -> int:
 
         draw(best, scaling, args.picture)
         plain["picture"] = args.picture
-    print_result(args, plain, lambda width: plan_page(best, scaling, plain.get("simulation")))
+    print_result(args, plain, lambda width: plan_page(best, scaling, plain))
     return 0
+
+
+def preparation_costs(args: argparse.Namespace) -> dict[str, Any]:
+    """What it costs to prepare a terabyte of text."""
+    from ..plan.preparation import TB, Preparation
+
+    options = {"cores": args.cores, "price": args.core_price, "tokenising": args.prepare_rate}
+    fixed = {name: value for name, value in options.items() if value is not None}
+    return {"per_terabyte": Preparation(TB, **fixed).to_plain()}
 
 
 def workload_and_wishes(
@@ -110,28 +121,34 @@ def run_simulation(best: "Plan") -> dict[str, Any]:
 # The page
 
 
-def plan_page(best: "Plan", scaling: list["Plan"], simulation: dict[str, Any] | None) -> "Page":
+def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Page":
     from rich.console import Group
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     for name, text in (*workload_rows(best), *device_rows(best), *cost_rows(best)):
         grid.add_row(name, text)
-    for name, text in simulation_rows(simulation) if simulation else ():
-        grid.add_row(name, text)
+    for name, rows in (("preparation", preparation_rows), ("simulation", simulation_rows)):
+        for label, text in rows(plain[name]) if name in plain else ():
+            grid.add_row(label, text)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in ("devices", "layout", "per device", "time", "of the peak", "price"):
+    for column in ("devices", "layout", "rows", "per device", "time", "of the peak", "price"):
         table.add_column(column, justify="left" if column == "layout" else "right")
     for p in scaling:
         table.add_row(
             f"{p.layout.devices:,}",
             p.layout.describe(),
+            f"{p.layout.micro_batch:,}{'*' * p.layout.checkpointing}",
             format_number(p.memory.total, "B"),
             format_duration(p.seconds),
             f"{p.utilisation:.0%}",
             format_price(p),
         )
-    return Group(grid, "", table)
+    note = "Each line is the cheapest layout that fits; memory per device follows its rows per forward pass"
+    note += " (--micro-batch-size)"
+    if any(plan.layout.checkpointing for plan in scaling):
+        note += "; *: with activation checkpointing"
+    return Group(grid, "", table, "", f"{note}.")
 
 
 def workload_rows(best: "Plan") -> list[tuple[str, str]]:
@@ -214,6 +231,27 @@ def format_price(plan: "Plan") -> str:
     return f"${plan.dollars:,.2f}" if plan.dollars < 100 else f"${plan.dollars:,.0f}"
 
 
+def preparation_rows(preparation: dict[str, Any]) -> list[tuple[str, str]]:
+    def costs(size: dict[str, Any]) -> str:
+        return "; ".join(
+            f"{cost['core_hours']:,.0f} core-hours, {format_duration(cost['seconds'])} and ${cost['dollars']:,.2f} {label}"
+            for label, cost in (
+                ("without filters", size["without_filters"]),
+                ("with every filter", size["with_filters"]),
+            )
+        )
+
+    terabyte = preparation["per_terabyte"]
+    rate = terabyte["megabytes_per_second_per_core"]["tokenising"]
+    return [
+        (
+            "prepare",
+            f"1 TB of text: {costs(terabyte)}; {terabyte['cores']:,} cores of {rate:.3g} MB/s at "
+            f"${terabyte['dollars_per_core_hour']:g} per core and hour",
+        ),
+    ]
+
+
 def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
     calls = ", ".join(f"{count:,} {name}" for name, count in simulation["collectives"].items())
     return [
@@ -278,6 +316,24 @@ def add(verb: AddCommand) -> None:
         type=finite_float,
         metavar="X",
         help="dollars per device and hour (default: a list price)",
+    )
+    parser.add_argument(
+        "--cores",
+        type=positive_int,
+        metavar="N",
+        help="cores that prepare the text (default: 64)",
+    )
+    parser.add_argument(
+        "--core-price",
+        type=finite_float,
+        metavar="X",
+        help="dollars per core and hour (default: a list price)",
+    )
+    parser.add_argument(
+        "--prepare-rate",
+        type=positive_number,
+        metavar="X",
+        help="MB/s at which one core prepares text without filters (default: 2, measured)",
     )
     parser.add_argument(
         "--simulate",

@@ -260,7 +260,10 @@ def add_prepare(verb: AddCommand) -> None:
     )
     add_set(parser)
     parser.add_argument(
-        "--output", metavar="FOLDER", help="folder of the shards (default: prepared/<fingerprint>)"
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="folder of the shards (default: prepared/<fingerprint>)",
     )
     parser.add_argument(
         "--overwrite",
@@ -366,7 +369,9 @@ def add_training(verb: AddCommand) -> None:
         help="recipe file such as recipes/gpt_char.py or recipes/gpt_char.py:name, recipe.json, or folder of a run",
     )
     add_set(parser)
-    parser.add_argument("--output", metavar="RUN", help="folder of the run (default: runs/<name>)")
+    parser.add_argument(
+        "-o", "--output", metavar="RUN", help="folder of the run (default: runs/<name>)"
+    )
     add_run_options(parser, "the recipe's")
     verb(status, "show the progress and metrics of runs").add_argument(
         "run_folders",

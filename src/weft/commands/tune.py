@@ -204,7 +204,10 @@ def add(verb: AddCommand) -> None:
         "text2text (encoder-decoders: text in, text out) (default: detected)",
     )
     parser.add_argument(
-        "--output", metavar="RUN", help="folder of the run (default: runs/<checkpoint>-<data>)"
+        "-o",
+        "--output",
+        metavar="RUN",
+        help="folder of the run (default: runs/<checkpoint>-<data>)",
     )
     add_column_names(parser)
     add_columns_option(parser)

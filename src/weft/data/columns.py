@@ -106,11 +106,15 @@ def infer_pairs(fields: Fields, names: list[str]) -> R.SourceTargetPairs:
         if len(names) == 2
         else (find_column(fields, SOURCE_COLUMNS), find_column(fields, TARGET_COLUMNS))
     )
-    if source is None and target is None and len(fields) == 2:
-        source, target = fields
+    if len(fields) < 2:
+        raise ValueError(f"a pair needs two columns; there is only {', '.join(map(repr, fields))}")
+    free = [name for name in fields if not ID.search(name)]
+    if len(free) == 2:  # where one is known, the other is the other
+        source = source or next(name for name in free if name != target)
+        target = target or next(name for name in free if name != source)
     return R.SourceTargetPairs(
-        source=require_column(fields, source, "source"),
-        target=require_column(fields, target, "target"),
+        source=require_column(fields, source, "source", "--columns SOURCE TARGET"),
+        target=require_column(fields, target, "target", "--columns SOURCE TARGET"),
     )
 
 
@@ -210,6 +214,8 @@ def infer_label_column(
     """Return a column with the name of a label; else the most likely of those with few values, next to a text if there are several.
     With `number`, only numeric columns, or None."""
     fields = rows[0]
+    if len(fields) < 2:
+        raise ValueError(f"there is only the column {', '.join(map(repr, fields))}, and no label")
     free = [name for name in fields if name not in texts]
     if number is not None:
         free = [name for name in free if label_score(column_values(rows, name), number)] or free
@@ -275,6 +281,8 @@ def infer_text_columns(rows: Sequence[Fields], but: Sequence[str | None]) -> lis
             usual=find_column({name: 0}, (*TEXT_COLUMNS, *SECOND_TEXT_COLUMNS)) is not None,
         )
     ]
+    if not text_columns and any(isinstance(cell, bytes) for cell in rows[0].values()):
+        raise ValueError("the rows hold images, and no text; give texts")
     if not text_columns:
         raise ValueError(
             f"none of {', '.join(map(repr, rows[0]))} holds text; name it: --columns TEXT LABEL"

@@ -64,9 +64,8 @@ def expand(paths: tuple[str, ...]) -> list[str]:
 def refuse_special(path: str) -> None:
     """Raise ValueError for a path that is not a regular file: a pipe can be read once and may block, a device never ends."""
     if not is_remote(path) and os.path.lexists(path) and not os.path.isfile(path):
-        raise ValueError(
-            f"{path} is {'not a regular file' if os.path.exists(path) else 'a dangling link'}; give a file"
-        )
+        kind = "not a regular file" if os.path.exists(path) else "a dangling link"
+        raise ValueError(f"{path} is {'a folder' if os.path.isdir(path) else kind}; give a file")
 
 
 def refuse_endless(path: str) -> None:

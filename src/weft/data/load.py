@@ -12,7 +12,7 @@ from .. import recipe as R
 from ..recipe.formats import BadRow, SourceItem, SourceRow
 from .files import find, refuse_endless
 from .formats.jsonl import parse_json_lines
-from .formats.lines import decoded_lines
+from .formats.lines import decoded_lines, refuse_binary
 from .formats.sniff import detect_format, formats_by_suffix
 from .quarantine import bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
 from .source import ReadPiece, format_of, read_piece, split_source
@@ -121,6 +121,8 @@ def items_of(
     if os.path.isdir(where):
         raise ValueError(f"{path} is a folder; give a file")
     refuse_endless(where)
+    if os.path.isfile(where):  # a pipe is read once
+        refuse_binary(where)
     return split_bad_rows(
         ((item, where) for item in rows_from_lines(decoded_lines(where, (0, None)))), "text"
     )

@@ -27,14 +27,14 @@ def block_counts(shares: Sequence[float], block: int = BLOCK) -> np.ndarray:
 
 
 class MixtureOrder(Order):
-    """The endless stream of a mixture. A block is a shuffle of as many marks of each source as its rate gives it; the k-th mark of a
+    """The endless stream of a mixture. A block is a shuffle of source ids, of each source as many as its rate gives it; the k-th id of a
     source is the k-th sample of that source's own order, so that all its samples come once in each of its epochs."""
 
     def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int) -> None:
         super().__init__(1 << 62, seed)  # an epoch of the whole mixture never ends
         self.sources = [Order(size, hash_to_int(seed, i)) for i, size in enumerate(sizes)]
         self.first_index, self.counts = np.cumsum([0, *sizes]), block_counts(shares)
-        self.block, self.marks = -1, np.empty(0, np.int64)
+        self.block, self.source_ids = -1, np.empty(0, np.int64)
 
     def compute(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch of each sample's source, and its index in the whole mixture."""
@@ -48,15 +48,15 @@ class MixtureOrder(Order):
 
     def compute_within(self, number: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         if self.block != number:
-            marks = np.repeat(np.arange(len(self.counts)), self.counts)
-            self.block, self.marks = (
+            source_ids = np.repeat(np.arange(len(self.counts)), self.counts)
+            self.block, self.source_ids = (
                 number,
-                marks[permute(np.arange(BLOCK), BLOCK, self.seed, number)],
+                source_ids[permute(np.arange(BLOCK), BLOCK, self.seed, number)],
             )
-        before, marks = self.marks[:first], self.marks[first : first + count]
+        before, here = self.source_ids[:first], self.source_ids[first : first + count]
         epochs, indices = np.empty(count, np.int64), np.empty(count, np.int64)
         for i, order in enumerate(self.sources):
-            places = np.flatnonzero(marks == i)
+            places = np.flatnonzero(here == i)
             if len(places):
                 taken = number * int(self.counts[i]) + int(np.count_nonzero(before == i))
                 epochs[places], index = order.compute(taken, len(places))

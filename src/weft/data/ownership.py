@@ -33,16 +33,23 @@ def finished_shards(split: Location) -> list[Location]:
     return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
+def is_ours(root: Location, splits: Iterable[str]) -> bool:
+    """Return whether `prepare` has written into this folder before."""
+    return read_data_json(root) is not None or any(
+        is_filter_folder(root / name) or bool(finished_shards(root / name))
+        for name in {*SPLITS, *splits}
+    )
+
+
 def check_no_foreign_files(root: Location, splits: Iterable[str]) -> None:
     """Raise ValueError for a folder with foreign files: nothing may be written between them."""
-    if read_data_json(root) or any(
-        is_filter_folder(root / name) or finished_shards(root / name) for name in {*SPLITS, *splits}
-    ):
+    if is_ours(root, splits):
         return
     foreign = next(
         (path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None
     )
-    if foreign is not None:
+    # asked again after the listing: another process may have begun to prepare the same folder in between
+    if foreign is not None and not is_ours(root, splits):
         raise ValueError(
             f"{root} holds files that weft prepare did not write ({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty folder"
         )

@@ -38,6 +38,7 @@ from .ownership import (
 from .quarantine import write_quarantine
 from .shard_builder import SplitJob, shard_facts
 from .source import format_of, reading_settings, resolve_source, split_source
+from .store import PreparedFolder
 from .task_runner import PrepareProgress as PrepareProgress
 from .task_runner import ReportProgress, TaskRunner, reporting
 from .tokenizer import Tokenizer
@@ -184,14 +185,44 @@ def training_splits(data: R.Data, splits: Splits) -> Splits:
     return {part.name: splits[part.name] for part in data.parts("train")}
 
 
+def prepared_location(data: R.Data) -> Location:
+    """Return the folder of prepared data: the one that the data name, or one by what they consist of."""
+    return locate(data.prepared_folder or Path("prepared") / fingerprint(data))
+
+
 def is_complete(data: R.Data, root: Location) -> bool:
-    """Return whether the folder has everything that a run on these data reads."""
+    """Return whether the folder has everything that a run on these data reads, each part with the rows that it asks for."""
     data_json = read_data_json(root)
-    return (
-        data_json is not None
-        and digest_plain(data_json["rows"]) == digest_plain(to_plain(data.rows))
-        and all((root / part.name / "index.json").exists() for part in data.parts())
-    )
+    if data_json is None or digest_plain(data_json["rows"]) != digest_plain(to_plain(data.rows)):
+        return False
+    for part in data.parts():
+        if not (root / part.name / "index.json").exists():
+            return False
+        index = PreparedFolder(str(root)).read_sealed_json(f"{part.name}/index.json")
+        meta = [data_json["sha256"], data_json["labels"]]
+        if index["fingerprint"] != index_fingerprint(to_plain(part.rows), meta, index["shards"]):
+            return False
+    return True
+
+
+def find_difference(data: R.Data, root: Location) -> str:
+    """Return why a run cannot read a folder that it does not prepare itself: unfinished, or of other settings or files; "" if it can.
+    Without the sources, what the folder holds is used."""
+    if not all((root / part.name / "index.json").exists() for part in data.parts("train")):
+        return f"{root} is not prepared yet; run weft prepare with this recipe first"
+    try:
+        training = training_splits(data, plan_splits(data))
+        check_same_settings(root, tokenizer_and_labels_key(data, training))
+    except MissingFile as error:
+        return "" if is_complete(data, root) else str(error)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def index_fingerprint(rows: Any, meta: list[Any], shards: list[dict[str, Any]]) -> str:
+    """Return the fingerprint of a split: of its row schema, of tokenizer and labels, and of all shards."""
+    return digest_plain(rows, meta, [shard["sha256"] for shard in shards])
 
 
 def fingerprint(data: R.Data, splits: Splits | None = None) -> str:
@@ -338,7 +369,7 @@ def write_index(
         for shard in shards
     ]
     index = {
-        "fingerprint": digest_plain(common[1], common[3:], [shard["sha256"] for shard in shards]),
+        "fingerprint": index_fingerprint(common[1], common[3:], shards),
         "rows": rows,
         "shards": named,
     }

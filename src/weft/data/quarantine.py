@@ -109,11 +109,10 @@ def check_bad_row_limit(
         return
     enough = ceil(1000 * len(bad) / total) / 1000
     listed = f"; all are listed in {kept_in}" if kept_in else ""
-    more = (
-        f", or allow more with --max-bad-row-fraction {enough:g} (weft train: --set data.max_bad_row_fraction={enough:g})"
-        if rows
-        else ""
-    )
+    option = f"--max-bad-row-fraction {enough:g}"
+    if kept_in:  # preparing, which two verbs do
+        option = f"weft prepare {option} or weft train --set data.max_bad_row_fraction={enough:g}"
+    more = f", or allow more with {option}" if rows else ""
     raise ValueError(
         f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)}){listed}; at most {int(allowed_bad_rows(total, share)):,} may "
         f"be skipped: repair the file{more}"

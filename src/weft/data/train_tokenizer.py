@@ -87,7 +87,7 @@ def train_byte_bpe(value: R.ByteBPE, texts: Texts) -> Tokenizer:
         pre_tokenizers.ByteLevel(add_prefix_space=False),
         decoders.ByteLevel(),
     )
-    marks = [
+    specials = [
         AddedToken(name, special=True, lstrip=name == DEFAULT_SPECIALS[-1])
         for name in DEFAULT_SPECIALS
     ]  # the gap before a mask is the hidden word's
@@ -95,7 +95,7 @@ def train_byte_bpe(value: R.ByteBPE, texts: Texts) -> Tokenizer:
         texts(),
         trainers.BpeTrainer(
             vocab_size=vocab_without_sentinels(value),
-            special_tokens=marks if value.special_tokens else [],
+            special_tokens=specials if value.special_tokens else [],
             initial_alphabet=byte_letters(),
             min_frequency=2,
             show_progress=False,
@@ -229,7 +229,7 @@ def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
         ),
     )
     tokenizer_json = json.loads(inner.to_str())
-    marks, pieces = (
+    specials, pieces = (
         tokenizer_json["model"]["vocab"][: len(DEFAULT_SPECIALS)],
         tokenizer_json["model"]["vocab"][len(DEFAULT_SPECIALS) :],
     )
@@ -240,7 +240,7 @@ def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
         for name, score in pieces
     ]
     tokenizer_json["model"]["vocab"] = [
-        *marks,
+        *specials,
         *sorted(evened, key=lambda item: (-item[1], item[0])),
     ]
     return within_vocabulary(value, Inner.from_str(json.dumps(tokenizer_json)))

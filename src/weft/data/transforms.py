@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from .. import recipe as R
-from ..recipe.transforms import check_transforms
+from ..recipe.transforms import check_order
 from ..registry import implementation
 from .images import TRIES, crop_box, fitting_boxes, normalise
 
@@ -31,7 +31,7 @@ class ImagePipeline:
     """Transforms one after another, from a Pillow image to pixels. Without `Normalize`, pixels are from 0 to 1."""
 
     def __init__(self, transforms: Sequence[R.Transform]) -> None:
-        check_transforms(transforms)
+        check_order(transforms)
         mixing = [transform for transform in transforms if transform.stage == "mix"]
         steps = [transform for transform in transforms if transform.stage != "mix"]
         if not any(transform.stage == "normalize" for transform in steps):

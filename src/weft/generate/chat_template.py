@@ -49,13 +49,13 @@ def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
             f"{folder} holds no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); "
             "give a plain prompt"
         )
-    marks = {
+    special_tokens = {
         name: mark.get("content") if isinstance(mark, dict) else mark
         for name, mark in config.items()
         if name.endswith("_token")
     }
     return template, {"bos_token": "", "eos_token": ""} | {
-        name: mark for name, mark in marks.items() if isinstance(mark, str)
+        name: token for name, token in special_tokens.items() if isinstance(token, str)
     }
 
 
@@ -63,7 +63,7 @@ def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> 
     """Render a conversation. The template is untrusted code: it runs in a sandbox. Special tokens come from the template alone, never
     from a message."""
     check_messages(messages)
-    source, marks = read_chat_template(folder)
+    source, special_tokens = read_chat_template(folder)
     plain = tokenizers.Tokenizer.from_str(
         tokenizer.text
     )  # one in which the name of a mark is the mark
@@ -83,7 +83,7 @@ def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> 
         text = SANDBOX.render(
             source,
             {"messages": messages, "add_generation_prompt": True, "tools": None, "documents": None}
-            | marks,
+            | special_tokens,
         )
     except ValueError as error:
         raise ValueError(f"the chat template of {folder} refuses: {error}") from None

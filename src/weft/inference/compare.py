@@ -21,7 +21,7 @@ from ..interop.verify import import_transformers, load_in_transformers
 from ..layers.sequence import HiddenStates as Vectors
 from ..model.heads import pool_tokens
 from ..model.loaded_model import LoadedModel
-from .methods import classify, embed
+from .methods import classify, embed, row_length
 
 LIMIT = 1e-5  # above it, two float32 implementations do not do the same
 TEXTS = (
@@ -127,12 +127,27 @@ def encodable_texts(tokenizer: Tokenizer) -> list[str]:
 def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
     """Return the texts that are not empty and name no special token: in transformers such a name becomes the token, here it stays
     text."""
-    marks = {name for names in SPECIAL_TOKEN_NAMES.values() for name in names} | {"<extra_id_0>"}
+    special_tokens = {name for names in SPECIAL_TOKEN_NAMES.values() for name in names} | {
+        "<extra_id_0>"
+    }
     return [
         text
         for text in encodable_texts(tokenizer)
-        if text.strip() and not any(name in text for name in marks)
+        if text.strip() and not any(name in text for name in special_tokens)
     ]
+
+
+def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
+    """Return the texts without special tokens, each cut to what the model reads with that many tokens after it."""
+    tokenizer, limit = model.require_tokenizer, row_length(model) - new_tokens
+    before, after = tokenizer.special_frame()
+    fitting = []
+    for text in texts_without_specials(tokenizer):
+        while text and len(before) + len(tokenizer.encode(text)) + len(after) > limit:
+            text = text[:-1]
+        if text.strip():
+            fitting.append(text)
+    return list(dict.fromkeys(fitting))
 
 
 # Tokens
@@ -193,13 +208,12 @@ def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
 
 
 def transformers_generate(
-    other: Any, model: Any, text: str, start: int, **options: Any
+    other: Any, model: Any, text: str, start: int, max_new_tokens: int, **options: Any
 ) -> list[int]:
     """Return the tokens that transformers generates, up to and with the end token."""
     inputs = other(text, return_tensors="pt")
-    ids: list[int] = model.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, **options)[
-        0
-    ].tolist()
+    options |= {"max_new_tokens": max_new_tokens, "do_sample": False}
+    ids: list[int] = model.generate(**inputs, **options)[0].tolist()
     ids = ids[start or inputs["input_ids"].shape[1] :]
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
@@ -216,20 +230,24 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
         load_in_transformers(folder, torch.float32),
     )
     pair = known.model.encoder is not None
+    length = min(LENGTH, row_length(known) // 2)
 
     def each() -> Iterator[tuple[object, bool]]:
-        for text in texts_without_specials(known.require_tokenizer)[:6]:
-            ours = writer.generate([text], max_new_tokens=LENGTH)[0][0].tokens.tokens
-            yield text, ours == transformers_generate(other, model, text, int(pair), num_beams=1)
+        for text in fitting_texts(known, 0 if pair else length)[:6]:
+            ours = writer.generate([text], max_new_tokens=length)[0][0].tokens.tokens
+            yield (
+                text,
+                ours == transformers_generate(other, model, text, int(pair), length, num_beams=1),
+            )
             if pair:
                 best = writer.beam_search(
-                    [text], num_beams=4, length_penalty=0.0, max_new_tokens=LENGTH
+                    [text], num_beams=4, length_penalty=0.0, max_new_tokens=length
                 )[0][0].tokens.tokens
                 yield (
                     f"{text} by beams",
                     best
                     == transformers_generate(
-                        other, model, text, 1, num_beams=4, length_penalty=0.0
+                        other, model, text, 1, length, num_beams=4, length_penalty=0.0
                     ),
                 )
 
@@ -240,7 +258,7 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
 def compare_embeddings(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare one embedding per text: with sentence-transformers where the folder has modules and it is installed, else with the pooled
     last layer of transformers."""
-    texts, modules = texts_without_specials(model.require_tokenizer), read_modules(folder)
+    texts, modules = fitting_texts(model), read_modules(folder)
     ours = torch.tensor(embed(model, texts))
     if (
         modules is not None
@@ -295,9 +313,12 @@ def transformers_embeddings(
 @torch.no_grad()
 def compare_classes(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare every probability, or the number, of texts and pairs."""
-    texts: list[Any] = [
-        (text, None) for text in texts_without_specials(model.require_tokenizer)
-    ] + list(PAIRS if model.require_tokenizer.table is None else ())
+    tokenizer, limit = model.require_tokenizer, row_length(model)
+    texts: list[Any] = [(text, None) for text in fitting_texts(model)] + [
+        pair
+        for pair in PAIRS
+        if tokenizer.table is None and len(tokenizer.inner.encode(*pair).ids) <= limit
+    ]
     kinds = [[text for text in texts if (text[1] is None) == single] for single in (True, False)]
     ours = [
         torch.tensor(probabilities).view(-1)

@@ -71,7 +71,10 @@ def load_files(
     )
     rows, bad = load_source(source)
     if rows and not isinstance(row, R.ContextQuestions | R.LabelledImages | R.ImagesWithBoxes):
-        row = match_columns(row, task, [item.fields for item in rows], columns, report)
+        try:
+            row = match_columns(row, task, [item.fields for item in rows], columns, report)
+        except ValueError as error:
+            raise ValueError(f"{source.paths[0]}: {error}") from None
     labels = label_names(model) if row.label_column else None
     if labels:
         rows = labels_by_number(rows, row.label_column or "", labels)

@@ -153,7 +153,9 @@ def embed_images(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
     """One vector per image: of the class token, or the mean of the patches where there is none (Dosovitskiy et al. 2020, section 3.1)."""
-    return embed_store(model, image_store(model, images), pooling, normalised, options)
+    store = image_store(model, images)
+    vectors: list[list[float]] = embed_store(model, store, pooling, normalised, options).tolist()
+    return vectors
 
 
 def embed_store(
@@ -162,8 +164,8 @@ def embed_store(
     pooling: str | None = None,
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
-) -> list[list[float]]:
-    """One vector per image of a store, in order."""
+) -> np.ndarray:
+    """One vector per image of a store, in order, (N, D)."""
     extra = getattr(model.model.spec.source, "extra_tokens", ())
     chosen = pooling or ("cls" if "class" in extra else "mean")
 
@@ -171,9 +173,13 @@ def embed_store(
         return pool_tokens(encode_batch(model.model, batch), chosen).float()
 
     def plain(x_BD: Tensor, batch: Batch) -> list[Any]:
-        out: list[Any] = (F.normalize(x_BD, dim=-1) if normalised else x_BD).tolist()
+        x_BD = F.normalize(x_BD, dim=-1) if normalised else x_BD
+        if options.ranks.size == 1:
+            return list(x_BD.cpu().numpy())
+        out: list[Any] = x_BD.tolist()  # as text between ranks
         return out
 
     whole = ImagePreprocess(model, store)
     samples = whole.open_samples(store, 1, include_partial=True)
-    return predict_all(whole, samples, vectors, plain, device_of(model.model), options)
+    rows = predict_all(whole, samples, vectors, plain, device_of(model.model), options)
+    return np.array(rows, np.float32)

@@ -57,7 +57,18 @@ def look(
 def check_text(model: LoadedModel, example: str | ImageInput | None) -> str:
     if example is not None and not isinstance(example, str):
         raise ValueError(f"{model.name} reads text; give a text, not {type(example).__name__}")
-    return example or SENTENCE
+    if example:
+        return example
+    words = SENTENCE.split()  # as many as a small model reads
+    while len(words) > 1 and count_tokens(model, " ".join(words)) > default_row_length(model.model):
+        words.pop()
+    return " ".join(words)
+
+
+def count_tokens(model: LoadedModel, text: str) -> int:
+    """Return the tokens of a text with those around it."""
+    frame = SingleTextPreprocess(model)
+    return len(frame.before) + len(model.require_tokenizer.encode(text)) + len(frame.after)
 
 
 # Text

@@ -13,21 +13,20 @@ from torch import Tensor
 
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.prepare import fingerprint
+from ..data.prepare import prepared_location
 from ..data.store import PreparedFolder
 from ..data.tokenizer import Tokenizer
 from ..generate.sampling import GREEDY, Sampling
 from ..generate.text_generator import TextGenerator
-from ..interop.folder import load
 from ..interop.hub import local_folder
+from ..interop.loading import load
 from ..kernels.devices import resolve_device
-from ..layers.lora import merge_lora
 from ..model.loaded_model import LoadedModel
-from ..model.model import build
+from ..model.model import build_on_meta
 from ..tasks.predict import PredictOptions
 from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
-from ..training.trainable import freeze_untrained
+from ..training.trainable import checkpoint_reader
 from . import methods
 from .detect import detect
 from .images import ImageInput
@@ -255,22 +254,16 @@ def open_model(
     checkpoint = latest_checkpoint(folder / "checkpoints", complain)
     if checkpoint is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
-    data = PreparedFolder(
-        str(recipe.data.prepared_folder or Path("prepared") / fingerprint(recipe.data))
-    )
+    data = PreparedFolder(str(prepared_location(recipe.data)))
     labels = json.loads(data.read_text("data.json"))["labels"]
-    model = build(S.with_label_names(recipe.model, labels), dtype=dtype, device=device)
-    freeze_untrained(model, recipe.trainable)
-    model.load_state_dict(
-        {
-            key.removeprefix("model."): t
-            for key, t in checkpoint.tensors("model").items()
-            if key.startswith("model.")
-        }
-    )
+    model = build_on_meta(S.with_label_names(recipe.model, labels)).to(dtype)
+    model.to_empty(device=device)
+    read = checkpoint_reader(checkpoint, recipe)
+    for key, tensor in model.state_dict().items():
+        tensor.copy_(read(key))
     return OpenModel(
         str(name),
-        merge_lora(model).eval(),
+        model.eval(),
         Tokenizer(data.tokenizer()) if recipe.data.tokenizer else None,
         recipe,
         folder,

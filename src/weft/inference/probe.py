@@ -115,7 +115,7 @@ def probe(
         for seed in range(1 if count is None else seeds)
     ]
     x_ND, x_MD = (
-        torch.tensor(embed_store(model, store, pooling, None, options), dtype=torch.float64)
+        torch.from_numpy(embed_store(model, store, pooling, None, options)).double()
         for store in (train, valid)
     )
     for count, seed, chosen in draws:

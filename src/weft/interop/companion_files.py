@@ -127,7 +127,7 @@ def tokenizer_without_config(folder: Path | None) -> Tokenizer | None:
 
 
 def tokenizer_config(spec: S.Spec, tokenizer: Tokenizer) -> dict[str, Any]:
-    """tokenizer_config.json: the class that takes tokenizer.json as it is, whatever the model's type; marks; what the model takes."""
+    """tokenizer_config.json: the class that takes tokenizer.json as it is, whatever the model's type; special tokens; what the model takes."""
     names = {mark: tokenizer.inner.id_to_token(i) for mark, i in tokenizer.special.items()}
     roles = {
         "pad_token": "pad",

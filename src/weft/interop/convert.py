@@ -12,14 +12,16 @@ from .. import spec as S
 from ..families.base import Family
 from ..families.weights import SkippedWeight, WeightAlias, WeightRow, WeightTable
 from ..spec.spec import iterate_blocks
+from .tensor_files import LazyTensors
 
 
 class ForeignTensors(NamedTuple):
-    """The tensors of the other side: their names, and one at a time on request."""
+    """The tensors of the other side: their names, and one at a time, or a slice of one, on request."""
 
     names: set[str]
-    get: Callable[[str], Tensor]
+    get: Callable[..., Tensor]  # (name), or (name, slices)
     size: int = 0  # bytes of its files
+    shape: Callable[[str], list[int]] = lambda name: []  # without reading it
 
 
 class BoundRow(NamedTuple):
@@ -145,6 +147,73 @@ def head_count(spec: S.Spec) -> int:
     return inner.heads if isinstance(inner, S.Attention) else 0
 
 
+class ImportPlan:
+    """Which rows of a family's table fill which tensors of ours, from the names of both sides alone."""
+
+    def __init__(
+        self,
+        family: Family,
+        spec: S.Spec,
+        shapes: Mapping[str, torch.Size],
+        foreign: ForeignTensors,
+        new_parts: set[str],
+    ) -> None:
+        bare = bool(family.prefix) and not any(n.startswith(family.prefix) for n in foreign.names)
+        self.table = without_prefix(family.table, family.prefix) if bare else family.table
+        self.shapes, self.foreign, self.new_parts = shapes, foreign, new_parts
+        self.heads = head_count(spec)
+        self.rows: dict[str, BoundRow] = {}  # of each tensor of ours, row by row
+        for row in bind_rows(self.table, shapes, part_kinds(spec)):
+            known = all(t in foreign.names for t in row.theirs)
+            if (
+                known
+                and self.rows.keys().isdisjoint(row.ours)
+                and not is_new(row.ours[0], new_parts)
+            ):
+                self.rows |= dict.fromkeys(row.ours, row)
+
+    def check_complete(self) -> None:
+        """Every foreign key is claimed or skipped with a reason, every tensor of ours filled or new."""
+        left = self.foreign.names - {t for row in self.rows.values() for t in row.theirs}
+        left -= {n for n in left if skip_reason(n, self.table, self.new_parts, self.foreign)}
+        missing = [n for n in self.shapes if n not in self.rows and not is_new(n, self.new_parts)]
+        if left or missing:
+            raise ValueError(describe_unmatched(sorted(left), missing))
+
+    def check_shapes(self) -> None:
+        """Compare the shapes of both sides, without reading a tensor."""
+        for b in dict.fromkeys(self.rows.values()):
+            self.read_row(b, lambda name: torch.empty(self.foreign.shape(name), device="meta"))
+
+    def read_row(self, b: BoundRow, get: Callable[[str], Tensor] | None = None) -> list[Tensor]:
+        """Return the whole tensors of ours that a row fills."""
+        get = get or self.foreign.get
+        our_shapes = [self.shapes[o] for o in b.ours]
+        try:
+            parts = from_theirs(b, [get(t) for t in b.theirs], our_shapes, self.heads)
+            assert all(p.shape == w for p, w in zip(parts, our_shapes, strict=True))
+        except (AssertionError, RuntimeError):
+            raise ValueError(
+                f"{', '.join(b.theirs[:3])}: of shape {tuple(get(b.theirs[0]).shape)}, does not fit "
+                f"{', '.join(b.ours)} of shape {', '.join(str(tuple(w)) for w in our_shapes)}"
+            ) from None
+        return parts
+
+    def read(self, name: str, slices: tuple[slice, ...]) -> Tensor:
+        """Return a slice of a tensor of ours. Only its bytes are read where the row renames, stacks, joins rows or transposes."""
+        b = self.rows[name]
+        if b.how == "stacked":
+            return torch.stack([self.foreign.get(t, slices[1:]) for t in b.theirs[slices[0]]])
+        if b.how not in ("same", "transposed") or len(b.theirs) > 1:
+            return self.read_row(b)[b.ours.index(name)][slices]
+        before = sum(self.shapes[o][0] for o in b.ours[: b.ours.index(name)])
+        rows = slice(slices[0].start + before, slices[0].stop + before)
+        theirs = (rows, *slices[1:])
+        if b.how == "transposed" and len(slices) == 2:
+            return self.foreign.get(b.theirs[0], theirs[::-1]).T
+        return self.foreign.get(b.theirs[0], theirs)
+
+
 def import_weights(
     family: Family,
     spec: S.Spec,
@@ -152,33 +221,11 @@ def import_weights(
     foreign: ForeignTensors,
     new_parts: set[str],
 ) -> Iterator[tuple[str, Tensor]]:
-    """Our tensors from theirs; every foreign key is claimed or skipped with a reason, every tensor of ours filled or fresh."""
-    bare = bool(family.prefix) and not any(n.startswith(family.prefix) for n in foreign.names)
-    table = without_prefix(family.table, family.prefix) if bare else family.table
-    left, filled = set(foreign.names), set[str]()
-    for b in bind_rows(table, shapes, part_kinds(spec)):
-        if (
-            not all(t in foreign.names for t in b.theirs)
-            or set(b.ours) & filled
-            or is_new(b.ours[0], new_parts)
-        ):
-            continue
-        left -= set(b.theirs)
-        filled |= set(b.ours)
-        our_shapes = [shapes[o] for o in b.ours]
-        try:
-            parts = from_theirs(b, [foreign.get(t) for t in b.theirs], our_shapes, head_count(spec))
-            assert all(p.shape == w for p, w in zip(parts, our_shapes, strict=True))
-        except (AssertionError, RuntimeError):
-            raise ValueError(
-                f"{', '.join(b.theirs[:3])}: of shape {tuple(foreign.get(b.theirs[0]).shape)}, does not fit "
-                f"{', '.join(b.ours)} of shape {', '.join(str(tuple(w)) for w in our_shapes)}"
-            ) from None
-        yield from zip(b.ours, parts, strict=True)
-    left -= {n for n in left if skip_reason(n, table, new_parts, foreign)}
-    missing = [n for n in shapes if n not in filled and not is_new(n, new_parts)]
-    if left or missing:
-        raise ValueError(describe_unmatched(sorted(left), missing))
+    """Our tensors from theirs, row by row."""
+    plan = ImportPlan(family, spec, shapes, foreign, new_parts)
+    for b in dict.fromkeys(plan.rows.values()):
+        yield from zip(b.ours, plan.read_row(b), strict=True)
+    plan.check_complete()
 
 
 def is_new(name: str, new_parts: set[str]) -> bool:
@@ -228,23 +275,33 @@ def describe_unmatched(left: list[str], missing: list[str]) -> str:
     return "; ".join(problems)
 
 
-def export_weights(
-    family: Family, spec: S.Spec, state: Mapping[str, Tensor], bare: bool
-) -> dict[str, Tensor]:
-    """Their tensors from ours; every tensor of ours is written exactly once."""
+def export_weights(family: Family, spec: S.Spec, ours: LazyTensors, bare: bool) -> LazyTensors:
+    """Their tensors from ours; every tensor of ours is written exactly once. Those of one row are computed together."""
     table = without_prefix(family.table, family.prefix) if bare else family.table
-    shapes = {n: t.shape for n, t in state.items()}
+    shapes = {n: t.shape for n, t in ours.like.items()}
     written: set[str] = set()
-    theirs: dict[str, Tensor] = {}
+    rows: dict[str, BoundRow] = {}
+    like: dict[str, Tensor] = {}
     for b in bind_rows(table, shapes, part_kinds(spec)):
-        if set(b.ours) & written or not all(o in state for o in b.ours):
+        if set(b.ours) & written or not all(o in shapes for o in b.ours):
             continue
         written |= set(b.ours)
-        theirs.update(
-            zip(b.theirs, to_theirs(b, [state[o] for o in b.ours], head_count(spec)), strict=True)
-        )
-    if set(state) - written:
+        rows |= dict.fromkeys(b.theirs, b)
+        shaped = [ours.like[o].to("meta") for o in b.ours]
+        like |= zip(b.theirs, to_theirs(b, shaped, head_count(spec)), strict=True)
+    if set(shapes) - written:
         raise ValueError(
-            f"{family.name}'s table has no row for {', '.join(sorted(set(state) - written))}"
+            f"{family.name}'s table has no row for {', '.join(sorted(set(shapes) - written))}"
         )
-    return {name: t.detach().contiguous() for name, t in theirs.items()}
+    current: dict[
+        str, Tensor
+    ] = {}  # of the rows at hand, such as the experts of a layer: what is not written yet
+
+    def read(name: str) -> Tensor:
+        if name not in current:
+            b = rows[name]
+            tensors = to_theirs(b, [ours.read(o) for o in b.ours], head_count(spec))
+            current.update(zip(b.theirs, tensors, strict=True))
+        return current.pop(name).detach().contiguous()
+
+    return LazyTensors(like, read)

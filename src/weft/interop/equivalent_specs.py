@@ -1,8 +1,8 @@
 """The same function said otherwise, exactly: so that a model leaves as a family whose files can say no other way.
 
-A rewriting takes a spec and its tensors to an equivalent spec and its tensors. What is new is a bias of zeros."""
+A rewriting takes a spec and each of its tensors to an equivalent spec and its tensors. What is new is a bias of zeros."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,13 +15,18 @@ from ..families.base import Family
 from ..layers.roles import Role, parameter_facts
 from ..model.model import build_on_meta
 from .sentence_transformers import POOLINGS
+from .tensor_files import LazyTensors
 
-State = Mapping[str, Tensor]
+Change = Callable[[str, Tensor], Tensor]  # of a tensor and its name
+
+
+def keep_tensors(spec: S.Spec) -> Change:
+    return lambda name, t: t
 
 
 class Rewrite(NamedTuple):
     spec: Callable[[S.Spec], S.Spec | None]  # None: there is nothing to rewrite, or no way to
-    state: Callable[[S.Spec, State], State] = lambda spec, state: state
+    tensors: Callable[[S.Spec], Change] = keep_tensors
 
 
 def map_values(thing: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -72,20 +77,20 @@ def sines_first(spec: S.Spec) -> S.Spec | None:
     )
 
 
-def permute_channels(spec: S.Spec, state: State) -> State:
+def permute_channels(spec: S.Spec) -> Change:
     order = torch.arange(spec.width).view(-1, 2).T.flatten()
     facts = parameter_facts(build_on_meta(spec))
 
     def one(name: str, t: Tensor) -> Tensor:
         dim = facts[name].stream_dim
         if dim is not None:
-            return t.index_select(dim, order)
+            return t.index_select(dim, order.to(t.device))
         assert facts[name].role in (Role.BIAS, Role.POSITION_BIAS), (
             f"{name}: whether it reads or writes the vectors is not known"
         )
         return t
 
-    return {name: one(name, t) for name, t in state.items()}
+    return one
 
 
 # Rows of a position table that belong to no position
@@ -105,10 +110,16 @@ def with_position_offset(spec: S.Spec) -> S.Spec | None:
     return changed
 
 
-def move_position_rows(spec: S.Spec, state: State) -> State:
-    name, learned = "source.positions.weight", S.get_path(spec, "source.positions")
-    rows = state[name][-learned.count :]
-    return {**state, name: torch.cat((rows.new_zeros(learned.offset, rows.shape[1]), rows))}
+def move_position_rows(spec: S.Spec) -> Change:
+    learned = S.get_path(spec, "source.positions")
+
+    def one(name: str, t: Tensor) -> Tensor:
+        if name != "source.positions.weight":
+            return t
+        rows = t[-learned.count :]
+        return torch.cat((rows.new_zeros(learned.offset, rows.shape[1]), rows))
+
+    return one
 
 
 # A head that transformers has no class for, apart from the rest (`interop.modules`)
@@ -160,22 +171,24 @@ class ExportPlan(NamedTuple):
     spec: S.Spec
     rewrites: tuple[tuple[Rewrite, S.Spec], ...] = ()
 
-    def export_state(self, state: State) -> dict[str, Tensor]:
-        for step, spec in self.rewrites:
-            state = step.state(spec, state)
-        like, shapes = (
-            next(iter(state.values())),
-            {name: t.shape for name, t in build_on_meta(self.spec).state_dict().items()},
-        )
+    def export_tensors(self, ours: LazyTensors) -> LazyTensors:
+        dtype = next(iter(ours.like.values())).dtype
+        like = build_on_meta(self.spec).to(dtype).state_dict()
         assert all(
-            name in shapes
-            or (name.startswith("head.out.") and isinstance(self.spec.head, S.NoHead))
-            for name in state
+            name in like or (name.startswith("head.out.") and isinstance(self.spec.head, S.NoHead))
+            for name in ours.like
         )
-        return {
-            name: state[name] if name in state else torch.zeros(shape, dtype=like.dtype)
-            for name, shape in shapes.items()
-        }
+        changes = [step.tensors(spec) for step, spec in self.rewrites]
+
+        def read(name: str) -> Tensor:
+            if name not in ours.like:
+                return torch.zeros(like[name].shape, dtype=dtype)
+            tensor = ours.read(name)
+            for change in changes:
+                tensor = change(name, tensor)
+            return tensor
+
+        return LazyTensors(like, read)
 
 
 def equivalent_specs(spec: S.Spec) -> Iterator[tuple[S.Spec, tuple[tuple[Rewrite, S.Spec], ...]]]:

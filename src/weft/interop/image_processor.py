@@ -26,24 +26,52 @@ def image_processor_config(
     """
     steps = usual_transforms(spec.image_size) if transforms is None else transforms
     steps = fit_to_size(steps, spec.image_size)
-    resizes = [step for step in steps if isinstance(step, R.Resize)]
-    resize = (resizes or [R.Resize(size=spec.image_size)])[0]
-    normal = next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
+    sides = {"height": spec.image_size, "width": spec.image_size}
     return {
         "image_processor_type": "BitImageProcessor",
-        "do_resize": bool(resizes),
-        "size": {"shortest_edge": resize.size}
-        if isinstance(resize.size, int)
-        else {"height": resize.size[0], "width": resize.size[1]},
-        "resample": RESAMPLE[resize.interpolation],
+        **resize_config(steps, R.Resize(size=spec.image_size)),
         "do_center_crop": any(isinstance(step, R.CenterCrop) for step in steps),
-        "crop_size": {"height": spec.image_size, "width": spec.image_size},
+        "crop_size": sides,
+        **pixel_config(steps, spec.channels),
+    }
+
+
+def detection_processor_config(transforms: Sequence[R.Transform]) -> dict[str, Any]:
+    """Write evaluation transforms of images of any size in Hugging Face's words."""
+    return {
+        "image_processor_type": "DetrImageProcessor",
+        **resize_config(transforms, R.Resize(size=800, max_size=1333)),
+        "do_pad": True,
+        **pixel_config(transforms, 3),
+    }
+
+
+def resize_config(steps: Sequence[R.Transform], usual: R.Resize) -> dict[str, Any]:
+    """Return what is said of the size; `usual` stands there where nothing is resized."""
+    resizes = [step for step in steps if isinstance(step, R.Resize)]
+    resize = (resizes or [usual])[0]
+    size: dict[str, int]
+    if isinstance(resize.size, int):
+        longest = {} if resize.max_size is None else {"longest_edge": resize.max_size}
+        size = {"shortest_edge": resize.size} | longest
+    else:
+        size = {"height": resize.size[0], "width": resize.size[1]}
+    return {
+        "do_resize": bool(resizes),
+        "size": size,
+        "resample": RESAMPLE[resize.interpolation],
+    }
+
+
+def pixel_config(steps: Sequence[R.Transform], channels: int) -> dict[str, Any]:
+    normal = next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
+    return {
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": per_channel(normal.mean, spec.channels),
-        "image_std": per_channel(normal.std, spec.channels),
-        "do_convert_rgb": spec.channels == 3,
+        "image_mean": per_channel(normal.mean, channels),
+        "image_std": per_channel(normal.std, channels),
+        "do_convert_rgb": channels == 3,
     }
 
 

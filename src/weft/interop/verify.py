@@ -10,8 +10,8 @@ from .. import spec as S
 from ..model.heads import Detections, Pooled
 from ..model.model import Model
 from .describe import CONFIG_FILE
-from .folder import load
 from .json_files import read_json_object
+from .loading import load
 
 
 def verify(
@@ -70,7 +70,7 @@ def example(spec: S.Spec, seed: int = 0, dtype: torch.dtype = torch.float32) -> 
     low = min(5, spec.source.vocab_size - 1)  # the first ids often mean padding
     ids = torch.randint(low, spec.source.vocab_size, (2, length), generator=generator)
     mask = torch.ones(2, length, dtype=torch.bool)
-    mask[1, length - 4 :] = False
+    mask[1, max(1, length - 4) :] = False
     pad = (
         spec.special_tokens.pad
         if spec.special_tokens.pad is not None and spec.special_tokens.pad < spec.source.vocab_size

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from .attention import AttentionContext
 from .positions import sinusoidal_positions
-from .roles import Role, with_role
+from .roles import Role, unit_normal, with_role
 from .sequence import HiddenStates
 
 
@@ -24,10 +24,6 @@ def two_layers(inputs: int, hidden: int, outputs: int) -> nn.ModuleList:
 def apply_mlp(layers: nn.ModuleList, x: Tensor) -> Tensor:
     y: Tensor = layers[1](layers[0](x).relu())
     return y
-
-
-def unit_normal(weight: Tensor, generator: torch.Generator) -> None:
-    weight.normal_(generator=generator)
 
 
 def inverse_sigmoid(x: Tensor, smallest: float = 1e-5) -> Tensor:

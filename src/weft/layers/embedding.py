@@ -16,7 +16,7 @@ from .positions import (
     sinusoidal_unit_grid,
 )
 from .resnet import ResNetLayer
-from .roles import Role, with_role
+from .roles import Role, unit_normal, with_role
 from .sequence import HiddenStates
 
 
@@ -191,7 +191,8 @@ class ObjectQueriesLayer(nn.Module):
 
     def __init__(self, spec: S.ObjectQueries, width: int) -> None:
         super().__init__()
-        self.at, self.queries = spec.at, nn.Embedding(spec.count, width)
+        self.at = spec.at
+        self.queries = with_role(nn.Embedding(spec.count, width), Role.TABLE, formula=unit_normal)
 
     def forward(self, batch: int, dtype: torch.dtype) -> HiddenStates:
         place_1ND = self.queries.weight[None]

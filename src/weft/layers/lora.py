@@ -1,5 +1,6 @@
 """Low-rank updates of linear maps (Hu et al. 2021, arXiv:2106.09685, section 4.1)."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import TypeVar
 
@@ -37,12 +38,10 @@ class LoRALinear(nn.Linear):
         copy_roles(linear, layer)
         if linear.bias is not None:
             linear.bias.requires_grad_(False)
-        layer.narrow = nn.Parameter(
-            weight.new_empty(rank, linear.in_features).normal_(
-                0, linear.in_features**-0.5, generator=generator
-            )
-        )
+        layer.narrow = nn.Parameter(weight.new_empty(rank, linear.in_features))
         layer.widen = nn.Parameter(weight.new_zeros(linear.out_features, rank))
+        if not weight.is_meta:
+            initialise_narrow(layer.narrow, generator)
         return layer
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,6 +56,12 @@ class LoRALinear(nn.Linear):
             self.bias,
         )
         return copy_roles(self, linear)
+
+
+@torch.no_grad()
+def initialise_narrow(narrow_RD: Tensor, generator: torch.Generator) -> None:
+    """Fill A, or a whole tensor of its shape."""
+    narrow_RD.normal_(0, narrow_RD.shape[1] ** -0.5, generator=generator)
 
 
 def insert_lora(
@@ -79,3 +84,19 @@ def merge_lora(module: M) -> M:
             assert isinstance(part, LoRALinear)
             setattr(module.get_submodule(owner), name, part.merged())
     return module
+
+
+def merged_reader(module: nn.Module, read: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
+    """Return what reads the tensors of `merge_lora(module)` one at a time, from what reads those of the module by name."""
+    scales = {
+        path: part.scale for path, part in module.named_modules() if isinstance(part, LoRALinear)
+    }
+
+    @torch.no_grad()
+    def merged(name: str) -> Tensor:
+        path, _, kind = name.rpartition(".")
+        if kind != "weight" or path not in scales:
+            return read(name)
+        return read(name) + read(f"{path}.widen") @ read(f"{path}.narrow") * scales[path]
+
+    return merged

@@ -1,5 +1,6 @@
 """Parameters and FLOPs of a part, measured by building it without memory for its numbers, on the meta device."""
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..registry import implementation
+from .sequence import HiddenStates
 
 
 class SkipTorchInit(TorchFunctionMode):
@@ -54,3 +56,20 @@ def forward_flops(part: Any, width: int, tokens: int) -> int:
     with FlopCounterMode(display=False) as counter:
         layer(torch.empty(1, tokens, width, device="meta"))
     return int(counter.get_total_flops())
+
+
+@lru_cache(maxsize=1024)
+def stack_flops(part: Any, width: int, tokens: int, memory: int) -> int:
+    """FLOPs of a stack outside its blocks, as torch's own counter counts them; `memory`: of so many vectors of the encoder."""
+    layer = build_on_meta(part, width, ())
+    sequences = [
+        HiddenStates(torch.empty(1, count, width, device="meta"))
+        for count in (tokens, memory)
+        if count
+    ]
+    with FlopCounterMode(display=False) as counter:
+        layer(*sequences)
+    block = re.compile(rf"{type(layer).__name__}\.blocks\.\d+")
+    counts = {name: sum(each.values()) for name, each in counter.get_flop_counts().items()}
+    in_blocks = sum(count for name, count in counts.items() if block.fullmatch(name))
+    return int(counter.get_total_flops() - in_blocks)

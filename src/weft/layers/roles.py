@@ -32,6 +32,11 @@ class Role(Enum):
     STATISTIC = "fixed number, such as the mean of a frozen batch norm"
 
 
+def unit_normal(weight: Tensor, generator: torch.Generator) -> None:
+    """A formula: numbers of variance 1, as object queries start in DETR and DAB-DETR."""
+    weight.normal_(generator=generator)
+
+
 class Part(Enum):
     """Which part of a model a parameter belongs to."""
 

@@ -30,7 +30,7 @@ class Model(nn.Module):
         super().__init__()
         self.spec = spec
         self.family: str | None = (
-            None  # whose published names it came with, and from where: `interop.folder`
+            None  # whose published names it came with, and from where: `interop.loading`
         )
         self.origin: Path | None = None
         self.source = build_input(spec)

@@ -20,6 +20,7 @@ from .filters import (
     QualityFilter,
     RepetitionFilter,
 )
+from .image_rows import ImagesWithBoxes, LabelledImages
 from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
 from .mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
 from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
@@ -31,8 +32,6 @@ from .rows import (
     ChoiceQuestions,
     ContextQuestions,
     Documents,
-    ImagesWithBoxes,
-    LabelledImages,
     LabelledTexts,
     RowSchema,
     SourceTargetPairs,

@@ -17,7 +17,8 @@ class WeightAverage:
 
 @choice
 class EMA(WeightAverage):
-    """average <- decay * average + (1 - decay) * weights (Polyak)."""
+    """average <- d * average + (1 - d) * weights (Polyak), where d is `decay`, but at most (1 + n) / (10 + n) after n steps, as in
+    TensorFlow: the average of a short run forgets its random start."""
 
     decay: Probability = 0.9999
 

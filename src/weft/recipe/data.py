@@ -20,16 +20,6 @@ class DataPart(NamedTuple):
     rows: RowSchema
 
 
-def input_shape(rows: RowSchema) -> dict[str, object]:
-    """Return what rows of one kind must agree in, so that one model can read them."""
-    shape: dict[str, object] = {"max_length": getattr(rows, "max_length", None)}
-    if hasattr(rows, "second_text"):
-        shape |= {"second_text": rows.second_text is not None, "labels": rows.labels}
-    if hasattr(rows, "endings"):
-        shape["endings"] = len(rows.endings)
-    return shape
-
-
 @choice
 class Data:
     """Training and validation data. The tokenizer is trained on `train`; everything is prepared once, into `prepared_folder`. Rows that
@@ -49,7 +39,7 @@ class Data:
                 raise ValueError(
                     f"{part.name} has {type(part.rows).__name__}, but Data.rows are {type(self.rows).__name__}; give every source the same kind"
                 )
-            shape, whole = input_shape(part.rows), input_shape(self.rows)
+            shape, whole = part.rows.input_shape, self.rows.input_shape
             if differing := [name for name in shape if shape[name] != whole[name]]:
                 raise ValueError(
                     f"{part.name} differs from Data.rows in {', '.join(differing)}, and one model cannot read both; give every source the same"

@@ -1,12 +1,11 @@
 """What a row of data holds."""
 
 import re
-from itertools import chain
 from typing import Any, ClassVar
 
 from ..registry import choice, implements
 from ..spec import PositiveInt
-from .cells import check_boxes, label_index, number, require_cell, short
+from .cells import label_index, number, require_cell, short
 
 TEMPLATE_FIELD = re.compile(r"\{([^{}]+)\}")  # a column's name in a template
 
@@ -50,6 +49,11 @@ class RowSchema:
     def length_columns(self) -> tuple[str, ...]:
         """The stored columns whose tokens together are the length of a row."""
         return ("tokens",)
+
+    @property
+    def input_shape(self) -> dict[str, Any]:
+        """What rows of this kind must agree in, by field, so that one model can read them."""
+        return {}
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         """Raise a ValueError that says what is wrong with a row; images are opened elsewhere.
@@ -211,6 +215,10 @@ class LabelledTexts(RowSchema):
         return ("first", "second") if self.second_text else ("first",)
 
     @property
+    def input_shape(self) -> dict[str, Any]:
+        return {"second_text": self.second_text is not None, "labels": self.labels}
+
+    @property
     def label_column(self) -> str | None:
         return None if self.numeric_label else self.label
 
@@ -241,6 +249,10 @@ class ChoiceQuestions(RowSchema):
     @property
     def columns(self) -> tuple[str, ...]:
         return *self.text_columns, self.label
+
+    @property
+    def input_shape(self) -> dict[str, Any]:
+        return {"endings": len(self.endings)}
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         if len(self.endings) > 1:
@@ -306,67 +318,12 @@ class ContextQuestions(RowSchema):
         """`answer_start` and `answer_end` are the characters of the answer in the context, -1 where there is none."""
         return *self.text_columns, "id", "answer_start", "answer_end"
 
+    @property
+    def input_shape(self) -> dict[str, Any]:
+        return {"max_length": self.max_length}
+
     def default_format(self, paths: tuple[str, ...]) -> str:
         return "squad"
-
-
-@choice
-class LabelledImages(RowSchema):
-    """An image and its class."""
-
-    name = "images"
-    column_fields = ("image", "label")
-
-    image: str = "image"
-    label: str = "label"
-    labels: tuple[str, ...] | None = None
-
-    @property
-    def image_columns(self) -> tuple[str, ...]:
-        return (self.image,)
-
-    @property
-    def label_column(self) -> str:
-        return self.label
-
-    def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
-        label_index(labels, require_cell(fields, self.label, object))
-
-
-@choice
-class ImagesWithBoxes(RowSchema):
-    """An image and the boxes in it, COCO's way."""
-
-    name = "boxed"
-
-    labels: tuple[str, ...] | None = None
-
-    @property
-    def image_columns(self) -> tuple[str, ...]:
-        return ("image",)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return "image", "boxes", "labels"
-
-    @property
-    def label_column(self) -> str:
-        return "labels"
-
-    def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
-        boxes, names = fields.get("boxes", []), fields.get("labels", [])
-        if len(boxes) != len(names) or any(len(box) != 4 or isinstance(box, str) for box in boxes):
-            raise ValueError("boxes are four numbers and a label each")
-        for side in chain(*boxes):
-            number("a box's side", side)
-        for name in names:
-            label_index(labels, name)
-
-    def check_image(self, fields: dict[str, Any], size: tuple[int, int]) -> None:
-        check_boxes(fields.get("boxes", []), size)
-
-    def default_format(self, paths: tuple[str, ...]) -> str:
-        return "coco"
 
 
 implements(Documents, "weft.data.encode:DocumentEncoder")
@@ -376,5 +333,3 @@ implements(LabelledTexts, "weft.data.encode:LabelledTextEncoder")
 implements(ChoiceQuestions, "weft.data.encode:ChoiceEncoder")
 implements(TaggedWords, "weft.data.encode:TaggedWordEncoder")
 implements(ContextQuestions, "weft.data.encode:QuestionEncoder")
-implements(LabelledImages, "weft.data.encode:ImageEncoder")
-implements(ImagesWithBoxes, "weft.data.encode:BoxEncoder")

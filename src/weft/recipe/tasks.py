@@ -23,12 +23,11 @@ from ..spec import (
     TokenClassifierHead,
 )
 from ..synonyms import suggest
+from .image_rows import ImagesWithBoxes, LabelledImages
 from .rows import (
     ChoiceQuestions,
     ContextQuestions,
     Documents,
-    ImagesWithBoxes,
-    LabelledImages,
     LabelledTexts,
     RowSchema,
     SourceTargetPairs,
@@ -465,8 +464,7 @@ class Classification(PairTask):
     eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
 
     def __post_init__(self) -> None:
-        check_transforms(self.transforms)
-        check_transforms(self.eval_transforms)
+        check_transforms(self.transforms, self.eval_transforms)
 
     @classmethod
     def infer_options(cls, name: str) -> dict[str, Any]:
@@ -598,8 +596,7 @@ class MaskedAutoencoding(Task):
     eval_transforms: tuple[Transform, ...] | None = None  # elsewhere; None: as `transforms` say
 
     def __post_init__(self) -> None:
-        check_transforms(self.transforms)
-        check_transforms(self.eval_transforms)
+        check_transforms(self.transforms, self.eval_transforms)
         if any(transform.stage == "mix" for transform in self.transforms or ()):
             raise ValueError(
                 "MaskedAutoencoding rebuilds one image at a time; leave MixUp and CutMix out of transforms"
@@ -650,8 +647,7 @@ class Detection(Task):
     def __post_init__(self) -> None:
         if not (self.class_weight or self.l1_weight or self.giou_weight):
             raise ValueError("all weights are 0: nothing could be matched; give one of them")
-        check_transforms(self.transforms)
-        check_transforms(self.eval_transforms)
+        check_transforms(self.transforms, self.eval_transforms)
         if any(transform.stage == "mix" for transform in self.transforms or ()):
             raise ValueError(
                 "Detection has no mixed boxes; leave MixUp and CutMix out of transforms"
@@ -689,8 +685,7 @@ class Distillation(Task):
     eval_transforms: tuple[Transform, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_transforms(self.transforms)
-        check_transforms(self.eval_transforms)
+        check_transforms(self.transforms, self.eval_transforms)
 
     def for_inference(self, rows: RowSchema) -> Task:
         """Return the task that the student was taught."""

@@ -37,8 +37,29 @@ class Transform:
         return (self,)
 
 
-def check_transforms(transforms: Sequence[Transform] | None) -> None:
-    """Raise ValueError for transforms in an order that cannot be."""
+def check_transforms(
+    transforms: Sequence[Transform] | None, eval_transforms: Sequence[Transform] | None
+) -> None:
+    """Raise ValueError for transforms in an order that cannot be, or if evaluation would lose the size that training gives."""
+    check_order(transforms)
+    check_order(eval_transforms)
+    if transforms is None or eval_transforms is not None:
+        return
+    nested = [step for several in transforms for step in getattr(several, "transforms", ())]
+    if gives_size(nested) and not gives_size(transforms):
+        raise ValueError(
+            "transforms resize in RandomChoice or RandomApply alone, which evaluation leaves out; give eval_transforms, such as "
+            "(Resize(size=…), Normalize())"
+        )
+
+
+def gives_size(transforms: Sequence[Transform]) -> bool:
+    """Whether evaluation resizes or crops where training does `transforms`."""
+    steps = evaluation_transforms(transforms)
+    return any(isinstance(step, (Resize, CenterCrop)) for step in steps)
+
+
+def check_order(transforms: Sequence[Transform] | None) -> None:
     stages = [STAGES.index(transform.stage) for transform in transforms or ()]
     names = [type(transform).__name__ for transform in transforms or ()]
     for i in range(1, len(stages)):

@@ -79,12 +79,22 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
 
     return [
         RunGroup(
-            name(members[0][0]) + (f" ({len(members)} seeds)" if len(members) > 1 else ""),
+            name(members[0][0]) + count_seeds([folder for folder, _ in members]),
             tuple(str(folder) for folder, _ in members),
             gather(members),
         )
         for members in groups.values()
     ]
+
+
+def count_seeds(folders: Sequence[Path]) -> str:
+    """Return how many seeds the runs of one recipe have; runs of the same seed are no sample of their own."""
+    if len(folders) < 2:
+        return ""
+    seeds = len({R.recipe_of_run(folder).seed for folder in folders})
+    if seeds == len(folders):
+        return f" ({seeds} seeds)"
+    return f" ({len(folders)} runs of {'one seed' if seeds == 1 else f'{seeds} seeds'})"
 
 
 def gather(members: list[tuple[Path, dict[str, Points]]]) -> dict[str, list[Points]]:

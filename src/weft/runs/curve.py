@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import floor, log10
+from math import floor, isfinite, log10, nan
 from typing import Any, NamedTuple
 
 from .. import recipe as R
@@ -79,7 +79,7 @@ def validation_series(lines: list[dict[str, Any]], name: str) -> dict[str, Point
         label: [
             (line[key].get("step", line["step"]), line[key][name])
             for line in lines
-            if name in line.get(key, {})
+            if isfinite(line.get(key, {}).get(name, nan))
         ]
         for key, label in (("valid", "validation"), ("averaged", "averaged"), ("best", "best"))
     }

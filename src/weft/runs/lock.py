@@ -80,8 +80,9 @@ class RunLock:
             "pid": os.getpid(),
             "since": time.strftime("%Y-%m-%d %H:%M:%S"),
         }
-        os.ftruncate(self.file, 0)
-        os.pwrite(self.file, json.dumps(me).encode(), 0)
+        with suppress(OSError):  # the lock holds without a name in it, on a full disk too
+            os.ftruncate(self.file, 0)
+            os.pwrite(self.file, json.dumps(me).encode(), 0)
 
     def release(self) -> None:
         if self.file in HELD_FILES:

@@ -1,7 +1,9 @@
 """The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
 
 import json
+import os
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -12,7 +14,7 @@ from .. import recipe as R
 from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
 from .curve import curve
-from .loggers import LineKey, LogStart, LogWriters, line_key
+from .loggers import KINDS, NOTHING, LineKey, LogStart, LogWriters, detach_trackers, line_key
 
 if TYPE_CHECKING:
     from ..training.loop import TrainStep
@@ -38,8 +40,9 @@ class RunLog:
         with named_os_errors(self.path):
             self.path.touch()
             (folder / CURVE).unlink(missing_ok=True)  # not finished yet
-            self.writers.removed = truncate_log(self.path, step, validated, report)
+            last = truncate_log(self.path, step, validated, report)
             self.file = self.path.open("ab", buffering=0)  # an error names its own line
+        self.writers.resume(last, partial(read_log, self.path))
 
     def __enter__(self) -> "RunLog":
         return self
@@ -93,7 +96,8 @@ class RunLog:
         )
 
     def validation(self, step: int, name: str, terms: dict[str, float]) -> None:
-        self.write(step=step, **{name: terms})
+        """Write the line of a validation without NaN and infinity, which JSON cannot hold."""
+        self.write(step=step, **{name: {key: v for key, v in terms.items() if isfinite(v)}})
 
     def finish(self) -> None:
         """Write the curve, which also marks the run as finished."""
@@ -115,7 +119,7 @@ def is_finished(folder: Path) -> bool:
 
 # Reading
 
-VALIDATION_KEYS = ("valid", "averaged", "best")  # what a line beside those of steps holds
+VALIDATION_KEYS = KINDS[1:]  # what a line beside those of steps holds
 NUMBERS = ("loss", "grad_norm", "lr", "seconds", "data_seconds", "tokens", "images")
 LONG = 1 << 22  # bytes of a log that is read whole
 PART = 1 << 18  # and of the end of a longer one
@@ -147,8 +151,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def truncate_log(path: Path, step: int, validated: int, report: Say) -> set[LineKey]:
-    """Remove all lines after `step`, reading from the end, so that a long log costs no more. Returns what was removed."""
+class LogEnd(NamedTuple):
+    """Where a log ends at a step."""
+
+    size: int  # bytes up to there
+    last: LineKey  # the last line of the whole log
+    damaged: list[int]  # numbers of the lines after it that are none
+
+
+def find_end(path: Path, step: int, validated: int) -> LogEnd:
+    """Find the end of the lines up to `step`, reading from the end, so that a long log costs no more."""
 
     def stays(line: dict[str, Any]) -> bool:
         here: int = line["step"]
@@ -160,24 +172,54 @@ def truncate_log(path: Path, step: int, validated: int, report: Say) -> set[Line
             )
         )
 
-    bad, removed = [], set()
-    with path.open("r+b") as file:
-        end = size = path.stat().st_size
-        if size:
-            with mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-                while end:
-                    begin = text.rfind(b"\n", 0, end - 1) + 1
-                    line = parse(text[begin:end])
-                    if text[end - 1] == 10 and line is None:
-                        bad.append(text[:begin].count(b"\n") + 1)
-                    elif text[end - 1] == 10 and line is not None:
-                        if stays(line):
-                            break
-                        removed.add(line_key(line))
-                    end = begin
-        file.truncate(end)
-    tell(path, bad[::-1], "removed", report)
-    return removed
+    damaged, last = list[int](), NOTHING  # offsets of damaged lines, descending
+    if path.stat().st_size == 0:
+        return LogEnd(0, last, [])
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        end = len(text)
+        while end:
+            begin = text.rfind(b"\n", 0, end - 1) + 1
+            line = parse(text[begin:end])
+            if text[end - 1] == 10 and line is None:
+                damaged.append(begin)
+            elif text[end - 1] == 10 and line is not None:
+                last = max(last, line_key(line))
+                if stays(line):
+                    break
+            end = begin
+        return LogEnd(end, last, line_numbers(text, damaged[::-1]))
+
+
+def line_numbers(text: mmap, offsets: list[int]) -> list[int]:
+    """Return the numbers of the lines that begin at ascending offsets."""
+    numbers, number, counted = [], 1, 0
+    for offset in offsets:
+        number += text[counted:offset].count(b"\n")
+        counted = offset
+        numbers.append(number)
+    return numbers
+
+
+def truncate_log(path: Path, step: int, validated: int, report: Say) -> LineKey:
+    """Remove all lines after `step`; return what the last one was."""
+    end = find_end(path, step, validated)
+    os.truncate(path, end.size)
+    tell(path, end.damaged, "removed", report)
+    return end.last
+
+
+def lines_until(path: Path, step: int) -> bytes:
+    """Return the log as it was when a step was saved."""
+    with path.open("rb") as file:
+        return file.read(find_end(path, step, validated=step).size)
+
+
+def restore_log(path: Path, step: int, copied: bytes) -> None:
+    """Take a copy of the log, unless the one that is here reaches the step."""
+    last = find_end(path, step, validated=step).last if path.exists() else NOTHING
+    if copied and last[0] < step:
+        detach_trackers(path.parent, last)
+        write_atomically(path, copied)
 
 
 def tell(path: Path, numbers: list[int], did: str, report: Say) -> None:

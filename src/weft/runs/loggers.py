@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,9 +16,11 @@ from ..registry import implementation
 from ..storage import write_atomically
 from ..values import flatten_plain, to_plain
 
-IDS = "loggers.json"  # of a run: the id that each tracker knows it by
+RECORD = "loggers.json"  # the id by which each tracker knows a run, and its last line
+KINDS = ("loss", "valid", "averaged", "best")  # the order of the lines of one step
 Line = dict[str, Any]
-LineKey = tuple[int, str]  # the step, and what the line holds
+LineKey = tuple[int, int]  # the step, and the line's place in KINDS: a log ascends
+NOTHING: LineKey = (-1, 0)
 
 
 class LogStart(NamedTuple):
@@ -56,13 +58,12 @@ class LogWriter(Protocol):
 class LogWriters:
     """All trackers of a run. One that fails is reported once and left out.
 
-    Attributes:
-        removed: lines that were logged before and that a resumed run writes again.
-    """
+    Each gets every line once, in order. The last line of each is stored beside the log: a tracker that is new, failed or was left out for
+    a while first gets the lines that it lacks, and one that is ahead of the checkpoint gets nothing until the run has caught up."""
 
     def __init__(self, start: LogStart, report: Callable[[str], None]) -> None:
-        self.step, self.report = start.step, report
-        self.removed: set[LineKey] = set()
+        self.start, self.report = start, report
+        read_record(start.folder, report)  # reported before a tracker writes its id there
         self.writers: dict[str, LogWriter] = {}
         for logger in start.recipe.loggers if start.recipe else ():
             name, build = type(logger).__name__, implementation(logger)
@@ -75,14 +76,37 @@ class LogWriters:
                 ) from None
             except Exception as error:
                 self.warn(name, error)
+        self.record = read_record(start.folder)
+
+    def resume(self, last: LineKey, lines: Callable[[], list[Line]]) -> None:
+        """Give each tracker the lines that it lacks.
+
+        Args:
+            last: line of the log before it was cut back: what was attached until then has all lines up to it.
+            lines: reads the log as it is now.
+        """
+        if not self.writers and not self.record["attached"]:
+            return
+        received = received_lines(self.record, last)
+        checkpoint = (self.start.step, len(KINDS))
+        for name, writer in self.writers.items():
+            key = received.get(name, NOTHING)
+            received[name] = min(key, checkpoint) if writer.can_rewind else key
+        self.record |= {"received": received, "attached": []}
+        if any(received[name] < min(last, checkpoint) for name in self.writers):
+            for line in lines():
+                self.write(line)
+        self.record["attached"] = [*self.writers]
+        self.store()
 
     def write(self, line: Line) -> None:
-        repeated = line_key(line) in self.removed
-        rewound = line["step"] > self.step
+        key, received = line_key(line), self.record["received"]
         scalars = dict(scalars_of(line))
         for name, writer in list(self.writers.items()):
-            if not repeated or (writer.can_rewind and rewound):
-                self.attempt(name, partial(writer.log, line["step"], scalars))
+            if key > received.get(name, NOTHING) and self.attempt(
+                name, partial(writer.log, line["step"], scalars)
+            ):
+                received[name] = key
 
     def flush(self) -> None:
         for name, writer in list(self.writers.items()):
@@ -92,12 +116,21 @@ class LogWriters:
         for name, writer in list(self.writers.items()):
             self.attempt(name, writer.close)
 
-    def attempt(self, name: str, action: Callable[[], None]) -> None:
+    def attempt(self, name: str, action: Callable[[], None]) -> bool:
         try:
             action()
         except Exception as error:  # whatever a tracker raises, training continues
             del self.writers[name]
             self.warn(name, error)
+            attached = self.record["attached"]
+            self.record["attached"] = [each for each in attached if each != name]
+            with suppress(OSError):
+                self.store()
+            return False
+        return True
+
+    def store(self) -> None:
+        write_record(self.start.folder, self.record)
 
     def warn(self, name: str, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -107,8 +140,8 @@ class LogWriters:
 
 
 def line_key(line: Line) -> LineKey:
-    """Return what identifies a line of the log: its step, and the first field after it."""
-    return line["step"], next(name for name in line if name != "step")
+    """Return the place of a line in the log."""
+    return line["step"], next(place for place, name in enumerate(KINDS) if name in line)
 
 
 def scalars_of(line: Line, path: str = "") -> Iterator[tuple[str, float]]:
@@ -119,14 +152,45 @@ def scalars_of(line: Line, path: str = "") -> Iterator[tuple[str, float]]:
             yield path + name, part
 
 
+def read_record(folder: Path, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """Return what is known of the trackers; nothing, and a report, if the file is damaged."""
+    path = folder / RECORD
+    empty: dict[str, Any] = {"ids": {}, "received": {}, "attached": []}
+    try:
+        record = empty | (json.loads(path.read_text()) if path.exists() else {})
+        if all(isinstance(record[name], type(part)) for name, part in empty.items()):
+            return record
+    except (ValueError, TypeError):
+        pass
+    report(f"{path} is damaged: trackers get this run from its first step, as a new one")
+    return empty
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    write_atomically(folder / RECORD, json.dumps(record, indent=1).encode())
+
+
+def received_lines(record: dict[str, Any], last: LineKey) -> dict[str, LineKey]:
+    """Return the last line that each tracker has; those that were attached have the last one of the log."""
+    received: dict[str, LineKey] = {name: tuple(key) for name, key in record["received"].items()}
+    return received | {name: max(received[name], last) for name in record["attached"]}
+
+
+def detach_trackers(folder: Path, last: LineKey) -> None:
+    """Another machine went on with the run: its lines are not at the trackers that were attached here up to the last line."""
+    record = read_record(folder)
+    if record["attached"]:
+        write_record(folder, record | {"received": received_lines(record, last), "attached": []})
+
+
 def run_id(start: LogStart, tracker: str, create: Callable[[], str]) -> str:
     """Return the id of this run at a tracker, from the run's folder; `create` makes a new one."""
-    path = start.folder / IDS
-    ids: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    if tracker not in ids:
-        ids[tracker] = create()
-        write_atomically(path, json.dumps(ids, indent=1).encode())
-    return ids[tracker]
+    record = read_record(start.folder)
+    if tracker not in record["ids"]:
+        record["ids"][tracker] = create()
+        write_record(start.folder, record)
+    identifier: str = record["ids"][tracker]
+    return identifier
 
 
 def random_id() -> str:

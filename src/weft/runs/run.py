@@ -1,11 +1,11 @@
 """One run: a folder with a recipe, checkpoints, a log and the trained model. Running it again resumes it."""
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -14,23 +14,21 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import recipe as R
-from .. import spec as S
 from .. import storage
-from ..addresses import Location, locate
+from ..addresses import Location, is_remote
 from ..data.batching import build_planner
 from ..data.filtering import report_lines
 from ..data.loader import Loader
 from ..data.mixture import MixtureSamples, MixtureStore, open_split
-from ..data.prepare import PrepareProgress, fingerprint, prepare
+from ..data.prepare import PrepareProgress, find_difference, prepare, prepared_location
 from ..data.quarantine import quarantine_notes
-from ..data.store import PreparedFolder, Store
-from ..data.tokenizer import with_special_frame
-from ..interop.companion_files import with_end_of_turn, with_special_ids
-from ..interop.folder import load, save
+from ..data.store import Store
+from ..interop.loading import load
 from ..interop.manifest import find_damage
+from ..interop.saving import read_as_saved
 from ..kernels.devices import has_fast_bf16
-from ..layers.lora import merge_lora
-from ..model.model import Model, build_on_meta
+from ..layers.lora import merged_reader
+from ..model.model import build_on_meta
 from ..ranks import Ranks
 from ..recipe.cost import checkpoint_bytes, estimate_memory
 from ..tasks import build_task
@@ -40,12 +38,13 @@ from ..training.averages import BestWeights, average_states, averaged_steps, che
 from ..training.checkpoint import (
     Checkpoint,
     CheckpointWriter,
+    Writers,
     all_checkpoints,
     check_free_space,
     latest_checkpoint,
 )
-from ..training.checkpoint_copies import CheckpointCopies, Writers
-from ..training.checkpoint_parts import SavedGroups, load_weights, read_like
+from ..training.checkpoint_copies import CheckpointCopies
+from ..training.checkpoint_parts import SavedGroups, load_weights, read_into, read_like
 from ..training.compatibility import refuse_other, saved_recipe, store_recipe
 from ..training.environment import (
     configured_environment,
@@ -62,10 +61,13 @@ from ..training.signals import stop_on_signal
 from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import PredictionCollector, validate
 from ..user_code import LOADED, load_code_of_run, store_code
+from .export import ModelFiles
 from .lock import RunLock
-from .log import RunLog, is_finished
+from .log import RunLog, is_finished, lines_until, restore_log
+from .teachers import check_teacher_pixels
 
 Report = Callable[[str], None]
+COMPLETE = "complete"
 
 
 class RunStopped(Exception):
@@ -102,15 +104,11 @@ def prepared_folder(
     data: R.Data, ranks: Ranks, progress: Callable[[PrepareProgress], None] | None = None
 ) -> Location:
     """Return the folder of the shards, preparing the data if needed."""
-    if data.prepared_folder is not None and "://" in data.prepared_folder:
-        return locate(data.prepared_folder)
-    if ranks.world == 1:
+    if ranks.world == 1 and not is_remote(data.prepared_folder or ""):
         return prepare(data, report=progress)
-    folder = Path(data.prepared_folder or Path("prepared") / fingerprint(data))
-    if not all((folder / part.name / "index.json").exists() for part in data.parts("train")):
-        raise ValueError(
-            f"{folder} is not prepared yet; run weft prepare with this recipe first, so that no rank waits for another"
-        )
+    folder = prepared_location(data)
+    if problem := ranks.from_first(partial(find_difference, data, folder)):
+        raise ValueError(problem)
     return folder
 
 
@@ -138,18 +136,25 @@ def build_run(
     assert store is not None
     folders = {name: getattr(recipe.task, name) for name in recipe.task.model_folders}
     others = {name: load(path).eval() for name, path in folders.items()}
+    for other in others.values():
+        check_teacher_pixels(recipe.task, other)
     task = build_task(
         recipe.task,
         recipe.model,
         store.meta,
         seed=recipe.seed,
         teacher=next(iter(others.values()), None),
-        model=build_on_meta(recipe.model) if starts_in_parts(recipe, ranks) else None,
+        model=build_on_meta(recipe.model) if ranks.splits_weights else None,
     )
     preprocess, loss = task.preprocess, task.loss
-    if recipe.init_from is not None and is_new:
-        initialise_from(loss.model, recipe.init_from)
+    starts_from = recipe.init_from if is_new else None
+    if starts_from is not None and not ranks.splits_weights:
+        initialise_from(loss.model, starts_from)
     freeze_untrained(loss.model, recipe.trainable, recipe.seed)
+
+    def initialise_parts(loss: Loss) -> None:
+        if starts_from is not None and ranks.splits_weights:
+            initialise_from(loss.model, starts_from)
 
     def rows(length: int) -> LengthLimitedSamples | MixtureSamples:
         samples = open_training_samples(preprocess, store, length)
@@ -187,7 +192,7 @@ def build_run(
         store,
         valid,
         task,
-        Trainer(recipe, loss, loader, ranks),
+        Trainer(recipe, loss, loader, ranks, initialise_parts),
         identity,
     )
 
@@ -207,11 +212,6 @@ def open_training_samples(
             raise ValueError(f"source {name}: {error}; give more, or leave it out") from None
         parts.append(samples)
     return MixtureSamples(parts, store.mixture.rates)
-
-
-def starts_in_parts(recipe: R.Recipe, ranks: DistributedRanks) -> bool:
-    """Whether no rank ever has the whole model: weights that come from a folder, and low-rank updates of them, are read whole."""
-    return ranks.splits_weights and recipe.init_from is None and recipe.trainable is None
 
 
 def resolve_recipe_precision(
@@ -241,10 +241,7 @@ def run_folder(recipe: R.Recipe, out: str | Path | None) -> Path:
 def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: Report) -> None:
     """Restore the newest checkpoint."""
     check_fingerprints(run, checkpoint, folder)
-    in_parts = run.trainer.ranks.splits_weights
-    groups: SavedGroups = checkpoint.saved() if in_parts else checkpoint.all_tensors()
-    run.trainer.restore(groups, checkpoint.state)
-    run.trainer.last_validated_step = checkpoint.state.get("validated", checkpoint.step)
+    restore_state(run, checkpoint)
     before, now = checkpoint.state["world"], run.trainer.ranks.world
     if before != now:
         dropout = "other attention dropout and " if run.trainer.fused_dropout else ""
@@ -258,6 +255,19 @@ def restore_latest(run: RunState, checkpoint: Checkpoint, folder: Path, report: 
     report(
         f"resuming after step {run.trainer.step:,} of {run.recipe.steps:,} ({checkpoint.path.name})"
     )
+
+
+def restore_state(run: RunState, checkpoint: Checkpoint) -> None:
+    in_parts = run.trainer.ranks.splits_weights
+    groups: SavedGroups = checkpoint.saved() if in_parts else checkpoint.all_tensors()
+    run.trainer.restore(groups, checkpoint.state)
+    run.trainer.last_validated_step = validated_step(checkpoint)
+
+
+def validated_step(checkpoint: Checkpoint) -> int:
+    """Return the last step whose validation the checkpoint knows of: a signal may have interrupted that of its own step."""
+    step: int = checkpoint.state.get("validated", checkpoint.step)
+    return step
 
 
 def check_fingerprints(run: RunState, checkpoint: Checkpoint, folder: Path) -> None:
@@ -294,39 +304,64 @@ def check_metric_packages(recipe: R.Recipe) -> None:
             )
 
 
-FETCH_POLL = 0.1  # seconds
-
-
-def open_copies(recipe: R.Recipe, report: Report) -> CheckpointCopies | None:
+def open_copies(recipe: R.Recipe, folder: Path, report: Report) -> CheckpointCopies | None:
     """Return what copies checkpoints to object storage, if the recipe names an address."""
     saved = recipe.checkpoints
     if saved.copy_to is None:
         return None
-    return CheckpointCopies(saved.copy_to, saved.keep, averaged_steps(recipe), report)
+    log = partial(lines_until, folder / "log.jsonl")
+    return CheckpointCopies(saved.copy_to, saved.keep, averaged_steps(recipe), report, log)
 
 
 def fetch_checkpoint(
     folder: Path, copies: CheckpointCopies, ranks: DistributedRanks, report: Report
 ) -> None:
-    """Download the newest copy of the run's checkpoints if this folder has none as new. Other ranks look for the end in the file system:
-    a download may take longer than a collective may."""
-    end = folder / "checkpoints" / ".copies-fetched"
+    """Download the newest copy of the run's checkpoints if this folder has none as new. On every disk one rank downloads: the one that
+    creates a file there, which is the first rank where all share one disk."""
+    root = folder / "checkpoints"
+    storage.make_folder(root)
+    token = ranks.common_token()
+    claim = root / f".new-fetch-{token}"
+    if not ranks.is_first:
+        ranks.barrier()
+    downloads = claims(claim)
     if ranks.is_first:
-        end.unlink(missing_ok=True)
-    ranks.barrier()
-    if ranks.is_first:
-        try:
-            step = copies.fetch_newest(folder / "checkpoints")
-            if step is not None:
-                report(f"continuing from the copy of step {step:,} in {copies.root}")
-        finally:
-            storage.make_folder(end.parent)
-            end.touch()
-    while not end.exists():
-        time.sleep(FETCH_POLL)
-    ranks.barrier()
-    if ranks.is_first:
-        end.unlink()
+        ranks.barrier()
+    try:
+        if downloads and (step := copies.fetch_newest(root)) is not None:
+            report(f"continuing from the copy of step {step:,} in {copies.root}")
+            if ranks.is_first:
+                restore_log(folder / "log.jsonl", step, copies.fetch_log(step))
+    finally:
+        ranks.wait_for_all(f"checkpoint-fetched/{token}")
+        if downloads:
+            claim.unlink(missing_ok=True)
+
+
+def claims(path: Path) -> bool:
+    """Return whether this process is the first one to create a file."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def check_same_step(checkpoint: Checkpoint | None, folder: Path, ranks: DistributedRanks) -> None:
+    """Raise ValueError on all ranks if they would continue after different steps."""
+    step = 0 if checkpoint is None else checkpoint.step
+    mean = ranks.sum([float(step)])[0] / ranks.size
+    if ranks.sum([abs(step - mean)])[0]:
+        raise ValueError(
+            f"{folder}: rank {ranks.world_rank} would continue after step {step:,}, but not all others; put run folders on storage "
+            "that all ranks share, or remove the checkpoints that only some machines have"
+        )
+
+
+def result_of(folder: Path) -> str:
+    """Return "complete" for a finished run, what is damaged in its model, or "" for one that is not finished. Only the first rank
+    knows: others may have another disk."""
+    return (find_damage(folder / "model") or COMPLETE) if is_finished(folder) else ""
 
 
 def open_writer(
@@ -339,20 +374,12 @@ def open_writer(
         return CheckpointWriter(root, keep, pinned, on_saved) if ranks.is_first else None
     if ranks.is_first:
         storage.make_folder(root)
-    (token,) = ranks.sum([float(secrets.randbits(48)) if ranks.is_first else 0.0])
+    writers = Writers(ranks.world_rank, ranks.world, ranks.common_token())
     if copies is not None:
-        copies.writers = Writers(ranks.world_rank, ranks.world, f"{int(token):x}")
-    writer = ShardedCheckpointWriter(
-        root,
-        keep,
-        pinned,
-        rank=ranks.world_rank,
-        world=ranks.world,
-        token=int(token),
-        timeout=recipe.timeouts.collective,
+        copies.writers = writers
+    return ShardedCheckpointWriter(
+        root, keep, pinned, on_saved, writers=writers, timeout=recipe.timeouts.collective
     )
-    writer.on_saved = on_saved
-    return writer
 
 
 # Training
@@ -384,7 +411,7 @@ def train(
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
         check_metric_packages(recipe)
-        copies = open_copies(recipe, report)
+        copies = open_copies(recipe, folder, report)
         if copies is not None:  # entered first: ranks do not wait for each other's copies
             stack.enter_context(copies)
         stack.enter_context(keep_large_allocations())
@@ -404,6 +431,7 @@ def train(
         checkpoint = latest_checkpoint(
             folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
         )
+        check_same_step(checkpoint, folder, ranks)
         recipe = resolve_recipe_precision(recipe, ranks, checkpoint)
         if recipe.precision != on_device.precision:
             report(
@@ -424,16 +452,22 @@ def train(
         if checkpoint is not None:
             restore_latest(run, checkpoint, folder, report)
         ranks.barrier()
-        if trainer.step == recipe.steps and is_finished(folder):
-            if (wrong := find_damage(folder / "model")) is None:
+        result = (
+            ranks.from_first(partial(result_of, folder)) if trainer.step == recipe.steps else ""
+        )
+        if result:
+            if result == COMPLETE:
                 report(
                     f"{folder} is finished: all {recipe.steps:,} steps are done; its model is in {folder / 'model'}"
                 )
                 return
-            report(f"{wrong}; exporting the model again from the checkpoint")
+            report(f"{result}; exporting the model again from the checkpoint")
+        saved_bytes = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
+        check_free_space(folder / "checkpoints", saved_bytes * (checkpoints_kept(recipe) + 1))
         saver = open_writer(folder, recipe, ranks, copies)
         if saver is not None:
             stack.enter_context(saver)
+            saver.whole |= {checkpoint.path} if checkpoint is not None else set()
         log = (
             stack.enter_context(
                 RunLog(folder, trainer.step, trainer.last_validated_step, recipe, report)
@@ -441,8 +475,6 @@ def train(
             if ranks.is_first
             else None
         )
-        saved_bytes = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
-        check_free_space(folder / "checkpoints", saved_bytes * (checkpoints_kept(recipe) + 1))
         if on_start is not None:
             on_start(
                 run, *trainer.time_one_step()
@@ -483,9 +515,14 @@ def train_and_save(
         except GeneratorExit:  # the caller has seen enough
             save_latest(saver, run, saved)
             raise
+    save_on_all_ranks(saver, run, saved)
+
+
+def save_on_all_ranks(saver: CheckpointWriter | None, run: RunState, saved: int) -> None:
+    """Save the last step; all ranks wait until the first one has it on disk, which may outlast a collective operation."""
+    token = run.trainer.ranks.common_token()
     save_latest(saver, run, saved)
-    if run.trainer.ranks.splits_weights:
-        run.trainer.ranks.barrier()  # a checkpoint is whole once the first rank has sealed it
+    run.trainer.ranks.wait_for_all(f"last-save/{token}")
 
 
 def save_latest(saver: CheckpointWriter | None, run: RunState, saved: int) -> None:
@@ -568,9 +605,8 @@ def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) 
         better = best or validate_run(run)
     if trainer.stop_requested and trainer.ranks.world == 1:
         return False
-    model = gather_model(run)
-    if log is not None and model is not None:
-        export_model(run, model, folder)
+    export_model(run, folder)
+    if log is not None:
         log_validation(log, "valid", trainer.step, plain)
         log_validation(log, "best" if best else "averaged", trainer.step, better)
         log.finish()
@@ -579,11 +615,31 @@ def finish_run(run: RunState, folder: Path, log: RunLog | None, report: Report) 
 
 def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, torch.Tensor] | None:
     """Return the weights of the final model if they are not the last ones."""
+    if isinstance(best := run.trainer.average, BestWeights) and best.best is None:
+        report(f"no validation gave a finite {best.metric}: the model is that of the last step")
+        return None
     if run.trainer.average is not None:
         return run.trainer.average.copies
-    if not (steps_to_average := averaged_steps(run.recipe)):
+    if not averaged_steps(run.recipe):
         return None
     ranks = run.trainer.ranks
+    if ranks.splits_weights:
+        return average_checkpoints(run, folder, report)
+    weights = {name: tensor.clone() for name, tensor in run.loss.state_dict().items()}
+
+    def fill_weights() -> str:
+        for name, tensor in average_checkpoints(run, folder, report).items():
+            read_into(weights[name], tensor)
+        return ""
+
+    ranks.from_first(fill_weights)  # others may have a disk without checkpoints
+    ranks.broadcast(weights.values())
+    return weights
+
+
+def average_checkpoints(run: RunState, folder: Path, report: Report) -> dict[str, torch.Tensor]:
+    """Return the mean of the weights of the last checkpoints."""
+    ranks, steps_to_average = run.trainer.ranks, averaged_steps(run.recipe)
     saved = all_checkpoints(
         folder / "checkpoints", report, ranks if ranks.splits_weights else Ranks()
     )
@@ -603,39 +659,15 @@ def selected_weights(run: RunState, folder: Path, report: Report) -> dict[str, t
     )
 
 
-def gather_model(run: RunState) -> Model | None:
-    """Return the whole model, gathered tensor by tensor into the first rank's memory; None on other ranks."""
-    ranks, model = run.trainer.ranks, run.loss.model
-    if not ranks.splits_weights:
-        return model if ranks.is_first else None
-    whole: Model | None = None
-    if ranks.is_first:
-        whole = build_on_meta(run.recipe.model).to_empty(device="cpu")
-        freeze_untrained(whole, run.recipe.trainable, run.recipe.seed)
-    weights = {} if whole is None else whole.state_dict()
-    for name, tensor in model.state_dict().items():
-        gathered = full_tensor(tensor)
-        if ranks.is_first:
-            weights[name].copy_(gathered)
-    return whole
-
-
-def export_model(run: RunState, trained: Model, folder: Path) -> Path:
-    """Write the trained model and its tokenizer to `<folder>/model`."""
-    model = merge_lora(trained)
-    meta, preprocess = run.store.meta, run.preprocess
-    model.spec = with_special_ids(
-        S.with_label_names(model.spec, meta.labels), meta.special_tokens, preprocess.decoder_start
-    )
-    text = PreparedFolder(str(run.prepared_folder)).tokenizer() if meta.tokenizer else None
-    chat_template = R.chat_template_of(run.recipe.data.rows)
-    if chat_template is not None and text:
-        model.spec = with_end_of_turn(model.spec, chat_template, text)
-    return save(
-        model,
-        folder / "model",
-        to="weft",
-        tokenizer=with_special_frame(text, preprocess.frame) if text and preprocess.frame else text,
-        transforms=R.transforms_for(run.recipe.task, evaluation=True),
-        chat_template=chat_template,
-    )
+def export_model(run: RunState, folder: Path) -> None:
+    """Write the trained model and its tokenizer to `<folder>/model`. The first rank writes one tensor at a time; ranks that have parts of
+    the weights gather it with that one."""
+    ranks, model = run.trainer.ranks, build_on_meta(run.recipe.model).to(run.loss.model.dtype)
+    state = run.loss.model.state_dict()
+    weights = merged_reader(run.loss.model, lambda name: full_tensor(state[name]).detach().cpu())
+    if not ranks.is_first:
+        if ranks.splits_weights:
+            read_as_saved(model, weights)
+        return
+    files = ModelFiles(run.recipe, run.store.meta, run.preprocess, run.prepared_folder)
+    files.save(model, folder / "model", "weft", weights)

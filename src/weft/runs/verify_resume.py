@@ -12,7 +12,16 @@ from ..training.checkpoint import Checkpoint, all_checkpoints
 from ..training.compatibility import recipe_of
 from ..training.environment import configured_environment, restored_random_state
 from .lock import RunLock
-from .run import build_run, check_fingerprints, ignore_message, is_validation_step, validate_run
+from .run import (
+    RunState,
+    build_run,
+    check_fingerprints,
+    ignore_message,
+    restore_state,
+    validate_run,
+    validated_step,
+    validation_pending,
+)
 
 
 class ResumeCheck(NamedTuple):
@@ -33,6 +42,13 @@ def reproducible_checkpoints(folder: Path) -> list[Checkpoint]:
             f"{folder} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
         )
     return checkpoints
+
+
+def validate_as_then(run: RunState, validated: int) -> None:
+    """Validate where the run did, up to the step `validated`, if that chooses weights; else it changes nothing."""
+    chooses = isinstance(run.recipe.average, R.BestCheckpoint)
+    if chooses and validation_pending(run) and run.trainer.step <= validated:
+        validate_run(run)
 
 
 def verify_resume(
@@ -56,17 +72,15 @@ def verify_resume(
         run = build_run(recipe, is_new=False)
         for one in checkpoints[-2:]:
             check_fingerprints(run, one, folder)
-        run.trainer.restore(checkpoints[-1].all_tensors(), checkpoints[-1].state)
+        restore_state(run, checkpoints[-1])
         saved_digest = run.trainer.digest()
         run = build_run(recipe, is_new=len(checkpoints) == 1)  # as another process would begin
         if len(checkpoints) > 1:
-            run.trainer.restore(checkpoints[-2].all_tensors(), checkpoints[-2].state)
-        begin = run.trainer.step
+            restore_state(run, checkpoints[-2])
+        begin, validated = run.trainer.step, validated_step(checkpoints[-1])
+        validate_as_then(run, validated)
         for event in run.trainer:
-            if isinstance(recipe.average, R.BestCheckpoint) and is_validation_step(
-                recipe, event.step
-            ):
-                validate_run(run)
+            validate_as_then(run, validated)
             if progress is not None:
                 progress(event.step - begin, checkpoints[-1].step - begin)
             if event.step == checkpoints[-1].step:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from ..registry import choice, implements
+from ..registry import choice, implements, resolve
 from ..values import PositiveFloat, Probability
 from .attention import Attention
 from .norms import LayerNorm, Norm, norm_shapes
@@ -119,13 +119,16 @@ class Stack:
         yield from norm_shapes("norm", self.norm, width)
 
     def flops(self, width: int, tokens: int, memory: int) -> int:
-        """Return the FLOPs of one sequence outside the blocks.
+        """Return the FLOPs of one sequence outside the blocks; those of a user's stack are measured.
 
         Args:
             width: of the model.
             tokens: number of tokens.
             memory: number of tokens of the encoder's output that a decoder reads, else 0.
         """
+        if type(self) is not Stack:
+            measured: int = resolve("weft.layers.measure:stack_flops")(self, width, tokens, memory)
+            return measured
         return 4 * len(self.blocks) * tokens * width**2 if self.position_scale == "mlp" else 0
 
 

@@ -25,7 +25,7 @@ from .detection_matching import (
     matched_boxes,
     matched_labels,
 )
-from .task import EvaluationData, Metrics, TaskImplementation
+from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
 if TYPE_CHECKING:
     from ..data.store import Store
@@ -186,6 +186,15 @@ class DetectionLoss(Loss):
 
 class DetectionTask(TaskImplementation):
     preprocess_class, loss_class = DetectionPreprocess, DetectionLoss
+
+    def predict_store(self, store: "Store", options: EvaluateOptions) -> list[Any]:
+        """As everywhere, but one image at a time where convolutions read the padding of smaller images, as in published models: what is
+        found in an image must not depend on the others."""
+        source = self.context.spec.source
+        assert isinstance(source, S.ResNet)
+        if source.padding == "zeros":
+            options = options._replace(predict=options.predict._replace(batch_size=1))
+        return super().predict_store(store, options)
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
         """Of each image its boxes, the surest first: class, score, and x, y, width and height in pixels of the stored image."""

@@ -90,6 +90,17 @@ def check_teacher(context: TaskContext) -> None:
         raise ValueError(
             f"the teacher has {num_outputs(teacher)} outputs, the student {num_outputs(student)}; give both the same"
         )
+    sides = [getattr(spec.source, "image_size", None) for spec in (teacher, student)]
+    if sides[0] != sides[1]:
+        raise ValueError(
+            f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both see the same ones: give them one size"
+        )
+    theirs, ours = tuple(getattr(teacher.head, "labels", None) or ()), context.data.labels or ()
+    if set(theirs) == set(ours) and theirs != tuple(ours):  # other names may mean the same classes
+        raise ValueError(
+            f"the teacher has the classes in another order ({', '.join(theirs[:4])}, …) than the data ({', '.join(ours[:4])}, …); "
+            "a teacher that was trained on the same data has theirs"
+        )
 
 
 def num_outputs(spec: S.Spec) -> int:

@@ -10,7 +10,8 @@ import torch
 from ..families import Family, LabelNames, family_names
 from ..families import family as find_family
 from ..interop.describe import read_folder
-from ..interop.folder import load, save
+from ..interop.loading import load
+from ..interop.saving import save
 from ..interop.verify import example, run_ours
 from ..model.model import Model, build
 from ..spec import Spec, replace

@@ -2,6 +2,7 @@
 best so far."""
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 import torch
@@ -33,15 +34,25 @@ class WeightCopy:
 
 
 class ExponentialMovingAverage(WeightCopy):
-    """average <- decay * average + (1 - decay) * weights, in float32 at least."""
+    """average <- d * average + (1 - d) * weights, in float32 at least."""
 
     def __init__(self, average: R.EMA, module: nn.Module) -> None:
         super().__init__(module)
-        self.decay = average.decay
+        self.decay, self.updates = average.decay, 0
 
     @torch.no_grad()
     def update(self) -> None:
-        torch._foreach_lerp_(list(self.copies.values()), list(self.live.values()), 1 - self.decay)
+        self.updates += 1
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        torch._foreach_lerp_(list(self.copies.values()), list(self.live.values()), 1 - decay)
+
+    def facts(self) -> dict[str, Any]:
+        return {"average_updates": self.updates}
+
+    def restore(self, copies: SavedCopies, facts: dict[str, Any]) -> None:
+        super().restore(copies, facts)
+        # Checkpoints written before the decay's warm-up hold the step alone.
+        self.updates = facts["average_updates"] if "average_updates" in facts else facts["step"]
 
 
 class BestWeights(WeightCopy):
@@ -57,8 +68,9 @@ class BestWeights(WeightCopy):
             raise ValueError(
                 f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; choose one of these"
             )
-        sign = 1 if greater_is_better(self.metric) else -1
-        if self.best is None or sign * metrics[self.metric] > sign * self.best[self.metric]:
+        sign, value = 1 if greater_is_better(self.metric) else -1, metrics[self.metric]
+        is_better = self.best is None or sign * value > sign * self.best[self.metric]
+        if isfinite(value) and is_better:  # no number is better than NaN: it would stay for ever
             self.best = {**metrics, "step": step}
             self.copies = {n: p.detach().clone() for n, p in self.live.items()}
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, TensorSpec, serialize
 from safetensors.torch import load
@@ -170,9 +170,12 @@ class Checkpoint:
             return load(_checked(self.path / file, *self.files[file]))
 
     def names(self) -> list[str]:
+        return self.whole_groups() or list(self.saved())
+
+    def whole_groups(self) -> list[str]:
+        """Return the groups that have a file of their own; none if ranks wrote parts of all of them."""
         files = [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
-        whole = [name for name in files if not PART.fullmatch(f"{name}.json")]
-        return whole or list(self.saved())
+        return [name for name in files if not PART.fullmatch(f"{name}.json")]
 
     def saved(self) -> dict[str, dict[str, SavedTensor]]:
         """Return every tensor by group and name, without reading any; each can be read in slices."""
@@ -180,7 +183,12 @@ class Checkpoint:
             return saved_tensors(self.path, self.files)
 
     def all_tensors(self) -> dict[str, dict[str, Tensor]]:
-        return {name: self.tensors(name) for name in self.names()}
+        if whole := self.whole_groups():
+            return {name: self.tensors(name) for name in whole}
+        return {
+            name: {key: tensor.read() for key, tensor in named.items()}
+            for name, named in self.saved().items()
+        }
 
 
 def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
@@ -267,7 +275,7 @@ def unseal_manifest(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
     except (ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
-        raise ValueError(f"{path} is damaged: it does not match its own SHA-256")
+        raise storage.DamagedFile(f"{path} is damaged: it does not match its own SHA-256")
     return manifest["step"], files
 
 
@@ -304,6 +312,15 @@ def _is_good(path: Path) -> bool:
 
 
 # Beside the training
+
+
+class Writers(NamedTuple):
+    """Who writes parts of a checkpoint: this rank, of how many. `token` is the same on all of them and different at every start, so
+    that parts of an earlier start are never taken for new ones."""
+
+    rank: int = 0
+    world: int = 1
+    token: str = ""
 
 
 class CheckpointWriter:
@@ -380,11 +397,14 @@ def tensor_bytes(groups: Groups) -> int:
 
 
 def check_free_space(root: str | Path, need: int) -> None:
-    """Raise ValueError if `need` bytes of checkpoints, those already there included, do not fit on the disk. A run needs (keep + 1) ×
-    size."""
+    """Raise ValueError if `need` bytes of checkpoints do not fit on the disk. What is there counts: checkpoints, and leftovers of a
+    killed save, which the next one removes. A run needs (keep + 1) × size."""
     root = Path(root)
+    leftovers = [path for path in root.glob(".*") if SCAFFOLD.fullmatch(path.name)]
     there = sum(
-        file.stat().st_size for folder in checkpoint_folders(root) for file in folder.glob("*")
+        file.stat().st_size
+        for folder in (*checkpoint_folders(root), *leftovers)
+        for file in folder.glob("*")
     )
     if there + (free := _free(root)) < need:
         raise ValueError(

@@ -3,17 +3,17 @@
 A copy has the names of the checkpoint. Its manifest is uploaded last and removed first: a copy without one does not count.
 """
 
-import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
-from typing import NamedTuple
 
 from .. import storage
 from ..addresses import ObjectPath
 from .checkpoint import (
     FOLDER,
+    Writers,
     checkpoint_folders,
     discard,
     read,
@@ -22,17 +22,9 @@ from .checkpoint import (
 from .checkpoint_parts import MANIFEST, PART, TENSORS
 
 PATIENCE = 600.0  # seconds that a copy waits for the parts of other ranks
-POLL = 0.2
+LOG = "log.jsonl"
 DOWNLOADS = 8  # at once
 Report = Callable[[str], None]
-
-
-class Writers(NamedTuple):
-    """Who writes parts of a checkpoint: this rank, of how many; `token` is the same on all of them and different at every start."""
-
-    rank: int = 0
-    world: int = 1
-    token: str = ""
 
 
 class CheckpointCopies:
@@ -44,13 +36,23 @@ class CheckpointCopies:
         keep: so many of the newest are kept.
         pinned: steps that are kept too.
         report: takes a line about a copy that failed.
+        log: returns the run's log up to a step, which is copied beside the checkpoint.
     """
 
     def __init__(
-        self, address: str, keep: int, pinned: Collection[int] = (), report: Report = print
+        self,
+        address: str,
+        keep: int,
+        pinned: Collection[int] = (),
+        report: Report = print,
+        log: Callable[[int], bytes] | None = None,
     ) -> None:
         self.root, self.keep, self.pinned = ObjectPath(address), keep, set(pinned)
-        self.report, self.writers = report, Writers()
+        self.report, self.log, self.writers = report, log, Writers()
+        self.damaged: set[int] = set()  # steps of copies that this start could not use
+        self.waiting: list[Path] = []
+        self.newest = Path()  # of those submitted
+        self.copied = 0  # the newest step whose copy is whole
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="copy")
 
     def __enter__(self) -> "CheckpointCopies":
@@ -63,18 +65,36 @@ class CheckpointCopies:
 
     def submit(self, checkpoint: Path) -> None:
         """Copy a checkpoint once it is sealed: every rank its part, the first one the rest."""
-        self.thread.submit(self.copy, checkpoint)
+        self.waiting.append(checkpoint)
+        self.newest = checkpoint
+        self.thread.submit(self.copy_next)
 
-    def copy(self, checkpoint: Path) -> None:
+    def copy_next(self) -> None:
+        """Copy the newest checkpoint that is waiting, which stays here longest. Several ranks begin with the oldest: all with the same."""
+        checkpoint = self.waiting.pop(-1 if self.writers.world == 1 else 0)
         try:
             self.upload(checkpoint)
         except (ValueError, OSError) as error:
-            self.report(f"{checkpoint.name} is saved here, but not copied: {error}")
+            problem = f"is saved here, but not copied: {error}"
+            if self.is_removed(checkpoint):
+                problem = "was removed here before it was copied; save less often, or keep more (checkpoints.every_steps, checkpoints.keep)"
+            self.report(f"{checkpoint.name} {problem}")
+
+    def is_removed(self, checkpoint: Path) -> bool:
+        """Whether a checkpoint is gone, not only unsealed: a newer one is sealed already."""
+        return not (checkpoint / MANIFEST).exists() and (
+            checkpoint != self.newest and (self.newest / MANIFEST).exists()
+        )
 
     def upload(self, checkpoint: Path) -> None:
         rank, world, token = self.writers
         there = self.root / checkpoint.name
-        wait_until((checkpoint / MANIFEST).exists, f"{checkpoint} is not sealed")
+
+        def is_sealed() -> bool:
+            return (checkpoint / MANIFEST).exists() or self.is_removed(checkpoint)
+
+        if not storage.wait_until(is_sealed, PATIENCE):
+            raise ValueError(f"{checkpoint} is not sealed after {PATIENCE:g} s")
         if rank == 0:
             (there / MANIFEST).unlink(missing_ok=True)  # of an earlier copy of the same step
         for file in sorted(checkpoint.iterdir()):
@@ -85,34 +105,44 @@ class CheckpointCopies:
         if world > 1:
             (there / f"copied_{token}_{rank:05d}").write_bytes(b"")
         if rank == 0:
+            if self.log is not None:
+                with suppress(
+                    FileNotFoundError
+                ):  # a log that somebody removed keeps no checkpoint here
+                    (there / LOG).write_bytes(self.log(step_of(checkpoint)))
             self.seal(checkpoint)
 
     def seal(self, checkpoint: Path) -> None:
         """Upload the manifest once all parts are there; then the copy counts, and others go."""
-        there, pattern = self.root / checkpoint.name, f"copied_{self.writers.token}_*"
+        there, (_, world, token) = self.root / checkpoint.name, self.writers
 
-        def parts() -> list[ObjectPath]:
-            return [*there.glob(pattern)] if self.writers.world > 1 else []
+        def has_all_parts() -> bool:
+            whole = world == 1 or len([*there.glob(f"copied_{token}_*")]) == world
+            return whole or self.is_removed(checkpoint)
 
-        if self.writers.world > 1:
-            wait_until(
-                lambda: len(parts()) == self.writers.world, f"{there} lacks parts of other ranks"
-            )
+        if not storage.wait_until(has_all_parts, PATIENCE):
+            raise ValueError(f"{there} lacks parts of other ranks after {PATIENCE:g} s")
         (there / MANIFEST).upload(checkpoint / MANIFEST)
         for note in there.glob("copied_*"):
             note.unlink(missing_ok=True)
-        self.retain(int(checkpoint.name.removeprefix("step-")))
+        self.damaged.discard(step_of(checkpoint))
+        self.copied = max(self.copied, step_of(checkpoint))
+        self.retain(self.copied)
 
     def retain(self, step: int) -> None:
-        """Remove copies that are older than the newest `keep`, whole ones that are newer than `step` and so of another past, and what is
-        left of copies that never became whole."""
-        whole = self.steps()
-        kept = {*[s for s in whole if s <= step][: self.keep], *self.pinned, step}
+        """Remove copies that are older than the newest `keep`, damaged ones, and what is left of copies that never became whole. A
+        whole copy that is newer than `step` stays: this start continued before it only because storage did not answer, and the next
+        start continues after it."""
+        older = [s for s in self.steps() if s <= step and s not in self.damaged]
+        kept = {*older[: self.keep], *self.pinned, step}
         names = {path.parent.name for path in self.root.glob("step-*/*")}
         for name in sorted(names):
             known = FOLDER.fullmatch(name)
-            is_next = known is not None and int(known[1]) > step and int(known[1]) not in whole
-            if known is None or int(known[1]) in kept or is_next:
+            if (
+                known is None
+                or (s := int(known[1])) in kept
+                or (s > step and s not in self.damaged)
+            ):
                 continue
             folder = self.root / name
             (folder / MANIFEST).unlink(missing_ok=True)
@@ -128,7 +158,8 @@ class CheckpointCopies:
 
     def fetch_newest(self, root: Path) -> int | None:
         """Download the newest undamaged copy, if it is newer than every undamaged checkpoint in the folder, and the steps that are averaged
-        later; return its step, None if there is none."""
+        later; return its step, None if there is none. ValueError if storage fails, or if there is nothing to continue from although
+        there are copies: a run that began again would take their place."""
         here = newest_readable(root)
         try:
             steps = self.steps()
@@ -138,15 +169,21 @@ class CheckpointCopies:
             self.report(f"continuing from step {here:,} without a look at the copies: {error}")
             return None
         fetched = next((step for step in steps if step > here and self.fetch(step, root)), None)
-        if fetched is not None:
-            for step in steps:
-                if step < fetched and step in self.pinned:
-                    self.fetch(step, root)
+        if steps and not (here or fetched):
+            names = ", ".join(map(folder_name, steps))
+            raise ValueError(
+                f"{self.root}: no copy can be used ({names}); restore one, or give another checkpoints.copy_to to start again"
+            )
+        for step in steps:
+            missing = not (root / folder_name(step)).exists()
+            if step < (fetched or here) and step in self.pinned and missing:
+                self.fetch(step, root)
         return fetched
 
     def fetch(self, step: int, root: Path) -> bool:
-        """Download a copy to the folder of checkpoints; report and return False if it is damaged."""
-        name = f"step-{step:09d}"
+        """Download a copy to the folder of checkpoints; report and return False if it is damaged. A failure of the network says nothing
+        about the copy, and is raised."""
+        name = folder_name(step)
         fresh, there = root / f".new-{name}-copy", self.root / name
         storage.make_folder(root)
         if fresh.exists():
@@ -156,7 +193,7 @@ class CheckpointCopies:
             (there / MANIFEST).download(fresh / MANIFEST)
             saved, files = unseal_manifest(fresh / MANIFEST)
             if saved != step:
-                raise ValueError(f"its manifest is of step {saved}")
+                raise storage.DamagedFile(f"its manifest is of step {saved}")
             with ThreadPoolExecutor(DOWNLOADS) as pool:
                 jobs = [
                     pool.submit(download, there / file, fresh / file, sha256)
@@ -164,8 +201,9 @@ class CheckpointCopies:
                 ]
                 for job in jobs:
                     job.result()
-        except (ValueError, FileNotFoundError) as error:
+        except (storage.DamagedFile, FileNotFoundError) as error:
             self.report(f"{there} cannot be used: {error}")
+            self.damaged.add(step)
             storage.remove(fresh)
             return False
         storage.sync_path(fresh / MANIFEST)
@@ -173,6 +211,20 @@ class CheckpointCopies:
         discard(root / name)  # a damaged one of the same step
         storage.rename(fresh, root / name)
         return True
+
+    def fetch_log(self, step: int) -> bytes:
+        """Return the run's log up to the step of a copy; empty if the copy has none."""
+        with suppress(FileNotFoundError):
+            return (self.root / folder_name(step) / LOG).read_bytes()
+        return b""
+
+
+def folder_name(step: int) -> str:
+    return f"step-{step:09d}"
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest_readable(root: Path) -> int:
@@ -186,17 +238,9 @@ def newest_readable(root: Path) -> int:
 
 
 def download(there: ObjectPath, here: Path, sha256: str) -> None:
-    """Download a file to disk; ValueError if it is not the one that the manifest names."""
+    """Download a file to disk; DamagedFile if it is not the one that the manifest names."""
     there.download(here)
     storage.sync_path(here)
     with here.open("rb") as file:
         if file_digest(file, "sha256").hexdigest() != sha256:
-            raise ValueError(f"{there} is damaged")
-
-
-def wait_until(done: Callable[[], bool], text: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not done():
-        if time.monotonic() > end:
-            raise ValueError(f"{text} after {PATIENCE:g} s")
-        time.sleep(POLL)
+            raise storage.DamagedFile(f"{there} is damaged")

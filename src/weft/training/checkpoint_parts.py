@@ -7,7 +7,7 @@ each one is, with the size and SHA-256 of the other file.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,12 +63,21 @@ class Piece(NamedTuple):
     size: tuple[int, ...]
 
 
+class OpenFiles(dict[Path, Any]):
+    """Files that are opened when they are first read, and once: to open one, its list of all tensors is parsed."""
+
+    def __missing__(self, path: Path) -> Any:
+        self[path] = file = safe_open(path, framework="pt")
+        return file
+
+
 @dataclass(frozen=True)
 class SavedTensor:
     """A tensor in one file or in several, of which any slice can be read."""
 
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...]
+    files: OpenFiles = field(default_factory=OpenFiles, compare=False)  # shared by a checkpoint
 
     def read(self, slices: tuple[slice, ...] | None = None) -> Tensor:
         """Return a slice, or the whole; only the bytes of that slice are read."""
@@ -85,10 +94,10 @@ class SavedTensor:
                 slice(low - b, high - b)
                 for (low, high), b in zip(overlap, piece.begin, strict=True)
             )
-            with safe_open(piece.file, framework="pt") as file:
-                values: Tensor = (
-                    file.get_slice(piece.key)[inside] if inside else file.get_tensor(piece.key)
-                )
+            file = self.files[piece.file]
+            values: Tensor = (
+                file.get_slice(piece.key)[inside] if inside else file.get_tensor(piece.key)
+            )
             if list(values.shape) == shape:
                 return values
             part = values.new_empty(shape) if part is None else part
@@ -110,10 +119,14 @@ class SavedTensor:
 def saved_tensors(folder: Path, files: Mapping[str, Any]) -> dict[str, dict[str, SavedTensor]]:
     """Return every tensor of a checkpoint, by group and name, without reading any."""
     groups: dict[str, dict[str, tuple[tuple[int, ...], list[Piece]]]] = {}
+    opened = OpenFiles()
     for group, name, shape, piece in all_pieces(folder, files):
         groups.setdefault(group, {}).setdefault(name, (shape, []))[1].append(piece)
     return {
-        group: {name: SavedTensor(shape, tuple(pieces)) for name, (shape, pieces) in named.items()}
+        group: {
+            name: SavedTensor(shape, tuple(pieces), opened)
+            for name, (shape, pieces) in named.items()
+        }
         for group, named in groups.items()
     }
 

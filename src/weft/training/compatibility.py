@@ -49,7 +49,7 @@ def refuse_other(checkpoint: "Checkpoint", recipe: R.Recipe) -> None:
         if reason is not None:
             raise ValueError(
                 f"{checkpoint.path} was saved with another recipe: {name} was {was!r}; {reason}"
-                "undo the change, or give another --output"
+                "undo the change, or start another run with weft train --output FOLDER"
             )
 
 

@@ -2,10 +2,12 @@
 
 A rank that died or stopped leaves the others in a collective operation, where Python runs no signal handler. So each rank has a thread
 that counts in the rendezvous store and watches the next rank's count: three small requests a second, however many ranks there are.
+torchrun may keep the store when it restarts the ranks: what it held before belongs to others and is not read.
 """
 
 import json
 import os
+import secrets
 import select
 import signal
 import sys
@@ -37,17 +39,19 @@ class Heartbeat(Thread):
         )
         self.store.set_timeout(timedelta(seconds=timeout))
         self.over, self.terminated = Event(), float("inf")
+        self.token = secrets.token_hex(8)  # no two processes publish the same words
+        self.earlier = {key: self.get(key) for key in self.watched()}
 
     def run(self) -> None:
-        self.publish("process", json.dumps([gethostname(), os.getpid()]))
+        self.publish("process", json.dumps([gethostname(), os.getpid(), self.token]))
         count, last_heard, last = 0, time.monotonic(), ""
         while not self.over.is_set():
             count += 1
             try:
-                self.publish("beat", str(count))
+                self.publish("beat", f"{self.token} {count}")
                 self.exit_if_rank_lost()
-                now = self.ask(self.next, "beat")
-                if now in ("", "done") or now != last:
+                now = self.ask(f"beat/{self.next}")
+                if now.split()[-1:] in ([], ["done"]) or now != last:
                     last_heard, last = time.monotonic(), now
             except RuntimeError:  # the store is gone: its process ended, or the run is over
                 last = "the rendezvous store"
@@ -67,13 +71,21 @@ class Heartbeat(Thread):
     def publish(self, name: str, text: str) -> None:
         self.store.set(f"heartbeat/{name}/{self.rank}", text)
 
-    def ask(self, rank: int, name: str) -> str:
-        key = f"heartbeat/{name}/{rank}"
+    def watched(self) -> tuple[str, ...]:
+        return "lost", f"beat/{self.next}"
+
+    def get(self, name: str) -> str:
+        key = f"heartbeat/{name}"
         return self.store.get(key).decode() if self.store.check([key]) else ""
+
+    def ask(self, name: str) -> str:
+        """Return what was published under the name since this process started; "" if nothing."""
+        text = self.get(name)
+        return "" if text == self.earlier[name] else text
 
     def exit_if_rank_lost(self) -> None:
         """End if any rank has found another one lost."""
-        if self.store.check(["heartbeat/lost"]) and not self.over.is_set():
+        if self.ask("lost") and not self.over.is_set():
             os._exit(LOST)
 
     def end(self, last: str) -> None:
@@ -86,9 +98,9 @@ class Heartbeat(Thread):
             flush=True,
         )
         with suppress(RuntimeError, ValueError, OSError):
-            self.store.set("heartbeat/lost", str(self.next))
-            host, process = json.loads(self.ask(self.next, "process") or "[null, 0]")
-            if host == gethostname():
+            self.store.set("heartbeat/lost", f"{self.token} {self.next}")
+            host, process, token = json.loads(self.get(f"process/{self.next}"))
+            if host == gethostname() and last.split()[:1] == [token]:  # not one of an earlier start
                 os.kill(process, signal.SIGKILL)  # a stopped process obeys nothing else
         os._exit(LOST)
 
@@ -96,7 +108,7 @@ class Heartbeat(Thread):
         """This rank has left on purpose; the one that watches it need not mind."""
         self.over.set()
         with suppress(RuntimeError):
-            self.publish("beat", "done")
+            self.publish("beat", f"{self.token} done")
 
 
 @contextmanager

@@ -57,7 +57,9 @@ class Trainer:
         loss: Loss,
         loader: Callable[[int], Loader],
         ranks: DistributedRanks | None = None,
+        initialise: Callable[[Loss], None] | None = None,
     ) -> None:
+        """`initialise` is called once every rank has its parts of the weights, before anything else reads them."""
         self.recipe, self.loss, self.loader, self.ranks = (
             recipe,
             loss,
@@ -65,6 +67,8 @@ class Trainer:
             ranks or DistributedRanks(device=recipe.device),
         )
         self.module = place_on_ranks(loss, recipe, self.ranks)
+        if initialise is not None:
+            initialise(loss)
         self.optimiser, self.guard = (
             Optimiser(recipe.optimiser, loss),
             LossGuardState(recipe.guard),

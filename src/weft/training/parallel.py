@@ -1,7 +1,8 @@
 """Ranks: the only place of the loop that knows of others. Sums go through one call, gradients through PyTorch's own engine."""
 
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -36,6 +37,7 @@ from .sharding import allocate, initialise_shards
 from .tensor_parallel import apply_tensor_parallel
 
 MESH = ("replicate", "shard", "tensor")
+DOWNLOAD_TIMEOUT = timedelta(days=1)  # the longest that ranks wait for a download of one of them
 # What selective checkpointing stores: matrix products and attention.
 STORED_OPERATIONS = {
     torch.ops.aten.mm.default,
@@ -59,8 +61,9 @@ class DistributedRanks(Ranks):
         size: int = 1,
         device: str | torch.device = "auto",
         mesh: DeviceMesh | None = None,
+        store: Any = None,
     ) -> None:
-        self.world_rank, self.mesh = rank, mesh
+        self.world_rank, self.mesh, self.store = rank, mesh, store
         self.tensor_size = 1 if mesh is None else mesh["tensor"].size()
         super().__init__(rank // self.tensor_size, size // self.tensor_size)
         self.world = size
@@ -72,7 +75,7 @@ class DistributedRanks(Ranks):
         if self.world == 1 or self.mesh is not None or not parallel.splits_weights:
             return self
         mesh = init_device_mesh(self.device.type, sizes, mesh_dim_names=MESH)
-        return DistributedRanks(self.world_rank, self.world, self.device, mesh)
+        return DistributedRanks(self.world_rank, self.world, self.device, mesh, self.store)
 
     @property
     def is_first(self) -> bool:
@@ -111,6 +114,36 @@ class DistributedRanks(Ranks):
     def barrier(self) -> None:
         if self.world > 1:
             dist.barrier()
+
+    def wait_for_all(self, name: str) -> None:
+        """Wait until all ranks are here, for longer than a collective operation may take. A name serves once: the
+        store may outlive a restart by torchrun. Lost ranks are noticed by
+        their heartbeat meanwhile."""
+        if self.store is None:
+            return
+        if self.store.add(f"{name}/count", 1) == self.world:
+            self.store.set(f"{name}/all", "")
+        self.store.wait([f"{name}/all"], DOWNLOAD_TIMEOUT)
+
+    def from_first(self, compute: Callable[[], str]) -> str:
+        if self.store is None:
+            return compute()
+        name = f"from-first/{self.common_token()}"
+        if self.is_first:
+            self.store.set(name, compute())
+        self.store.wait([name], DOWNLOAD_TIMEOUT)
+        return str(self.store.get(name).decode())
+
+    def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Fill the tensors of all ranks with those of the first one."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def common_token(self) -> str:
+        """Return what is the same on all ranks and different at every call and every start."""
+        (token,) = self.sum([float(secrets.randbits(48)) if self.is_first else 0.0])
+        return f"{int(token):x}"
 
 
 def place_on_ranks(loss: Loss, recipe: R.Recipe, ranks: DistributedRanks) -> nn.Module:
@@ -174,7 +207,8 @@ def parallelize(
         data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
         for part in (*blocks, loss):
             fully_shard(part, mesh=data, mp_policy=policy)
-        register_fsdp_forward_method(loss, "outputs_and_sums")
+        for name in ("outputs_and_sums", "with_model"):
+            register_fsdp_forward_method(loss, name)
     return loss
 
 
@@ -209,11 +243,11 @@ def init_ranks(
         device: what `resolve_device` takes; "cuda" is the GPU of the local rank.
     """
     rank_device = resolve_device(device)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()  # a killed torchrun leaves no rank running
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield DistributedRanks(device=rank_device)
         return
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent()  # a killed torchrun leaves no rank running
     if rank_device.type == "cuda":
         torch.cuda.set_device(rank_device)
     limit = timedelta(seconds=timeouts.collective)
@@ -227,6 +261,6 @@ def init_ranks(
             world_size=size,
         )
         try:
-            yield DistributedRanks(rank, size, rank_device)
+            yield DistributedRanks(rank, size, rank_device, store=store)
         finally:
             dist.destroy_process_group()

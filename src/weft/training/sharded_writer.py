@@ -1,9 +1,7 @@
 """Checkpoints of many ranks: each writes its part beside its training, and the first one seals the folder."""
 
 import json
-import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,8 @@ from .checkpoint import (
     STATE,
     CheckpointWriter,
     Groups,
+    OnSaved,
+    Writers,
     commit,
     explain_os_error,
     serialize_state,
@@ -27,9 +27,8 @@ class ShardedCheckpointWriter(CheckpointWriter):
     """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training continues meanwhile.
 
     Args:
-        root, keep, pinned: as for `CheckpointWriter`.
-        rank, world: of this process.
-        token: the same on all ranks and different at every start, so that parts of an earlier start are never taken for new ones.
+        root, keep, pinned, on_saved: as for `CheckpointWriter`.
+        writers: this rank among the others.
         timeout: seconds until the first rank gives up on another one's part.
     """
 
@@ -38,14 +37,14 @@ class ShardedCheckpointWriter(CheckpointWriter):
         root: str | Path,
         keep: int,
         pinned: Collection[int] = (),
+        on_saved: OnSaved | None = None,
         *,
-        rank: int,
-        world: int,
-        token: int,
+        writers: Writers,
         timeout: float,
     ) -> None:
-        super().__init__(root, keep, pinned)
-        self.rank, self.world, self.token, self.timeout = rank, world, f"{token:x}", timeout
+        super().__init__(root, keep, pinned, on_saved)
+        self.rank, self.world, self.token = writers
+        self.timeout = timeout
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
         self.wait()
@@ -59,8 +58,7 @@ class ShardedCheckpointWriter(CheckpointWriter):
             self.root,
             f"cannot write {fresh}, which needs {len(content):,} bytes of rank {self.rank}",
         ):
-            with suppress(FileExistsError):  # another rank was first
-                storage.make_folder(fresh)
+            storage.make_folder(fresh)
             name = f"part_{self.rank:05d}"
             digest = storage.write_file(fresh / f"{name}.safetensors", content)
             described = {"tensors": layout, "bytes": len(content), "sha256": digest}
@@ -91,13 +89,10 @@ class ShardedCheckpointWriter(CheckpointWriter):
         return final
 
     def _wait_for(self, path: Path, rank: int) -> bytes:
-        end = time.monotonic() + self.timeout
-        while not path.exists():
-            if time.monotonic() > end:
-                raise OSError(
-                    0,
-                    f"rank {rank} has not written its part for {self.timeout:g} s; run folders must be on storage that all ranks share",
-                    str(path),
-                )
-            time.sleep(POLL)
+        if not storage.wait_until(path.exists, self.timeout, POLL):
+            raise OSError(
+                0,
+                f"rank {rank} has not written its part for {self.timeout:g} s; run folders must be on storage that all ranks share",
+                str(path),
+            )
         return path.read_bytes()

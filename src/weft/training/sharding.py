@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from .. import spec as S
+from ..layers.lora import LoRALinear, initialise_narrow
 from ..layers.roles import parameter_facts
 from ..model.initialisation import initialise_parameter, parameter_seed
 
@@ -44,12 +45,18 @@ def allocate(module: nn.Module, device: torch.device) -> None:
 def initialise_shards(module: nn.Module, spec: S.Spec, seed: int) -> None:
     """Initialise the parts on this rank with the numbers that the whole model has: one whole tensor exists at a time."""
     facts = parameter_facts(module)
+    low_rank = {p for p, part in module.named_modules() if isinstance(part, LoRALinear)}
     for name, tensor in named_tensors(module):
-        part = local_tensor(tensor)
+        part, (path, _, kind) = local_tensor(tensor), name.rpartition(".")
+        is_low_rank = path in low_rank and kind in ("narrow", "widen")
         if part.numel():
-            whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=part.device)
-            generator = torch.Generator(part.device).manual_seed(parameter_seed(seed, name))
-            initialise_parameter(whole, facts[name], spec, generator)
+            whole = torch.zeros(tensor.shape, dtype=tensor.dtype, device=part.device)
+            key = path if is_low_rank else name
+            generator = torch.Generator(part.device).manual_seed(parameter_seed(seed, key))
+            if not is_low_rank:
+                initialise_parameter(whole, facts[name], spec, generator)
+            elif kind == "narrow":
+                initialise_narrow(whole, generator)
             part.copy_(whole[local_slices(tensor)])
 
 

@@ -1,67 +1,86 @@
 """Where a model starts from, and what of it is trained: everything, its head alone, or its head and low-rank updates."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..interop.folder import load
+from ..interop.loading import FolderWeights, open_weights
 from ..layers.embedding import PatchEmbedding
-from ..layers.lora import insert_lora
+from ..layers.lora import LoRALinear, insert_lora, merged_reader
 from ..layers.roles import Part, Role, parameter_facts
 from ..layers.shifted_windows import ShiftedWindowAttention
 from ..model.initialisation import parameter_seed
-from ..model.model import Model
+from ..model.model import Model, build_on_meta
 from ..registry import implementation
 from ..tasks.base import Loss
+from .checkpoint import Checkpoint
+from .sharding import local_slices, local_tensor
 
 
+@torch.no_grad()
 def initialise_from(model: Model, folder: str) -> None:
     """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for a pooler that was trained.
-    Position tables of another image size are interpolated."""
-    before = load(folder)
-    old, state, heads = (
-        resize_positions(before, model),
-        model.state_dict(),
-        (before.spec.head, model.spec.head),
-    )
-    names = {getattr(head, "labels", None) for head in heads} - {None}
-    loaded_parts = {Part.BODY, Part.LAYER_MIX}
-    if type(heads[0]) is type(heads[1]) and len(names) < 2:
-        loaded_parts |= {Part.HEAD, Part.HEAD_TRANSFORM}
-    elif type(heads[1]) is S.ClassifierHead and type(heads[0]) in (S.NoHead, S.ClassifierHead):
-        loaded_parts |= {Part.HEAD_TRANSFORM}
-    facts = parameter_facts(model)
-    fit = {
-        name: tensor
-        for name, tensor in old.items()
-        if name in state and state[name].shape == tensor.shape and facts[name].part in loaded_parts
+    Position tables of another image size are interpolated. A rank of a sharded model reads only its slices."""
+    with open_weights(folder) as before:
+        state, loaded = model.state_dict(), loaded_parts(before.model.spec.head, model.spec.head)
+        facts, resized = parameter_facts(model), resized_positions(before, model)
+        shapes = before.shapes | {name: table.shape for name, table in resized.items()}
+        fit = {
+            name
+            for name, shape in shapes.items()
+            if name in state and state[name].shape == shape and facts[name].part in loaded
+        }
+        filled = fit | set(low_rank_names(model))
+        missing = [name for name in state if name not in filled and facts[name].part is Part.BODY]
+        if missing:
+            raise ValueError(
+                f"init_from = {folder!r}: it has no {missing[0]} of shape {tuple(state[missing[0]].shape)}; "
+                "give the recipe the model that was trained"
+            )
+        for name in before.shapes:
+            if name in fit and (part := local_tensor(state[name])).numel():
+                slices = local_slices(state[name])
+                part.copy_(resized[name][slices] if name in resized else before.read(name, slices))
+
+
+def loaded_parts(old: S.Head, new: S.Head) -> set[Part]:
+    """The parts of an earlier model that a model with another head starts from."""
+    names = {getattr(head, "labels", None) for head in (old, new)} - {None}
+    if type(old) is type(new) and len(names) < 2:
+        return {Part.BODY, Part.LAYER_MIX, Part.HEAD, Part.HEAD_TRANSFORM}
+    if type(new) is S.ClassifierHead and type(old) in (S.NoHead, S.ClassifierHead):
+        return {Part.BODY, Part.LAYER_MIX, Part.HEAD_TRANSFORM}
+    return {Part.BODY, Part.LAYER_MIX}
+
+
+def low_rank_names(model: Model) -> set[str]:
+    return {
+        f"{path}.{name}"
+        for path, part in model.named_modules()
+        if isinstance(part, LoRALinear)
+        for name in ("narrow", "widen")
     }
-    missing = [name for name in state if name not in fit and facts[name].part is Part.BODY]
-    if missing:
-        raise ValueError(
-            f"init_from = {folder!r}: it has no {missing[0]} of shape {tuple(state[missing[0]].shape)}; "
-            "give the recipe the model that was trained"
-        )
-    model.load_state_dict(state | fit)
 
 
-def resize_positions(before: Model, model: Model) -> dict[str, Tensor]:
-    """The weights of `before`, its position tables at the image size (ViT, section 3.2) and the window size (Swin) of `model`."""
-    state = before.state_dict()
+def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
+    """The position tables of `before`, at the image size (ViT, section 3.2) and the window size (Swin) of `model`."""
+    tables = {}
     for path, part in model.named_modules():
         if isinstance(part, PatchEmbedding) and isinstance(part.positions, nn.Embedding):
             name, fits = (
                 f"{path}.positions.weight",
-                part.s.extra_tokens == getattr(before.spec.source, "extra_tokens", None),
+                part.s.extra_tokens == getattr(before.model.spec.source, "extra_tokens", None),
             )
         elif isinstance(part, ShiftedWindowAttention):
             name, fits = f"{path}.offsets.weight", True
         else:
             continue
-        if fits and name in state:
-            state[name] = part.resize(state[name])
-    return state
+        if fits and name in before.shapes:
+            tables[name] = part.resize(before.read_whole(name))
+    return tables
 
 
 def freeze_untrained(model: Model, trained: R.Trainable | None, seed: int = 0) -> None:
@@ -95,6 +114,13 @@ def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
         and (weight_facts := facts[f"{path}.{name}.weight"]).role is Role.MATRIX
         and weight_facts.part is Part.BODY
     ]
+
+
+def checkpoint_reader(checkpoint: Checkpoint, recipe: R.Recipe) -> Callable[[str], Tensor]:
+    """Return what reads the tensors of a checkpoint's model by name, low-rank updates merged; each from the parts that have it."""
+    saved, structure = checkpoint.saved()["model"], build_on_meta(recipe.model)
+    freeze_untrained(structure, recipe.trainable)
+    return merged_reader(structure, lambda name: saved[f"model.{name}"].read())
 
 
 def set_train_mode(loss: Loss, trained: R.Trainable | None) -> None:

@@ -88,7 +88,7 @@ def detect_data(
     valid_source = (
         align_columns(train, rows, expand(tuple(dev)), requested_columns) if dev else None
     )
-    other, worse = load_source(valid_source) if valid_source else ([], [])
+    other, worse = load_valid_rows(valid_source) if valid_source else ([], [])
     if not rows:
         check_bad_row_limit(0, bad, max_bad_rows)
         raise ValueError(
@@ -127,6 +127,13 @@ def detect_data(
         f"{files[0]}: {describe_data(task, row, train_rows, train)}",
         (*note, *more),
     )
+
+
+def load_valid_rows(source: R.Source) -> tuple[list[SourceRow], BadRowEntries]:
+    rows, bad = load_source(source)
+    if not rows and not bad:
+        raise ValueError(f"{', '.join(source.paths)}: there is no row to validate on")
+    return rows, bad
 
 
 def build_source(
@@ -201,7 +208,7 @@ def detect_task(
     ]
     if not cells:
         raise ValueError(
-            f"{row.label} is empty in every row; name the column of the labels with --label"
+            f"{row.label} is empty in every row; name the columns: --columns TEXT [TEXT] LABEL"
         )
     if row.numeric_label or (task is None and looks_like_regression(cells, row.label)):
         if not any(map(is_number, cells)):
@@ -245,12 +252,12 @@ def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -
     once = [name for name, count in seen.items() if count == 1]
     if task is None and len(once) >= MAX_SINGLETON_CLASSES and len(once) > len(seen) / 2:
         raise ValueError(
-            f"{label} has {len(seen)} classes, of which {len(once)} occur once ({format_labels(once)}); is it the label? Name another "
-            "with --label, or say --task classify, or --task regress for numbers"
+            f"{label} has {len(seen)} classes, of which {len(once)} occur once ({format_labels(once)}); is it the label? Name another: "
+            "--columns TEXT [TEXT] LABEL, or say --task classify, or --task regress for numbers"
         )
     if len(seen) < 2:
         raise ValueError(
-            f"every row has {label} = {next(iter(seen))!r}; name the column of the classes with --label"
+            f"every row has {label} = {next(iter(seen))!r}; name the columns: --columns TEXT [TEXT] LABEL"
         )
     return tuple(sorted_classes(seen))
 

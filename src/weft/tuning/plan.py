@@ -23,8 +23,8 @@ from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..inference.open_model import open_model
 from ..interop.describe import read_folder
-from ..interop.folder import save
 from ..interop.hub import local_folder
+from ..interop.saving import save
 from ..kernels.devices import resolve_device, resolve_precision
 from ..recipe.metrics import greater_is_better
 from ..storage import write_if_changed

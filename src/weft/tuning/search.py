@@ -105,13 +105,18 @@ def is_trial_complete(folder: Path, recipe: R.Recipe) -> bool:
 def best_so_far(folder: Path, plan: TunePlan) -> float | None:
     """Return the best validation so far."""
     lines = read_log(folder / "log.jsonl")
-    values = [line["valid"][plan.metric] for line in lines if "valid" in line]
+    validations = [line["valid"] for line in lines if "valid" in line]
+    values = [metrics[plan.metric] for metrics in validations if plan.metric in metrics]
     return plan.best_of(values) if values else None
 
 
 def trial_result(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any]:
     lines = read_log(folder / "log.jsonl")
-    best = next(line["best"] for line in reversed(lines) if "best" in line)
+    best = next((line["best"] for line in reversed(lines) if "best" in line), None)
+    if best is None:
+        raise ValueError(
+            f"{folder}: no validation gave a finite {metric}; give lower --learning-rates"
+        )
     seconds = sum(line["seconds"] for line in lines if "seconds" in line)
     return {
         "trial": folder.name,

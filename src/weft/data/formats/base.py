@@ -34,6 +34,14 @@ def stretch(count: int, fraction: tuple[float, float]) -> tuple[int, int]:
     return int(count * fraction[0]), int(count * fraction[1])
 
 
+def unnest_translation(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with one column per language where it nests them, as data sets of the hub do: {"translation": {"en": …, "de": …}}."""
+    languages = fields.get("translation")
+    if not isinstance(languages, dict):
+        return fields
+    return {name: cell for name, cell in fields.items() if name != "translation"} | languages
+
+
 class FileFormat(Format):
     """A format whose files are read one by one. Small files are read together in one piece, a large one in several."""
 

@@ -189,7 +189,7 @@ def make_row(
     if len(cells) < len(columns) or len(cells) != (width or len(cells)):
         return BadRow(
             offset,
-            f"{len(cells)} columns instead of {width or len(columns)}"
+            f"{len(cells)} columns instead of {max(width or 0, len(columns))}"
             + (f"; {QUOTES}" if len(cells) > len(columns) else ""),
         )
     return SourceRow(offset, dict(zip(columns, cells, strict=False)))

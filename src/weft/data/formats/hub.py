@@ -6,7 +6,7 @@ from typing import Any
 
 from ...recipe import Source
 from ...recipe.formats import Format, Piece, SourceItem, SourceRow, Span
-from .base import ROWS_PER_READ, stretch
+from .base import ROWS_PER_READ, stretch, unnest_translation
 
 
 class HubFormat(Format):
@@ -52,7 +52,8 @@ def read_hub(path: str, span: Span) -> Iterator[SourceItem]:
     for first in range(span[0], end, ROWS_PER_READ):
         columns = data[first : min(end, first + ROWS_PER_READ)]
         for i, cells in enumerate(zip(*columns.values(), strict=True)):
-            yield SourceRow(first + i, dict(zip(columns, cells, strict=True)))
+            fields = dict(zip(columns, cells, strict=True))
+            yield SourceRow(first + i, unnest_translation(fields))
 
 
 def hub_pieces(path: str, fraction: tuple[float, float], piece_bytes: int) -> list[Piece]:

@@ -7,7 +7,7 @@ from typing import Any
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ..json_cursor import JSONCursor
-from .base import WHOLE, FileFormat, stretch
+from .base import WHOLE, FileFormat, stretch, unnest_translation
 from .lines import full_lines
 
 ARRAY = re.compile(r"\s*\[\s*(\{|\]\s*$)")
@@ -28,7 +28,7 @@ class JSONFormat(FileFormat):
         for place, row in values(path):
             if begin <= place and (end is None or place < end):
                 yield (
-                    SourceRow(place, row)
+                    SourceRow(place, unnest_translation(row))
                     if isinstance(row, dict)
                     else BadRow(place, f"element {place} of the array is not an object")
                 )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from .base import unnest_translation
 from .lines import LineFormat, decoded_lines, full_lines
 
 
@@ -31,7 +32,7 @@ def parse_json_lines(lines: Iterable[tuple[int, str | BadRow]]) -> Iterator[Sour
             try:
                 fields = json.loads(line)
                 yield (
-                    SourceRow(offset, fields)
+                    SourceRow(offset, unnest_translation(fields))
                     if isinstance(fields, dict)
                     else BadRow(offset, "bad JSON: not an object")
                 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice, pairwise
 
+from ...addresses import is_remote
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ...storage import DamagedFile
@@ -170,6 +171,22 @@ def read_head(path: str) -> bytes:
         return next(read_blocks(path), b"")
     except DamagedFile:
         return b""
+
+
+def is_binary(head: bytes) -> bool:
+    """Return whether the first bytes of a file are no text: zeros among what is not UTF-8, or many zeros, as UTF-16 has them."""
+    start = head[:SHORT]
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # its last character may be cut
+    except UnicodeDecodeError:
+        return b"\0" in start
+    return start.count(b"\0") > len(start) / 10
+
+
+def refuse_binary(path: str) -> None:
+    """Raise ValueError for a local file that is no text; of an address, the rows tell."""
+    if not is_remote(path) and is_binary(read_head(path)):
+        raise ValueError(f"{path} is a binary file, not text; give text in UTF-8")
 
 
 def head_lines(head: bytes) -> list[str]:

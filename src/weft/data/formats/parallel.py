@@ -9,7 +9,7 @@ from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from ...storage import digest_plain
 from ..files import file_identity, find, is_compressed, read_blocks
 from .base import WHOLE, cached_if_large, estimated_bytes, if_undamaged, stretch
-from .lines import decoded_lines
+from .lines import decoded_lines, refuse_binary
 
 
 class ParallelFormat(Format):
@@ -62,6 +62,8 @@ def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
         raise ValueError(f"every glob of aligned files must match as many files, but {counts}")
     pieces = []
     for paths in zip(*columns, strict=True):
+        for path in paths:
+            refuse_binary(path)
         bytes_, word = (
             sum(map(estimated_bytes, paths)),
             digest_plain([file_identity(path) for path in paths]),

@@ -8,7 +8,7 @@ from ...addresses import filesystem, is_remote
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ..files import file_size, unpacked_limit
-from .base import ROWS_PER_READ, FileFormat, stretch
+from .base import ROWS_PER_READ, FileFormat, stretch, unnest_translation
 
 
 class ParquetFormat(FileFormat):
@@ -60,7 +60,8 @@ def row_groups(path: str) -> list[tuple[int, int]]:
 def read_parquet(path: str, span: Span, columns: tuple[str, ...]) -> Iterator[SourceItem]:
     begin, end = span
     with open_parquet(path) as file:
-        present_columns = [name for name in columns if name in file.schema_arrow.names]
+        nested = ("translation",) if columns else ()  # may hold some of them
+        present_columns = [name for name in columns + nested if name in file.schema_arrow.names]
         first = 0
         for group in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(group).num_rows
@@ -97,7 +98,9 @@ def batch_rows(batch: Any, place: int) -> Iterator[SourceItem]:
     except (ValueError, OverflowError):
         rows = [one_row(batch.slice(i, 1)) for i in range(batch.num_rows)]
     yield from (
-        SourceRow(place + i, row) if isinstance(row, dict) else BadRow(place + i, row)
+        SourceRow(place + i, unnest_translation(row))
+        if isinstance(row, dict)
+        else BadRow(place + i, row)
         for i, row in enumerate(rows)
     )
 

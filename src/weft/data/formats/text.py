@@ -8,7 +8,7 @@ from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ..files import BLOCK
 from ..sentences import last_word_boundary, sentence_starts
 from .base import estimated_bytes
-from .lines import CONVERT, LineFormat, characters, read_records
+from .lines import CONVERT, LineFormat, characters, read_records, refuse_binary
 
 
 class TextFormat(LineFormat):
@@ -22,6 +22,7 @@ class TextFormat(LineFormat):
         return source.document_boundary == "line" or (after_blank and bool(line.strip()))
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
+        refuse_binary(path)
         if source.document_boundary == "file":
             return [((0, None), estimated_bytes(path))]
         return super().spans(path, source, piece_bytes)

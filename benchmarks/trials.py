@@ -1,0 +1,38 @@
+"""What benchmarks of several training runs share: their options, and a run with its progress."""
+
+import argparse
+from pathlib import Path
+
+from weft import recipe as R
+from weft.runs import run
+from weft.runs.progress import ProgressLine, moving_average, time_left
+
+from .generated import small
+
+
+def trial_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with --output, --quick and --receipt."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs"), help="folder of the runs (default: runs)"
+    )
+    parser.add_argument("--quick", action="store_true", help="three steps of each run")
+    parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
+    return parser
+
+
+def train(recipe: R.Recipe, output: Path, quick: bool = False) -> Path:
+    """Train a recipe, or use its finished run; return its folder."""
+    recipe = small(recipe) if quick else recipe
+    folder = output / recipe.name
+    pace: float | None = None
+    with ProgressLine() as line:
+        for event in run.train(recipe, folder):
+            pace = moving_average(pace, event.seconds)
+            if line.is_due:
+                left = time_left(pace * (recipe.steps - event.step))
+                steps = f"step {event.step:,}/{recipe.steps:,}"
+                line.print(f"{recipe.name}: {steps}, loss {event.loss:.3f}{left}")
+    return folder

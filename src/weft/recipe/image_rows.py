@@ -1,0 +1,71 @@
+"""What a row of data with an image holds."""
+
+from itertools import chain
+from typing import Any
+
+from ..registry import choice, implements
+from .cells import check_boxes, label_index, number, require_cell
+from .rows import RowSchema
+
+
+@choice
+class LabelledImages(RowSchema):
+    """An image and its class."""
+
+    name = "images"
+    column_fields = ("image", "label")
+
+    image: str = "image"
+    label: str = "label"
+    labels: tuple[str, ...] | None = None
+
+    @property
+    def image_columns(self) -> tuple[str, ...]:
+        return (self.image,)
+
+    @property
+    def label_column(self) -> str:
+        return self.label
+
+    def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
+        label_index(labels, require_cell(fields, self.label, object))
+
+
+@choice
+class ImagesWithBoxes(RowSchema):
+    """An image and the boxes in it, COCO's way."""
+
+    name = "boxed"
+
+    labels: tuple[str, ...] | None = None
+
+    @property
+    def image_columns(self) -> tuple[str, ...]:
+        return ("image",)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return "image", "boxes", "labels"
+
+    @property
+    def label_column(self) -> str:
+        return "labels"
+
+    def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
+        boxes, names = fields.get("boxes", []), fields.get("labels", [])
+        if len(boxes) != len(names) or any(len(box) != 4 or isinstance(box, str) for box in boxes):
+            raise ValueError("boxes are four numbers and a label each")
+        for side in chain(*boxes):
+            number("a box's side", side)
+        for name in names:
+            label_index(labels, name)
+
+    def check_image(self, fields: dict[str, Any], size: tuple[int, int]) -> None:
+        check_boxes(fields.get("boxes", []), size)
+
+    def default_format(self, paths: tuple[str, ...]) -> str:
+        return "coco"
+
+
+implements(LabelledImages, "weft.data.encode:ImageEncoder")
+implements(ImagesWithBoxes, "weft.data.encode:BoxEncoder")

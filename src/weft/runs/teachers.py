@@ -1,0 +1,33 @@
+"""Does a teacher see what it was trained on?"""
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.folder_files import find_file
+from ..data.images import usual_transforms
+from ..interop.image_processor import IMAGES, PLAIN, image_transforms, per_channel
+from ..model.model import Model
+
+TOLERANCE = 0.01  # of means and deviations: files round them
+
+
+def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
+    """Raise ValueError where a teacher of images would see pixels that are normalised otherwise than its folder says: student and teacher
+    read one batch."""
+    source, folder = teacher.spec.source, teacher.origin
+    if not isinstance(source, S.Patches) or folder is None or not find_file(folder, IMAGES):
+        return
+    ours = R.transforms_for(task, evaluation=True) or usual_transforms(source.image_size)
+    theirs = image_transforms(folder, teacher.spec)
+    normals = [
+        next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
+        for steps in (theirs, ours)
+    ]
+    numbers = [
+        [*per_channel(normal.mean, source.channels), *per_channel(normal.std, source.channels)]
+        for normal in normals
+    ]
+    if any(abs(a - b) > TOLERANCE for a, b in zip(*numbers, strict=True)):
+        raise ValueError(
+            f"{folder / IMAGES} has {normals[0]}, and the task has {normals[1]}; student and teacher see the same pixels: "
+            "give the task the teacher's Normalize"
+        )
