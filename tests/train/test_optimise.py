@@ -14,6 +14,7 @@ from weft.layers.lora import merge_lora
 from weft.layers.roles import Role, parameter_facts
 from weft.model.block import BlockLayer
 from weft.training.averages import ExponentialMovingAverage, average_states
+from weft.training.muon import BatchedMuon
 from weft.training.optimisers import Optimiser
 from weft.training.trainable import freeze_untrained
 
@@ -65,6 +66,27 @@ def test_every_parameter_stands_in_exactly_one_group_and_only_matrices_decay(s: 
             for p in g["params"]
         }
         assert found == {True: 0.01, False: 0}
+
+
+def test_muon_of_all_matrices_at_once_is_torch_s_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    shapes = [(16, 16), (16, 32), (32, 16), (16, 16), (8, 8), (32, 16)]
+    ours = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+    theirs = [nn.Parameter(p.detach().clone()) for p in ours]
+    settings = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    pairs = [(ours, BatchedMuon(ours, **settings)), (theirs, torch.optim.Muon(theirs, **settings))]
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)  # torch's, as exact as ours
+    for step in range(4):
+        for parameters, optimizer in pairs:
+            generator = torch.Generator().manual_seed(step)
+            for p in parameters:
+                p.grad = torch.randn(p.shape, generator=generator)
+            parameters[4].grad = None  # a part that this step did not use
+            optimizer.step()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+        buffers = [optimizer.state[p] for p, (_, optimizer) in zip((mine, other), pairs, strict=True)]
+        assert buffers[0].keys() == buffers[1].keys()
 
 
 ATTENTION = (

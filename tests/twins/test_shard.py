@@ -10,7 +10,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import weft
+from weft import recipe as R
 from weft.model.block import BlockLayer
+from weft.training.optimisers import Optimiser
 
 SPECS = {
     "gpt2": (weft.gpt2, dict(depth=2, width=32, heads=4, vocab_size=64, positions=16)),
@@ -22,11 +24,19 @@ SPECS = {
 }
 
 
-def losses(model: torch.nn.Module, name: str, rank: int, world: int) -> list[float]:
+OPTIMISERS = {
+    "SGD": R.SGD(lr=0.1, momentum=0.0),
+    "Muon": R.Muon(lr=0.1, other=R.AdamW(lr=0.01)),
+}
+
+
+def losses(
+    model: torch.nn.Module, name: str, rank: int, world: int, kind: str = "SGD"
+) -> list[float]:
     g = torch.Generator().manual_seed(1)
     ids = torch.randint(0, 64, (4, 12), generator=g)
     mine = ids.chunk(world)[rank]
-    optimiser, found = torch.optim.SGD(model.parameters(), lr=0.1), []
+    optimiser, found = Optimiser(OPTIMISERS[kind], model), []
     for _ in range(3):
         output = model(mine, mine) if name == "t5" else model(mine)
         loss = torch.nn.functional.cross_entropy(
@@ -34,7 +44,7 @@ def losses(model: torch.nn.Module, name: str, rank: int, world: int) -> list[flo
         )
         optimiser.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimiser.step(1.0)
         total = loss.detach().clone()
         if world > 1:
             dist.all_reduce(total)
@@ -58,7 +68,7 @@ def build(name: str) -> weft.Model:
     )
 
 
-def worker(rank: int, port: int, name: str, truth: list[float]) -> None:
+def worker(rank: int, port: int, name: str, truth: list[float], kind: str) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -72,15 +82,16 @@ def worker(rank: int, port: int, name: str, truth: list[float]) -> None:
         if isinstance(module, BlockLayer):
             fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    found = losses(model, name, rank, 2)
+    found = losses(model, name, rank, 2, kind)
     dist.destroy_process_group()
     assert max(abs(a - b) for a, b in zip(found, truth, strict=True)) < 1e-5, (found, truth)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="gloo over loopback")
-@pytest.mark.parametrize("name", SPECS)
-def test_two_sharded_ranks_train_like_one_process(name: str) -> None:
+@pytest.mark.parametrize("name, kind", [*((name, "SGD") for name in SPECS), ("gpt2", "Muon")])
+def test_two_sharded_ranks_train_like_one_process(name: str, kind: str) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    mp.spawn(worker, (port, name, losses(build(name), name, 0, 1)), nprocs=2)
+    truth = losses(build(name), name, 0, 1, kind)
+    mp.spawn(worker, (port, name, truth, kind), nprocs=2)

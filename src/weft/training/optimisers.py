@@ -11,6 +11,7 @@ from .. import recipe as R
 from ..layers.roles import ParameterFacts, Role, parameter_facts
 from ..registry import implementation
 from .checkpoint_parts import SavedTensor, read_like
+from .muon import BatchedMuon
 
 
 def has_weight_decay(parameter: Tensor, role: Role) -> bool:
@@ -118,7 +119,7 @@ def build_sgd(spec: R.SGD, parameters: TrainedParameters) -> Iterator[Optimizer]
 def build_muon(spec: R.Muon, parameters: TrainedParameters) -> Iterator[Optimizer]:
     matrices, others = parameters.split(uses_muon)
     if matrices.named:
-        yield torch.optim.Muon(
+        yield BatchedMuon(
             matrices.named.values(),
             lr=spec.lr,
             weight_decay=spec.weight_decay,
