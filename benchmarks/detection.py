@@ -1,19 +1,28 @@
-"""Detection: blood cells in COCO's layout, and what several runs reached at the same cost.
+"""Detection: blood cells in COCO's layout, what several runs reached at the same cost, and what a detector sees.
 
     python -m benchmarks.detection bccd DATA/bccd [--archive DATA/bccd/bccd.tar]
-    python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising --plot curves.png
+    python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising --plot curves.svg [--receipt FILE]
+    python -m benchmarks.detection draw runs/detr-denoising [--boxes boxes.png] [--maps maps.png]
 
 `bccd` reads the archive of BCCD (images, and a list of boxes as left, top, right and bottom) and writes train.json, val.json and
 test.json beside the images. `curves` prints the validation's AP of each run by step, training FLOP and seconds; the last line is JSON.
+`draw` takes the first validation images: the objects that a run detects in them, and of one of them where the encoder looks from the
+middle of each object and where the decoder looks for it, as in figures 3 and 6 of DETR's paper.
 """
 
 import argparse
 import json
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
+from . import receipt
+
 CLASSES = ("Platelets", "RBC", "WBC")
+SHOWN, COLUMNS, MAPPED = 8, 4, 4
 
 
 def coco_split(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,6 +89,9 @@ def curve(run: Path) -> dict[str, Any]:
 def plot(curves: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
+    from .plots import STYLE
+
+    pyplot.rcParams.update(STYLE)
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for line in curves:
         axes.plot(
@@ -92,11 +104,96 @@ def plot(curves: list[dict[str, Any]], path: Path) -> None:
     axes.legend()
     axes.grid(alpha=0.3)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def validation_images(run: Path, count: int) -> list[Image.Image]:
+    """The first validation images of a run whose data are in COCO's layout."""
+    from weft.data.files import find
+    from weft.recipe.files import load_recipe
+
+    table, folder = load_recipe(str(run / "recipe.json")).data.valid.paths
+    names = [row["file_name"] for row in json.loads(Path(find(table)[0]).read_text())["images"]]
+    return [Image.open(Path(find(folder)[0]) / name).convert("RGB") for name in names[:count]]
+
+
+def draw_detections(run: Path, path: Path) -> None:
+    """Write a sheet of images with the objects that the run detects."""
+    from weft.inference.detect import detect
+    from weft.inference.open_model import open_model
+    from weft.observe.boxes import draw_boxes
+
+    model, images = open_model(str(run)), validation_images(run, SHOWN)
+    drawn = [
+        draw_boxes(image, objects)
+        for image, objects in zip(images, detect(model, images), strict=True)
+    ]
+    (width, height), gap = drawn[0].size, 6
+    rows = -(-len(drawn) // COLUMNS)
+    size = (COLUMNS * (width + gap) - gap, rows * (height + gap) - gap)
+    sheet = Image.new("RGB", size, "white")
+    for i, image in enumerate(drawn):
+        row, column = divmod(i, COLUMNS)
+        sheet.paste(image, (column * (width + gap), row * (height + gap)))
+    sheet.quantize(128).save(path, optimize=True)
+
+
+def draw_maps(run: Path, path: Path) -> None:
+    """Write where the encoder looks from the middle of each object, and where the decoder looks for it: mean of the last layer's heads."""
+    from matplotlib import pyplot
+    from matplotlib.patches import Rectangle
+
+    from weft.inference.look import look
+    from weft.inference.open_model import open_model
+
+    from .plots import STYLE
+
+    model = open_model(str(run))
+    seen = max(
+        (look(model, image) for image in validation_images(run, SHOWN)),
+        key=lambda observation: len(observation.objects[:MAPPED]),
+    )
+    assert seen.image is not None
+    panels = {panel.kind: panel for panel in seen.panels}
+    width, height = seen.image.size
+    pyplot.rcParams.update(STYLE)
+    figure, axes = pyplot.subplots(
+        2, MAPPED, figsize=(2.4 * MAPPED, 5.4), layout="constrained", squeeze=False
+    )
+    for column, thing in enumerate(seen.objects[:MAPPED]):
+        x, y, w, h = thing.box
+        grid = panels["encoder"].query_grid
+        assert grid is not None
+        cell = int((y + h / 2) * grid.rows) * grid.columns + int((x + w / 2) * grid.columns)
+        for row, (kind, query) in enumerate((("encoder", cell), ("cross", thing.query))):
+            weight_M = panels[kind].maps[-1].float().mean(0)[query].cpu()
+            axis = axes[row, column]
+            axis.imshow(seen.image)
+            axis.imshow(
+                weight_M.view(grid.rows, grid.columns),
+                cmap="inferno",
+                alpha=0.65,
+                extent=(0, width, height, 0),
+            )
+            axis.add_patch(
+                Rectangle(
+                    (x * width, y * height), w * width, h * height, fill=False, edgecolor="#5eead4"
+                )
+            )
+            axis.set(xticks=[], yticks=[])
+        axes[0, column].plot((x + w / 2) * width, (y + h / 2) * height, "o", color="#5eead4")
+        axes[1, column].set_xlabel(f"{thing.label}: {thing.score:.2f}")
+    axes[0, 0].set_ylabel("encoder, from the point")
+    axes[1, 0].set_ylabel("decoder, for the object")
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     bccd = verbs.add_parser("bccd")
     bccd.add_argument("folder", type=Path)
@@ -104,9 +201,20 @@ def main() -> None:
     compare = verbs.add_parser("curves")
     compare.add_argument("runs", type=Path, nargs="+")
     compare.add_argument("--plot", type=Path)
-    args = parser.parse_args()
+    compare.add_argument("--receipt", metavar="FILE")
+    draw = verbs.add_parser("draw")
+    draw.add_argument("run", type=Path)
+    draw.add_argument("--boxes", type=Path)
+    draw.add_argument("--maps", type=Path)
+    args, start = parser.parse_args(), time.perf_counter()
     if args.verb == "bccd":
         write_bccd(args.folder, args.archive or args.folder / "bccd.tar")
+        return
+    if args.verb == "draw":
+        if args.boxes:
+            draw_detections(args.run, args.boxes)
+        if args.maps:
+            draw_maps(args.run, args.maps)
         return
     curves = [curve(run) for run in args.runs]
     for line in curves:
@@ -114,6 +222,8 @@ def main() -> None:
             print(f"{line['run']:24} {json.dumps(point)}")
     if args.plot:
         plot(curves, args.plot)
+    if args.receipt:
+        receipt.write(args.receipt, curves, time.perf_counter() - start)
     print(json.dumps(curves))
 
 

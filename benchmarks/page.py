@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from . import page_studies
+from . import page_images, page_studies
 from .page_studies import Lines, Result, table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
@@ -562,6 +562,10 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("auxiliary_lm", "The auxiliary loss", page_studies.auxiliary),
     ("scaling", "Loss against compute, data and parameters", page_studies.ladder),
     ("incontext", "In context", incontext),
+    ("fashion_mnist", "Fashion-MNIST", page_images.classified),
+    ("cifar10", "CIFAR-10", page_images.classified),
+    ("self_attention_2d", "Self-attention beside convolutions", page_images.feature_maps),
+    ("detection", "Detection", page_images.detected),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),
     ("vision_speed", "Training steps of image models", image_speed),

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import weft
 from weft.recipe import (
+    EMA,
     AdamW,
     Checkpoints,
     CosineSchedule,
@@ -40,15 +41,16 @@ from weft.recipe import (
     Source,
 )
 
+# A cell of the last map is 8 × 8 pixels, so that a digit covers several; two stages give it
 SMALL = {
-    "depth": 2,
+    "depth": 1,
     "decoder_depth": 3,
     "width": 128,
-    "heads": 8,
+    "heads": 4,
     "hidden": 384,
-    "queries": 40,
-    "depths": (1, 1, 2),
-    "widths": (32, 64, 128),
+    "queries": 20,
+    "depths": (1, 2),
+    "widths": (32, 128),
     "stem": 32,
     "activation": "relu",
     "dropout": 0.0,
@@ -79,11 +81,13 @@ tiny = Recipe(
         train=Source(paths=("digits_in_scenes/train.json", "digits_in_scenes/train")),
         valid=Source(paths=("digits_in_scenes/valid.json", "digits_in_scenes/valid")),
     ),
-    batch=FixedBatch(size=32, length=64),
+    batch=FixedBatch(size=16, length=256),
     steps=12_000,
     optimiser=AdamW(lr=5e-4, weight_decay=1e-4),
     schedule=CosineSchedule(warmup_steps=300),
     grad_clip=0.1,
+    average=EMA(decay=0.999),
+    precision="auto",
     checkpoints=Checkpoints(every_steps=500),
     eval_every=1000,
     workers=1,
@@ -164,7 +168,7 @@ bccd = replace(
         train=Source(paths=("bccd/train.json", "bccd/images")),
         valid=Source(paths=("bccd/val.json", "bccd/images")),
     ),
-    batch=FixedBatch(size=16, length=192),
+    batch=FixedBatch(size=8, length=768),
     steps=3_000,
     optimiser=AdamW(lr=2e-4, weight_decay=1e-4),
     schedule=CosineSchedule(warmup_steps=100),

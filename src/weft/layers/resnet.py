@@ -127,6 +127,8 @@ class ResNetLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The map of the last stage and, where pixels have a mask, the mask of its cells."""
         mask_B1RS = strided(mask_B1RS, 2)
+        # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens without a copy.
+        image_BCRS = image_BCRS.contiguous(memory_format=torch.channels_last)
         x = F.max_pool2d(self.stem(image_BCRS, mask_B1RS).relu(), 3, stride=2, padding=1)
         mask_B1RS = strided(mask_B1RS, 2)
         if mask_B1RS is not None:

@@ -1,0 +1,74 @@
+"""The sections of docs/results.md about images."""
+
+import statistics
+
+from .page_studies import Lines, Result, table
+
+
+def classified(found: Result) -> Lines:
+    seeds = len(next(iter(found.values()))["accuracy"])
+    yield (
+        f"Trained from scratch, {seeds} seed{'s' * (seeds > 1)}: accuracy on the whole test set, of the moving average of the weights. "
+        "Seconds are those of training, of one seed on one core."
+    )
+    yield ""
+    yield from table(
+        ("recipe", "parameters", "FLOP", "seconds", "accuracy of each seed", "mean"),
+        *(
+            (
+                f"`recipes/{name.replace(':', '.py:')}`",
+                f"{row['parameters'] / 1e6:.3f} M",
+                f"{row['flops']:.2g}",
+                f"{row['seconds'] / seeds:,.0f}",
+                ", ".join(f"{100 * a:.2f} %" for a in row["accuracy"]),
+                f"{100 * row['mean']:.2f} %",
+            )
+            for name, row in found.items()
+        ),
+    )
+
+
+def detected(found: Result) -> Lines:
+    yield (
+        "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
+        "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
+        "random weights. Seconds are those of training on one core."
+    )
+    yield ""
+    yield from table(
+        ("run", "parameters", "steps", "FLOP", "seconds", "AP", "AP at .5"),
+        *(
+            (
+                run["run"],
+                f"{run['parameters'] / 1e6:.2f} M",
+                f"{last['step']:,}",
+                f"{last['flop']:.2g}",
+                f"{last['seconds']:,.0f}",
+                f"{last['ap']:.3f}",
+                f"{last['ap50']:.3f}",
+            )
+            for run in found
+            for last in run["points"][-1:]
+        ),
+    )
+
+
+def feature_maps(found: Result) -> Lines:
+    steps = found["steps"]
+    yield (
+        "A small convolutional classifier of Fashion-MNIST, with SAGAN's self-attention on its map of 14 × 14 cells and with a convolution of "
+        f"about as many parameters there; {steps:,} steps of 128 images, accuracy on the whole test set."
+    )
+    yield ""
+    yield from table(
+        ("layer", "accuracy of each seed", "mean"),
+        *(
+            (
+                name,
+                ", ".join(f"{100 * a:.2f} %" for a in accuracy),
+                f"{100 * statistics.mean(accuracy):.2f} %",
+            )
+            for name, accuracy in found.items()
+            if name != "steps"
+        ),
+    )
