@@ -14,12 +14,17 @@ import argparse
 import json
 import tarfile
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from . import receipt
+
+if TYPE_CHECKING:
+    from weft import recipe as R
 
 CLASSES = ("Platelets", "RBC", "WBC")
 SHOWN, COLUMNS, MAPPED = 8, 4, 4
@@ -62,6 +67,20 @@ def write_bccd(folder: Path, archive: Path) -> None:
         print(f"{split}: {len(part)} images, {len(table['annotations'])} boxes")
 
 
+def with_noised_queries(recipe: "R.Recipe") -> "R.Recipe":
+    """The recipe with as many queries as training has, for counting: noised ones too, for the most objects that an image has."""
+    from weft.data.files import find
+
+    noised = recipe.task.denoising
+    if noised is None:
+        return recipe
+    table = json.loads(Path(find(recipe.data.train.paths[0])[0]).read_text())
+    most = max(Counter(row["image_id"] for row in table["annotations"]).values())
+    target = recipe.model.target
+    target = replace(target, count=target.count + noised.groups * most)
+    return replace(recipe, model=replace(recipe.model, target=target))
+
+
 def curve(run: Path) -> dict[str, Any]:
     """The AP of each validation of a run, and what it had cost by then."""
     from weft.recipe.cost import run_flops
@@ -69,7 +88,7 @@ def curve(run: Path) -> dict[str, Any]:
     from weft.runs.log import read_log
 
     recipe = load_recipe(str(run / "recipe.json"))
-    flop_per_step = run_flops(recipe) / recipe.steps
+    flop_per_step = run_flops(with_noised_queries(recipe)) / recipe.steps
     points, seconds = [], 0.0
     for line in read_log(run / "log.jsonl"):
         seconds += line.get("seconds", 0.0)

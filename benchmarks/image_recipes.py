@@ -1,6 +1,6 @@
 """Recipes of images, trained with several seeds: accuracy, cost and curves in one receipt.
 
-    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3] [--set steps=9380] [--output runs] [--receipt FILE]
+    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3] [--set steps=9380] [--output runs] [--plot FILE.svg] [--receipt FILE]
 
 The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe selects. A finished run is not run again.
 The last line is JSON: recipe -> parameters, FLOP, accuracy of each seed, and the validation curve of each.
@@ -63,6 +63,26 @@ def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
     }
 
 
+def plot(table: dict[str, Any], path: str) -> None:
+    """Draw the validation accuracy of every seed against the step."""
+    from matplotlib import pyplot
+
+    from .plots import OTHER, STYLE, WEFT
+
+    pyplot.rcParams.update(STYLE)
+    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    colours = (WEFT, "#d97706", "#4338ca", OTHER)
+    for (name, found), colour in zip(table.items(), colours, strict=False):
+        for i, points in enumerate(found["curves"]):
+            steps, accuracy = zip(*points, strict=True)
+            axes.plot(
+                steps, [100 * a for a in accuracy], color=colour, label=name if i == 0 else None
+            )
+    axes.set(xlabel="step", ylabel="accuracy on test images, %")
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,6 +93,7 @@ def main() -> None:
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
+    parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(), time.perf_counter()
     table = {}
@@ -81,6 +102,8 @@ def main() -> None:
         recipe = weft.load_recipe(f"recipes/{file}.py:{variable or 'tiny'}", options.overrides)
         table[name] = row(recipe, options.seeds, options.output)
         print(f"{name}: accuracy {table[name]['mean']:.4f} over {options.seeds} seeds", flush=True)
+    if options.plot:
+        plot(table, options.plot)
     if options.receipt:
         receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
     print(json.dumps(table))

@@ -83,3 +83,28 @@ def trained_pictures() -> Iterator[str]:
         "Brightness and contrast of a hidden patch are those of the original, as in the paper's figures. "
         "Receipt: [course.json](results/course.json)."
     )
+
+
+def detection_pictures() -> Iterator[str]:
+    """Yield what a small detector finds and where it looks, with its receipt, or that there is none yet."""
+    path = ROOT / "docs" / "results" / "detection.json"
+    if not path.exists():
+        yield "Not measured yet."
+        return
+    best = max(
+        json.loads(path.read_text())["result"], key=lambda run: float(run["points"][-1]["ap"])
+    )
+    last = best["points"][-1]
+    yield "![Scenes with the digits that a small DETR finds](results/detection_boxes.png)"
+    yield ""
+    yield (
+        f"{best['run']} after {last['step']:,} steps from random weights: held-out scenes, boxes that score .5 or more; "
+        f"AP {last['ap']:.3f}, at an overlap of .5 {last['ap50']:.3f}."
+    )
+    yield ""
+    yield "![Where encoder and decoder look](results/detection_maps.png)"
+    yield ""
+    yield (
+        "Above: where the encoder looks from the middle of an object. Below: where the decoder looks for it. Mean over the heads of the "
+        "last layer. Receipt: [detection.json](results/detection.json)."
+    )

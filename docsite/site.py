@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.families import families
 
 from .choices import choices_page
-from .course import expand_course, trained_pictures
+from .course import detection_pictures, expand_course, trained_pictures
 from .families import families_page, family_page
 from .recipes import recipe_page
 from .reference import PAGES, api_page, cli_page, module_page
@@ -26,6 +26,7 @@ INCLUDES: dict[str, Callable[[], Iterator[str]]] = {
     "tasks": tasks_table,
     "extension": extension_examples,
     "trained": trained_pictures,
+    "detection": detection_pictures,
 }
 
 

@@ -11,8 +11,8 @@ Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.
         and trains at a tenth of the rate, which drops after 400 epochs; here it starts from random weights, with norms that learn, and one
         rate falls along a cosine: expect less. `init_from="facebook/detr-resnet-50"` fine-tunes the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
-Cost:   steps of 32 images of 128 × 128 pixels: `tiny` 12,000, `anchors` 10,500, `denoising` 8,000, about 90 minutes on two cores each;
-        `bccd` 3,000 of 16 larger ones; `paper` about 3.5e19 FLOP.
+Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 10,750, `anchors` 9,575, `denoising` 8,000, all three 2.75e14 FLOP, noised queries
+        counted; `bccd` 3,000 of 8 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; anchors and noised queries much sooner than the plain queries of `tiny`.
 Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
         coco/train2017 and coco/val2017.
@@ -82,7 +82,7 @@ tiny = Recipe(
         valid=Source(paths=("digits_in_scenes/valid.json", "digits_in_scenes/valid")),
     ),
     batch=FixedBatch(size=16, length=256),
-    steps=12_000,
+    steps=10_750,
     optimiser=AdamW(lr=5e-4, weight_decay=1e-4),
     schedule=CosineSchedule(warmup_steps=300),
     grad_clip=0.1,
@@ -136,7 +136,7 @@ anchors = replace(
     name="detr-anchors",
     model=from_scratch(weft.dab_detr(**SMALL, classes=10)),
     task=Detection(class_cost=2.0, transforms=SMALL_IMAGES),
-    steps=10_500,
+    steps=9_575,
 )
 
 # And noised boxes beside them, which need no matching

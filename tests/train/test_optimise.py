@@ -85,7 +85,9 @@ def test_muon_of_all_matrices_at_once_is_torch_s_of_each(monkeypatch: pytest.Mon
             optimizer.step()
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
-        buffers = [optimizer.state[p] for p, (_, optimizer) in zip((mine, other), pairs, strict=True)]
+        buffers = [
+            optimizer.state[p] for p, (_, optimizer) in zip((mine, other), pairs, strict=True)
+        ]
         assert buffers[0].keys() == buffers[1].keys()
 
 

@@ -88,7 +88,7 @@ def worker(rank: int, port: int, name: str, truth: list[float], kind: str) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="gloo over loopback")
-@pytest.mark.parametrize("name, kind", [*((name, "SGD") for name in SPECS), ("gpt2", "Muon")])
+@pytest.mark.parametrize(("name", "kind"), [*((name, "SGD") for name in SPECS), ("gpt2", "Muon")])
 def test_two_sharded_ranks_train_like_one_process(name: str, kind: str) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

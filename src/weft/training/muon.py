@@ -13,7 +13,7 @@ def orthogonalise(
 ) -> Tensor:
     """Move the singular values of each matrix (…, rows, columns), rows ≤ columns, near 1: X <- aX + (bXXᵀ + c(XXᵀ)²)X."""
     a, b, c = coefficients
-    x = matrix / torch.linalg.vector_norm(matrix, dim=(-2, -1), keepdim=True).clamp(min=eps)
+    x: Tensor = matrix / torch.linalg.vector_norm(matrix, dim=(-2, -1), keepdim=True).clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * (gram @ gram)) @ x
