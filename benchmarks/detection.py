@@ -1,13 +1,14 @@
 """Detection: blood cells in COCO's layout, what several runs reached at the same cost, and what a detector sees.
 
     python -m benchmarks.detection bccd DATA/bccd [--archive DATA/bccd/bccd.tar]
-    python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising --plot curves.svg [--receipt FILE]
-    python -m benchmarks.detection draw runs/detr-denoising [--boxes boxes.png] [--maps maps.png]
+    python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising
+        [--plot curves.svg] [--boxes boxes.png] [--maps maps.png] [--receipt FILE]
 
 `bccd` reads the archive of BCCD (images, and a list of boxes as left, top, right and bottom) and writes train.json, val.json and
 test.json beside the images. `curves` prints the validation's AP of each run by step, training FLOP and seconds; the last line is JSON.
-`draw` takes the first validation images: the objects that a run detects in them, and of one of them where the encoder looks from the
-middle of each object and where the decoder looks for it, as in figures 3 and 6 of DETR's paper.
+Of the run whose averaged weights have the best AP, --boxes draws the objects that it detects in the first validation images, and --maps,
+of one of them, where the encoder looks from the middle of each object and where the decoder looks for it, as in figures 3 and 6 of DETR's
+paper.
 """
 
 import argparse
@@ -89,8 +90,9 @@ def curve(run: Path) -> dict[str, Any]:
 
     recipe = load_recipe(str(run / "recipe.json"))
     flop_per_step = run_flops(with_noised_queries(recipe)) / recipe.steps
-    points, seconds = [], 0.0
+    points, seconds, averaged = [], 0.0, {}
     for line in read_log(run / "log.jsonl"):
+        averaged = line.get("averaged", averaged)
         seconds += line.get("seconds", 0.0)
         if "valid" in line:
             valid = line["valid"]
@@ -102,7 +104,12 @@ def curve(run: Path) -> dict[str, Any]:
                     **{name: valid[name] for name in ("loss", "ap", "ap50") if name in valid},
                 }
             )
-    return {"run": run.name, "parameters": recipe.model.parameter_count(), "points": points}
+    return {
+        "run": run.name,
+        "parameters": recipe.model.parameter_count(),
+        "points": points,
+        "averaged": averaged or points[-1],
+    }
 
 
 def plot(curves: list[dict[str, Any]], path: Path) -> None:
@@ -221,26 +228,23 @@ def main() -> None:
     compare.add_argument("runs", type=Path, nargs="+")
     compare.add_argument("--plot", type=Path)
     compare.add_argument("--receipt", metavar="FILE")
-    draw = verbs.add_parser("draw")
-    draw.add_argument("run", type=Path)
-    draw.add_argument("--boxes", type=Path)
-    draw.add_argument("--maps", type=Path)
+    compare.add_argument("--boxes", type=Path)
+    compare.add_argument("--maps", type=Path)
     args, start = parser.parse_args(), time.perf_counter()
     if args.verb == "bccd":
         write_bccd(args.folder, args.archive or args.folder / "bccd.tar")
-        return
-    if args.verb == "draw":
-        if args.boxes:
-            draw_detections(args.run, args.boxes)
-        if args.maps:
-            draw_maps(args.run, args.maps)
         return
     curves = [curve(run) for run in args.runs]
     for line in curves:
         for point in line["points"]:
             print(f"{line['run']:24} {json.dumps(point)}")
+    best = args.runs[max(range(len(curves)), key=lambda i: curves[i]["averaged"]["ap"])]
     if args.plot:
         plot(curves, args.plot)
+    if args.boxes:
+        draw_detections(best, args.boxes)
+    if args.maps:
+        draw_maps(best, args.maps)
     if args.receipt:
         receipt.write(args.receipt, curves, time.perf_counter() - start)
     print(json.dumps(curves))

@@ -11,8 +11,11 @@ import json
 import statistics
 import time
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import weft
 from weft import recipe as R
@@ -56,6 +59,8 @@ def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
         "parameters": recipe.model.parameter_count(),
         "flops": run_flops(recipe),
         "seconds": round(seconds, 1),
+        "threads": torch.get_num_threads(),
+        "average": None if recipe.average is None else type(recipe.average).__name__,
         "accuracy": accuracy,
         "mean": statistics.mean(accuracy),
         "stdev": statistics.stdev(accuracy) if seeds > 1 else None,
@@ -72,8 +77,8 @@ def plot(table: dict[str, Any], path: str) -> None:
     pyplot.rcParams.update(STYLE)
     figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
     colours = (WEFT, "#d97706", "#4338ca", OTHER)
-    for (name, found), colour in zip(table.items(), colours, strict=False):
-        for i, points in enumerate(found["curves"]):
+    for (name, found), colour in zip(table.items(), cycle(colours), strict=False):
+        for i, points in enumerate(curve for curve in found["curves"] if curve):
             steps, accuracy = zip(*points, strict=True)
             axes.plot(
                 steps, [100 * a for a in accuracy], color=colour, label=name if i == 0 else None

@@ -131,8 +131,8 @@ def transfer(found: Result) -> Lines:
 def short_transfer(found: Result) -> Lines:
     row = next(iter(found.values()))
     yield (
-        f"The same comparison after these changes, short enough for a processor without AMX: about {row['flops']:.1e} FLOP of pre-training "
-        f"and {row['tuning_steps']} steps of tuning. [log.md](log.md) says what follows from it."
+        f"The same comparison with the changes that [log.md](log.md) describes, short enough for a processor without AMX: about {row['flops']:.1e} FLOP of pre-training "
+        f"and {row['tuning_steps']} steps of tuning."
     )
     yield from transfer_table(found)
 

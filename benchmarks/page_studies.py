@@ -197,7 +197,7 @@ def variation(part: dict[str, Any]) -> tuple[str, str]:
 def retrieved(found: Result) -> Lines:
     yield (
         f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads passages it finds by itself (examples/realm.py), "
-        f"on {found['passages']:,} passages of WikiText-2: nats per masked word of {found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
+        f"on {found['passages']:,} passages of WikiText-2: nats per masked piece of {found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
     )
     yield ""
     hits = [row["retrieved"]["same_article"] for row in found["runs"]]

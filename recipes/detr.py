@@ -9,7 +9,8 @@
 
 Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.0 AP. There the backbone starts from ImageNet's weights
         and trains at a tenth of the rate, which drops after 400 epochs; here it starts from random weights, with norms that learn, and one
-        rate falls along a cosine: expect less. `init_from="facebook/detr-resnet-50"` fine-tunes the published model instead.
+        rate falls along a cosine: expect less. `model=weft.detr("resnet-50")` with `init_from="facebook/detr-resnet-50"` fine-tunes
+        the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
 Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 10,750, `anchors` 9,575, `denoising` 8,000, all three 2.75e14 FLOP, noised queries
         counted; `bccd` 3,000 of 8 larger ones; `paper` about 3.5e19 FLOP.
@@ -154,7 +155,7 @@ bccd = replace(
     denoising,
     name="detr-bccd",
     init_from="runs/detr-denoising/model",
-    model=from_scratch(weft.dab_detr(**SMALL, classes=3)),
+    model=from_scratch(weft.dab_detr(**SMALL | {"queries": 40}, classes=3)),
     task=replace(
         denoising.task,
         transforms=(

@@ -117,7 +117,8 @@ def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
 
 
 def amplifies_rounding(recipe: R.Recipe) -> bool:
-    """Muon orthogonalises in bf16, Adafactor divides by factored moments: the last bit of a gradient becomes the third digit of a step."""
+    """Muon raises small singular values five-hundredfold, Adafactor divides by factored moments: the last bit of a gradient becomes the
+    third digit of a step."""
     return isinstance(recipe.optimiser, R.Muon | R.Adafactor)
 
 

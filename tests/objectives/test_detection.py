@@ -2,6 +2,7 @@
 
 import io
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import BytesIO
 from itertools import permutations
 from typing import Any
@@ -449,6 +450,23 @@ def test_a_class_that_the_head_lacks_is_refused() -> None:
         BoxSamples(store, classes=1)
     with pytest.raises(ValueError, match="the data have 3 labels, the head 2 outputs"):
         build_task(R.Detection(), detector(classes=2), store.meta)
+
+
+def test_more_objects_than_queries_are_refused_in_training_alone() -> None:
+    store = scenes()
+    most = max(len(store.row(i)["labels"]) for i in range(len(store)))
+    words = f"has {most} objects, the model {most - 1} queries"
+    with pytest.raises(ValueError, match=words):
+        BoxSamples(store, classes=3, queries=most - 1)
+    BoxSamples(store, classes=3, queries=most)
+    few = build_task(R.Detection(), replace_queries(detector(), most - 1), store.meta)
+    with pytest.raises(ValueError, match=words):
+        few.preprocess.read_samples(store, 64, include_partial=False)
+    few.preprocess.read_samples(store, 64, include_partial=True)
+
+
+def replace_queries(model: weft.Spec, count: int) -> weft.Spec:
+    return replace(model, target=replace(model.target, count=count))
 
 
 def test_boxes_become_fractions_of_the_image_and_follow_it() -> None:

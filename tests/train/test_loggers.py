@@ -284,7 +284,18 @@ def test_a_tracker_gets_the_steps_that_another_machine_made_meanwhile(
     assert given == ALL
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"ids": 3}', "\x00\x00"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[1]",
+        '{"ids": 3}',
+        "\x00\x00",
+        '{"received": {}, "attached": ["Recorder"]}',
+        '{"received": {"Recorder": [1]}}',
+        '{"received": {"Recorder": ["1", 0]}}',
+    ],
+)
 def test_a_damaged_record_of_the_trackers_is_one_line_and_they_get_the_whole_run(
     recorder: Any, tmp_path: Path, content: str
 ) -> None:

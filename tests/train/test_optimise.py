@@ -73,8 +73,11 @@ def test_muon_of_all_matrices_at_once_is_torch_s_of_each(monkeypatch: pytest.Mon
     shapes = [(16, 16), (16, 32), (32, 16), (16, 16), (8, 8), (32, 16)]
     ours = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     theirs = [nn.Parameter(p.detach().clone()) for p in ours]
-    settings = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
-    pairs = [(ours, BatchedMuon(ours, **settings)), (theirs, torch.optim.Muon(theirs, **settings))]
+    scale = {"adjust_lr_fn": "match_rms_adamw"}
+    pairs = [
+        (ours, BatchedMuon(ours, lr=0.02, weight_decay=0.1)),
+        (theirs, torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, **scale)),
+    ]
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)  # torch's, as exact as ours
     for step in range(4):
         for parameters, optimizer in pairs:
@@ -254,10 +257,6 @@ def test_the_moving_average_follows_its_equation() -> None:
     again = ExponentialMovingAverage(R.EMA(decay=0.25), model)
     again.restore(average.copies, {"step": 9, **average.facts()})
     assert again.facts() == average.facts() == {"average_updates": 4}
-    again.restore(
-        average.copies, {"step": 9}
-    )  # a checkpoint that was written before updates were counted
-    assert again.facts() == {"average_updates": 9}
 
 
 def test_the_moving_average_of_a_short_run_forgets_its_start() -> None:

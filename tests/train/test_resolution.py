@@ -1,5 +1,6 @@
 """Fine-tuning at another resolution: what is loaded computes what the smaller model's forward pass did with the larger images."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,40 @@ def test_fine_tuning_starts_at_a_higher_resolution(
     )
     assert [event.step for event in run.train(large)] == [1, 2]
     assert weft.load("runs/large/model").spec.source.image_size == 48
+
+
+DETECTOR: dict[str, Any] = {
+    "depth": 1,
+    "decoder_depth": 1,
+    "width": 16,
+    "heads": 2,
+    "hidden": 16,
+    "depths": (1,),
+    "widths": (16,),
+    "stem": 8,
+    "classes": 3,
+}
+
+
+@pytest.mark.parametrize("family", [weft.detr, weft.dab_detr])
+def test_another_number_of_object_queries_starts_afresh_and_the_rest_is_read(
+    family: Callable[..., weft.Spec], tmp_path: Path
+) -> None:
+    before = weft.build(family(**DETECTOR, queries=3), seed=1)
+    weft.save(before, tmp_path, to="weft")
+    more = weft.build(family(**DETECTOR, queries=5), seed=2)
+    fresh = weft.build(family(**DETECTOR, queries=5), seed=2)
+    initialise_from(more, str(tmp_path))
+    tables = {"target.queries.weight", "target.anchors.weight"}
+    for name, tensor in more.state_dict().items():
+        truth = (fresh if name in tables else before).state_dict()[name]
+        assert torch.equal(tensor, truth), name
+
+
+def test_norms_without_the_statistics_of_the_model_before_are_refused(tmp_path: Path) -> None:
+    """Before, a group norm took the affine numbers of a frozen batch norm, whose mean and variance went nowhere."""
+    frozen = weft.detr(**DETECTOR, queries=3)
+    weft.save(weft.build(frozen), tmp_path, to="weft")
+    grouped = replace(frozen, source=replace(frozen.source, norm=weft.GroupNorm(groups=4)))
+    with pytest.raises(ValueError, match="norms without such statistics"):
+        initialise_from(weft.build(grouped), str(tmp_path))

@@ -113,6 +113,41 @@ def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_l
     assert table(out) == found
 
 
+def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "trial" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"step": 1, "loss": 2.0, "seconds": 1.0}\n')
+    assert search.trial_result(log.parent, "accuracy", 1e-3, 0) is None
+    data, lines, measured = write_examples(tmp_path / "train.jsonl", 60), [], search.trial_result
+
+    def options(out: str) -> TuneOptions:
+        return TuneOptions(
+            checkpoint=str(start),
+            data=(str(data),),
+            output=str(tmp_path / out),
+            learning_rates=(1e-3, 3e-3),
+            seeds=1,
+            epochs=1,
+            batch_size=8,
+            precision="fp32",
+        )
+
+    def finite_at_first(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any] | None:
+        return measured(folder, metric, lr, seed) if lr == 1e-3 else None
+
+    monkeypatch.setattr(search, "trial_result", finite_at_first)
+    for _ in search.run_trials(plan_tuning(options("one")), lines.append):
+        pass
+    assert [trial["lr"] for trial in table(tmp_path / "one")["trials"]] == [1e-3]
+    assert any("no validation gave a finite accuracy; left out" in line for line in lines)
+    assert (tmp_path / "one" / "model").exists()
+    monkeypatch.setattr(search, "trial_result", lambda *of_trial: None)
+    with pytest.raises(ValueError, match="give lower --learning-rates"):
+        list(search.run_trials(plan_tuning(options("none")), print))
+
+
 def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(
     start: Path, tmp_path: Path
 ) -> None:

@@ -25,17 +25,23 @@ class BoxSamples(RowSamples):
         store: Store,
         classes: int,
         transforms: Sequence[R.Transform] | None = None,
+        queries: int | None = None,
     ) -> None:
         super().__init__(store)
         self.pipeline = ImagePipeline((R.Normalize(),) if transforms is None else transforms)
         every = max(1, len(store) // CHECKED)
         for i in range(0, len(store), every):
-            check_sample(i, store.row(i), classes)
+            check_sample(i, store.row(i), classes, queries)
 
 
-def check_sample(index: int, sample: Sample, classes: int) -> None:
-    """Refuse a sample with a class that the head lacks, or with a box that is not in its image."""
+def check_sample(index: int, sample: Sample, classes: int, queries: int | None = None) -> None:
+    """Refuse a sample with a class that the head lacks, with more objects than queries, or with a box that is not in its image."""
     labels = np.asarray(sample["labels"])
+    if queries is not None and len(labels) > queries:
+        raise ValueError(
+            f"sample {index} has {len(labels)} objects, the model {queries} queries, each of which finds one object; "
+            "use replace(target, count=…)"
+        )
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise ValueError(

@@ -206,6 +206,8 @@ class ImportPlan:
             return torch.stack([self.foreign.get(t, slices[1:]) for t in b.theirs[slices[0]]])
         if b.how not in ("same", "transposed") or len(b.theirs) > 1:
             return self.read_row(b)[b.ours.index(name)][slices]
+        if not slices:  # a single number
+            return self.foreign.get(b.theirs[0])
         before = sum(self.shapes[o][0] for o in b.ours[: b.ours.index(name)])
         rows = slice(slices[0].start + before, slices[0].stop + before)
         theirs = (rows, *slices[1:])

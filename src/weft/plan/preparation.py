@@ -19,7 +19,7 @@ class Preparation:
 
     Attributes:
         size: bytes.
-        cores: that share the work; parts of a source are independent, so that the time is divided by them.
+        cores: number of cores that share the work; parts of a source are independent, so that the time is divided by them.
         price: dollars per core and hour.
         tokenising: MB/s of one core, without filters.
     """
@@ -35,7 +35,7 @@ class Preparation:
         return {"tokenising": self.tokenising} | FILTERS
 
     def core_hours(self, *stages: str) -> float:
-        """Of some stages (default: all)."""
+        """Return the core-hours of some stages (default: all)."""
         return sum(self.size / MB / self.rates[stage] / 3600 for stage in stages or self.rates)
 
     def cost(self, *stages: str) -> dict[str, float]:

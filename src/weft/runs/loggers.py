@@ -158,7 +158,11 @@ def read_record(folder: Path, report: Callable[[str], None] = lambda line: None)
     empty: dict[str, Any] = {"ids": {}, "received": {}, "attached": []}
     try:
         record = empty | (json.loads(path.read_text()) if path.exists() else {})
-        if all(isinstance(record[name], type(part)) for name, part in empty.items()):
+        if (
+            all(isinstance(record[name], type(part)) for name, part in empty.items())
+            and all([type(n) for n in key] == [int, int] for key in record["received"].values())
+            and set(record["attached"]) <= set(record["received"])
+        ):
             return record
     except (ValueError, TypeError):
         pass

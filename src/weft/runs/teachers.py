@@ -1,4 +1,4 @@
-"""Does a teacher see what it was trained on?"""
+"""Checks that a teacher's pixels are normalised as in its own training."""
 
 from .. import recipe as R
 from .. import spec as S

@@ -47,7 +47,9 @@ class DetectionPreprocess(Preprocess):
         self.terms = tuple(loss_weights(task, context.spec))
 
     def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
-        return BoxSamples(store, self.classes, R.transforms_for(self.task, include_partial))
+        queries = None if include_partial else self.queries  # of training: the rest would be lost
+        transforms = R.transforms_for(self.task, include_partial)
+        return BoxSamples(store, self.classes, transforms, queries)
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator

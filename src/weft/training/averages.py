@@ -51,8 +51,7 @@ class ExponentialMovingAverage(WeightCopy):
 
     def restore(self, copies: SavedCopies, facts: dict[str, Any]) -> None:
         super().restore(copies, facts)
-        # Checkpoints written before the decay's warm-up hold the step alone.
-        self.updates = facts["average_updates"] if "average_updates" in facts else facts["step"]
+        self.updates = facts["average_updates"]
 
 
 class BestWeights(WeightCopy):

@@ -106,9 +106,7 @@ class CheckpointCopies:
             (there / f"copied_{token}_{rank:05d}").write_bytes(b"")
         if rank == 0:
             if self.log is not None:
-                with suppress(
-                    FileNotFoundError
-                ):  # a log that somebody removed keeps no checkpoint here
+                with suppress(FileNotFoundError):  # a missing log does not prevent the copy
                     (there / LOG).write_bytes(self.log(step_of(checkpoint)))
             self.seal(checkpoint)
 

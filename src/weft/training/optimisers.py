@@ -124,7 +124,6 @@ def build_muon(spec: R.Muon, parameters: TrainedParameters) -> Iterator[Optimize
             lr=spec.lr,
             weight_decay=spec.weight_decay,
             momentum=spec.momentum,
-            adjust_lr_fn="match_rms_adamw",
         )
     yield from build_adamw(spec.other, others)
 

@@ -116,9 +116,8 @@ class DistributedRanks(Ranks):
             dist.barrier()
 
     def wait_for_all(self, name: str) -> None:
-        """Wait until all ranks are here, for longer than a collective operation may take. A name serves once: the
-        store may outlive a restart by torchrun. Lost ranks are noticed by
-        their heartbeat meanwhile."""
+        """Wait until all ranks are here, for longer than a collective operation may take. Each name may be used once: the store may
+        outlive a restart by torchrun. Lost ranks are noticed by their heartbeat meanwhile."""
         if self.store is None:
             return
         if self.store.add(f"{name}/count", 1) == self.world:

@@ -19,11 +19,14 @@ from ..tasks.base import Loss
 from .checkpoint import Checkpoint
 from .sharding import local_slices, local_tensor
 
+OBJECT_QUERIES = ("target.queries.weight", "target.anchors.weight")
+
 
 @torch.no_grad()
 def initialise_from(model: Model, folder: str) -> None:
     """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for a pooler that was trained.
-    Position tables of another image size are interpolated. A rank of a sharded model reads only its slices."""
+    Position tables of another image size are interpolated; object queries of another number start afresh. A rank of a sharded
+    model reads only its slices."""
     with open_weights(folder) as before:
         state, loaded = model.state_dict(), loaded_parts(before.model.spec.head, model.spec.head)
         facts, resized = parameter_facts(model), resized_positions(before, model)
@@ -33,7 +36,19 @@ def initialise_from(model: Model, folder: str) -> None:
             for name, shape in shapes.items()
             if name in state and state[name].shape == shape and facts[name].part in loaded
         }
+        lost = sorted(
+            name
+            for name, fact in parameter_facts(before.model).items()
+            if fact.role is Role.STATISTIC and name not in state
+        )
+        if lost:
+            raise ValueError(
+                f"init_from = {folder!r}: it has {lost[0]}, and this model has norms without such statistics; "
+                "give the recipe the model that was trained"
+            )
         filled = fit | set(low_rank_names(model))
+        if before.model.spec.queries != model.spec.queries:
+            filled |= {name for name in OBJECT_QUERIES if name in state}
         missing = [name for name in state if name not in filled and facts[name].part is Part.BODY]
         if missing:
             raise ValueError(

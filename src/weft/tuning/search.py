@@ -41,6 +41,7 @@ def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialS
         [(rate, plan.recipe.seed) for rate in plan.learning_rates],
         list[dict[str, Any]](),
     )
+    tried = 0
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
     while trials_to_run:
         rate, seed = trials_to_run.pop(0)
@@ -52,16 +53,25 @@ def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialS
                 if event.step % (recipe.eval_every or 1) == 0:
                     best = best_so_far(folder, plan)
                 yield TrialStep(
-                    len(done) + 1,
+                    tried + 1,
                     rate,
                     seed,
                     event,
                     best,
-                    pace.left(len(done) * recipe.steps + event.step),
+                    pace.left(tried * recipe.steps + event.step),
                 )
-        done.append(trial_result(folder, plan.metric, rate, seed))
-        record_trials(plan, done)
-        if len(done) == len(plan.learning_rates):
+        tried += 1
+        result = trial_result(folder, plan.metric, rate, seed)
+        if result is None:
+            report(f"{recipe.name}: no validation gave a finite {plan.metric}; left out")
+        else:
+            done.append(result)
+            record_trials(plan, done)
+        if tried == len(plan.learning_rates):
+            if not done:
+                raise ValueError(
+                    f"{plan.folder}: no validation gave a finite {plan.metric}; give lower --learning-rates"
+                )
             trials_to_run = [
                 (best_trial(done, plan)["lr"], plan.recipe.seed + i) for i in range(1, plan.seeds)
             ]
@@ -110,13 +120,12 @@ def best_so_far(folder: Path, plan: TunePlan) -> float | None:
     return plan.best_of(values) if values else None
 
 
-def trial_result(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any]:
+def trial_result(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any] | None:
+    """Return the best of a finished trial; None where nothing finite was measured."""
     lines = read_log(folder / "log.jsonl")
     best = next((line["best"] for line in reversed(lines) if "best" in line), None)
     if best is None:
-        raise ValueError(
-            f"{folder}: no validation gave a finite {metric}; give lower --learning-rates"
-        )
+        return None
     seconds = sum(line["seconds"] for line in lines if "seconds" in line)
     return {
         "trial": folder.name,
