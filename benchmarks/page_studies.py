@@ -72,8 +72,12 @@ def recurrent(found: Result) -> Lines:
     )
     if "mean_BLEU" in found:
         steps = {f"{run['model']}, {run['budget']}": run["steps"] for run in found["runs"]}
+        seeds = len({run["seed"] for run in found["runs"]})
         yield ""
-        yield "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from nothing, after few steps:"
+        yield (
+            "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from nothing, after few steps, "
+            f"{seeds} seed{'s' * (seeds > 1)}:"
+        )
         yield ""
         yield from table(
             ("model and budget", "steps", "BLEU"),

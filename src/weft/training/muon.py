@@ -1,7 +1,7 @@
 """Muon with matrices of one shape orthogonalised together (Jordan et al. 2024; the scale is that of arXiv:2502.16982)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -39,7 +39,7 @@ class BatchedMuon(Optimizer):
         super().__init__(list(parameters), defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         assert closure is None, "the loss and its gradients are computed before the step"
         for group in self.param_groups:
             trained = [p for p in group["params"] if p.grad is not None]
