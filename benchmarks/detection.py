@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CLASSES = ("Platelets", "RBC", "WBC")
 SHOWN, COLUMNS, MAPPED = 8, 4, 4
+SCORE = 0.3  # of a drawn box at least: focal scores of few steps are low
 
 
 def coco_split(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def draw_detections(run: Path, path: Path) -> None:
     model, images = open_model(str(run)), validation_images(run, SHOWN)
     drawn = [
         draw_boxes(image, objects)
-        for image, objects in zip(images, detect(model, images), strict=True)
+        for image, objects in zip(images, detect(model, images, SCORE), strict=True)
     ]
     (width, height), gap = drawn[0].size, 6
     rows = -(-len(drawn) // COLUMNS)
