@@ -170,8 +170,12 @@ def variations(found: Result) -> Lines:
         if "agrees" in part
     ]
     yield (
-        f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse than the first one, here and in the paper. "
-        f"The direction is the paper's in {sum(judged)} of {len(judged)} cases."
+        f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse than `base`, here and in the paper."
+        + (
+            f" The direction is the paper's in {sum(judged)} of {len(judged)} cases."
+            if judged
+            else ""
+        )
     )
     yield ""
     yield from table(

@@ -42,6 +42,11 @@ MEASURED = {
     "ProportionalRates": ("multilingual", "loss of each language against the exponent"),
     "FixedRates": ("mixtures", "several tasks in one model"),
     "Mixture": ("mixtures", "several tasks in one model"),
+    "Attention": ("table_transformer", "perplexity and BLEU of variations"),
+    "MLP": ("table_transformer", "perplexity and BLEU of variations"),
+    "LearnedPositions": ("table_transformer", "perplexity and BLEU of variations"),
+    "SinusoidalPositions": ("table_transformer", "perplexity and BLEU of variations"),
+    "Detection": ("detection", "AP against training FLOP"),
     "Parallel": ("ranks", "speed of two ranks beside one process"),
 }
 
