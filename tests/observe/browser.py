@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,21 @@ class Browser:
         self.read, self.write = os.fdopen(read_here, "rb", 0), os.fdopen(write_here, "wb", 0)
         self.count, self.rest, self.session = 0, b"", None
         self.events: list[dict[str, Any]] = []
-        target = self.send("Target.getTargets")["targetInfos"][0]["targetId"]
-        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
+        attached = self.send("Target.attachToTarget", targetId=self.page_target(), flatten=True)
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network"):
             self.send(f"{domain}.enable")
+        # A headless window may load a page before it has its size, and without the focus.
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)  # fmt: skip
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)
+
+    def page_target(self) -> str:
+        """Newer browsers list parts of their own interface too, and before the page."""
+        while True:
+            for target in self.send("Target.getTargets")["targetInfos"]:
+                if target["type"] == "page":
+                    return str(target["targetId"])
+            time.sleep(0.1)
 
     def message(self) -> dict[str, Any]:
         while b"\0" not in self.rest:
