@@ -1,6 +1,6 @@
-"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6 and of 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
+"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6, 12 and 30 blocks: post-norm, pre-norm, DeepNorm, and DLCL.
 
-    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 30] [--steps 150] [--seeds 3] [--output runs] [--plot FILE.svg]
+    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 150] [--seeds 3] [--output runs] [--plot FILE.svg]
                                                    [--receipt FILE] [--quick]
 
 Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of them. Reported is the loss on held-out
@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--depths", type=int, nargs="+", default=[6, 30])
+    parser.add_argument("--depths", type=int, nargs="+", default=[6, 12, 30])
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs"))

@@ -10,6 +10,7 @@ import argparse
 import gzip
 import json
 import statistics
+import time
 from pathlib import Path
 
 import numpy as np
@@ -62,19 +63,28 @@ class Classifier(nn.Module):
 
 
 def train(
-    data: tuple[Tensor, Tensor], attention: bool, steps: int, seed: int, batch: int = 128
+    data: tuple[Tensor, Tensor],
+    attention: bool,
+    steps: int,
+    seed: int,
+    batch: int = 128,
+    progress: str = "",
 ) -> Classifier:
     torch.manual_seed(seed)
     model = Classifier(attention)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=steps)
-    for _ in range(steps):
+    start = time.perf_counter()
+    for step in range(steps):
         rows = torch.randint(len(data[0]), (batch,))
         loss = F.cross_entropy(model(data[0][rows]), data[1][rows])
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         schedule.step()
+        if progress and (step + 1) % 100 == 0:
+            left = (time.perf_counter() - start) / (step + 1) * (steps - step - 1)
+            print(f"{progress}: step {step + 1}/{steps}, about {left:.0f} s left", flush=True)
     return model.eval()
 
 
@@ -92,12 +102,15 @@ def main(
 ) -> dict[str, list[float]]:
     """The accuracy of each seed, with and without the block."""
     results: dict[str, list[float]] = {}
+    start = time.perf_counter()
     for name, attention in (("convolutions", False), ("self-attention", True)):
         size = sum(p.numel() for p in Classifier(attention).parameters())
         results[name] = []
         for seed in range(seeds):
-            model = train(train_data, attention, steps, seed)
+            model = train(train_data, attention, steps, seed, progress=f"{name} seed {seed}")
             results[name].append(accuracy(model, test_data))
+            seconds = time.perf_counter() - start
+            print(f"{name} seed {seed}: {results[name][-1]:.4f} after {seconds:.0f} s", flush=True)
         mean = statistics.mean(results[name])
         print(f"{name:14}  {size:,} parameters  accuracy {mean:.4f} over {seeds} seeds", flush=True)
     return results
