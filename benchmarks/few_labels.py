@@ -106,7 +106,9 @@ def main() -> None:
     folder = options.output / pretrained.name
     for event in run.train(pretrained, folder):
         if event.step % 100 == 0:
-            print(f"  {pretrained.name} step {event.step:,} loss {event.loss:.3f}", flush=True)
+            left = event.seconds * (pretrained.steps - event.step)
+            done = f"step {event.step:,}/{pretrained.steps:,} loss {event.loss:.3f}"
+            print(f"  {pretrained.name} {done}, about {left:.0f} s left", flush=True)
     scratch = classifier(pretrained, "few-scratch", options.labels, options.steps)
     start = str(folder / "model")
     tuned = replace(scratch, name="few-mae", init_from=start)
@@ -123,9 +125,16 @@ def main() -> None:
     table["least squares"] = [score._asdict() for score in scores]
     for name, row in table.items():
         print(name, row if isinstance(row, list) else f"{row['mean']:.4f}", flush=True)
+    found = {
+        "labels": options.labels,
+        "pretraining_steps": pretrained.steps,
+        "steps": options.steps,
+        "parameters": scratch.model.parameter_count(),
+        "rows": table,
+    }
     if options.receipt:
-        receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
-    print(json.dumps(table))
+        receipt.write(options.receipt, found, time.perf_counter() - start_time, options.seeds - 1)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -564,6 +564,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("incontext", "In context", incontext),
     ("fashion_mnist", "Fashion-MNIST", page_images.classified),
     ("cifar10", "CIFAR-10", page_images.classified),
+    ("few_labels", "Few labels", page_images.few_labels),
     ("self_attention_2d", "Self-attention beside convolutions", page_images.feature_maps),
     ("detection", "Detection", page_images.detected),
     ("decode", "Decoding", decoding),
