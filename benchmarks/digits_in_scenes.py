@@ -2,6 +2,8 @@
 
     python -m benchmarks.digits_in_scenes DATA/digits_in_scenes                 # 15,000 scenes to train on, 1,000 held out
     python -m benchmarks.digits_in_scenes FOLDER --train 200 --valid 50 --seed 1
+    python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 --train 8000 --valid 500
+        # for recipes/tables/detr.py
 
 A scene is 128 × 128 pixels: a textured background, clutter (lines, ellipses, letters), and up to eight digits of any size,
 angle, slant, weight and colour, which may cover each other in part. Each scene is a pure function of (seed, split, number).
@@ -17,7 +19,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 SIDE = 128
-SIZES = (20, 72)  # of a digit's font, about 1.4 times its height in pixels
+SMALLEST, LARGEST = (
+    20,
+    0.5625,
+)  # of a digit's font, in pixels and of the scene's side; about 1.4 times the digit's height
 SOLID = 96  # of 255: from here on a pixel of a mask is ink
 MOST = 8  # digits of a scene
 COVERED = 0.35  # of a digit, by later ones, at most
@@ -53,13 +58,13 @@ def turned(mask: Image.Image, angle: float, slant: float, stretch: float) -> Ima
     return spun.crop(spun.point(lambda value: 255 * (value > SOLID)).getbbox())
 
 
-def background(rng: np.random.Generator) -> Image.Image:
+def background(rng: np.random.Generator, side: int) -> Image.Image:
     """Smooth blotches of colour, and noise."""
     cells = int(rng.integers(2, 9))
     coarse = rng.normal(rng.uniform(50, 205, 3), rng.uniform(5, 35), (cells, cells, 3))
     blotches = Image.fromarray(coarse.clip(0, 255).astype(np.uint8))
-    smooth = np.asarray(blotches.resize((SIDE, SIDE), Image.Resampling.BICUBIC), np.float32)
-    noise = rng.standard_normal((SIDE, SIDE, 1), np.float32) * np.float32(rng.uniform(0, 14))
+    smooth = np.asarray(blotches.resize((side, side), Image.Resampling.BICUBIC), np.float32)
+    noise = rng.standard_normal((side, side, 1), np.float32) * np.float32(rng.uniform(0, 14))
     return Image.fromarray((smooth + noise).clip(0, 255).astype(np.uint8))
 
 
@@ -68,11 +73,11 @@ def colour(rng: np.random.Generator) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def clutter(image: Image.Image, rng: np.random.Generator) -> None:
+def clutter(image: Image.Image, rng: np.random.Generator, side: int) -> None:
     """Lines, ellipses and letters that are no digits."""
     draw = ImageDraw.Draw(image)
     for _ in range(rng.integers(0, 7)):
-        x0, y0, x1, y1 = rng.integers(-10, SIDE + 10, 4).tolist()
+        x0, y0, x1, y1 = rng.integers(-10, side + 10, 4).tolist()
         kind, width = rng.integers(4), int(rng.integers(1, 4))
         if kind == 0:
             draw.line((x0, y0, x1, y1), fill=colour(rng), width=width)
@@ -107,14 +112,17 @@ class Digit(NamedTuple):
     visible: np.ndarray  # where its ink is not covered
 
 
-def scene(seed: int, split: str, number: int) -> tuple[Image.Image, list[Digit]]:
+def scene(
+    seed: int, split: str, number: int, side: int = SIDE, most: int = MOST
+) -> tuple[Image.Image, list[Digit]]:
     """An image and its digits. A digit that would cover too much of another is left out."""
     rng = np.random.default_rng((seed, SPLITS[split], number))
-    image = background(rng)
-    clutter(image, rng)
+    image = background(rng, side)
+    clutter(image, rng, side)
+    sizes = np.log((SMALLEST, LARGEST * side))
     digits: list[Digit] = []
-    for _ in range(int(rng.integers(0, MOST + 1))):
-        label, size = int(rng.integers(10)), round(np.exp(rng.uniform(*np.log(SIZES))))
+    for _ in range(int(rng.integers(0, most + 1))):
+        label, size = int(rng.integers(10)), round(np.exp(rng.uniform(*sizes)))
         stroke = int(rng.integers(0, 1 + (size > 24) + (size > 44)))
         mask = turned(
             glyph(str(label), size, stroke),
@@ -123,8 +131,8 @@ def scene(seed: int, split: str, number: int) -> tuple[Image.Image, list[Digit]]
             rng.uniform(0.75, 1.3),
         )
         w, h = mask.size
-        x, y = int(rng.integers(0, SIDE - w)), int(rng.integers(0, SIDE - h))
-        ink = np.zeros((SIDE, SIDE), bool)
+        x, y = int(rng.integers(0, side - w)), int(rng.integers(0, side - h))
+        ink = np.zeros((side, side), bool)
         ink[y : y + h, x : x + w] = np.asarray(mask) > SOLID
         rest = [digit._replace(visible=digit.visible & ~ink) for digit in digits]
         if any(digit.visible.sum() < (1 - COVERED) * digit.area for digit in rest):
@@ -135,7 +143,9 @@ def scene(seed: int, split: str, number: int) -> tuple[Image.Image, list[Digit]]
     return image, digits
 
 
-def write(folder: Path, split: str, count: int, seed: int) -> None:
+def write(
+    folder: Path, split: str, count: int, seed: int, side: int = SIDE, most: int = MOST
+) -> None:
     """Images under `folder/split`, annotations in `folder/split.json`."""
     (folder / split).mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
@@ -143,10 +153,10 @@ def write(folder: Path, split: str, count: int, seed: int) -> None:
     for number in range(count):
         if number and number % 1000 == 0:
             print(f"{split}: {number:,} of {count:,} scenes", flush=True)
-        image, digits = scene(seed, split, number)
+        image, digits = scene(seed, split, number, side, most)
         name = f"{number:06}.jpg"
         image.save(folder / split / name, quality=90)
-        images.append({"id": number + 1, "file_name": name, "width": SIDE, "height": SIDE})
+        images.append({"id": number + 1, "file_name": name, "width": side, "height": side})
         annotations += [
             {
                 "image_id": number + 1,
@@ -170,10 +180,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=int, default=15_000, help="scenes to train on")
     parser.add_argument("--valid", type=int, default=1_000, help="scenes held out")
+    parser.add_argument("--side", type=int, default=SIDE, help="of a scene, in pixels")
+    parser.add_argument("--most", type=int, default=MOST, help="digits of a scene")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     for split, count in (("train", args.train), ("valid", args.valid)):
-        write(args.folder, split, count, args.seed)
+        write(args.folder, split, count, args.seed, args.side, args.most)
 
 
 if __name__ == "__main__":

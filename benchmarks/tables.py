@@ -1,12 +1,13 @@
 """The papers' tables of variations at laptop size, one command each, beside the direction of effect that the paper reports.
 
     python -m benchmarks.tables transformer [--seeds 3] [--rows base heads_1 …] [--output runs] [--receipt FILE]
-    python -m benchmarks.tables masking|steps|inputs …
+    python -m benchmarks.tables masking|steps|inputs|detr …
 
 transformer: perplexity per piece and BLEU of Multi30k's validation pairs, greedy, of the first 200 (arXiv:1706.03762, table 3).
 masking:     F1 of named entities, everything tuned or a new head alone (arXiv:1810.04805, table 8).
 steps:       the same after fewer and after more steps of pre-training (arXiv:1810.04805, figure 5).
 inputs:      accuracy of SST-2 and SICK after each of RoBERTa's inputs (arXiv:1907.11692, table 2).
+detr:        AP and AP at .5 of digits in small scenes (arXiv:2005.12872, tables 3 and 4).
 
 A row is a recipe of recipes/tables/. Its difference from the base row counts as "same" within the margin which its file names for the
 paper's figures; here within one standard error of the difference, and within 1 % of the base row's value. A finished run is not run
@@ -134,6 +135,13 @@ def sentences(trial: Trial) -> Measures:
     }
 
 
+def objects(trial: Trial) -> Measures:
+    """COCO's AP on the validation scenes, in per cent."""
+    lines = read_log(train(trial.recipe, trial.output, trial.quick) / "log.jsonl")
+    scores = [line["valid"] for line in lines if "valid" in line][-1]
+    return {"AP": 100 * scores["ap"], "AP50": 100 * scores["ap50"]}
+
+
 class Table(NamedTuple):
     file: str
     measure: Callable[[Trial], Measures]
@@ -146,6 +154,7 @@ TABLES = {
     "masking": Table("masking", entities),
     "steps": Table("masking", entities, STEPS),
     "inputs": Table("inputs", sentences),
+    "detr": Table("detr", objects),
 }
 
 

@@ -131,6 +131,8 @@ ARRAYS = (
 BOXES = {  # table, folder of images, classes
     "digits_in_scenes/train.json": ("digits_in_scenes/train", 10),
     "digits_in_scenes/valid.json": ("digits_in_scenes/valid", 10),
+    "digits_in_small_scenes/train.json": ("digits_in_small_scenes/train", 10),
+    "digits_in_small_scenes/valid.json": ("digits_in_small_scenes/valid", 10),
     "bccd/train.json": ("bccd/images", 3),
     "bccd/val.json": ("bccd/images", 3),
 }
