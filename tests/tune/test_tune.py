@@ -66,6 +66,19 @@ def tune(start: Path, data: Path, out: Path, *more: str) -> int:
     )
 
 
+def two_rates(start: Path, data: Path, out: Path, epochs: int) -> TuneOptions:
+    return TuneOptions(
+        checkpoint=str(start),
+        data=(str(data),),
+        output=str(out),
+        learning_rates=(1e-3, 3e-3),
+        seeds=1,
+        epochs=epochs,
+        batch_size=8,
+        precision="fp32",
+    )
+
+
 def table(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((out / "tune.json").read_text())
     return found
@@ -123,16 +136,7 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     data, lines, measured = write_examples(tmp_path / "train.jsonl", 60), [], search.trial_result
 
     def options(out: str) -> TuneOptions:
-        return TuneOptions(
-            checkpoint=str(start),
-            data=(str(data),),
-            output=str(tmp_path / out),
-            learning_rates=(1e-3, 3e-3),
-            seeds=1,
-            epochs=1,
-            batch_size=8,
-            precision="fp32",
-        )
+        return two_rates(start, data, tmp_path / out, epochs=1)
 
     def finite_at_first(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any] | None:
         return measured(folder, metric, lr, seed) if lr == 1e-3 else None
@@ -153,27 +157,18 @@ def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(
 ) -> None:
     data = write_examples(tmp_path / "train.jsonl", 60)
 
-    def wish(out: str) -> TuneOptions:
-        return TuneOptions(
-            checkpoint=str(start),
-            data=(str(data),),
-            output=str(tmp_path / out),
-            learning_rates=(1e-3, 3e-3),
-            seeds=1,
-            epochs=2,
-            batch_size=8,
-            precision="fp32",
-        )
+    def options(out: str) -> TuneOptions:
+        return two_rates(start, data, tmp_path / out, epochs=2)
 
-    for _ in search.run_trials(plan_tuning(wish("whole")), print):
+    for _ in search.run_trials(plan_tuning(options("whole")), print):
         pass
-    steps = plan_tuning(wish("hurt")).recipe.steps
+    steps = plan_tuning(options("hurt")).recipe.steps
     for begin in (4, steps + 3):  # in the first try, and in the second
-        for i, _ in enumerate(search.run_trials(plan_tuning(wish("hurt")), print)):
+        for i, _ in enumerate(search.run_trials(plan_tuning(options("hurt")), print)):
             if i == begin - (0 if begin == 4 else 5):
                 break
         assert not (tmp_path / "hurt" / "model").exists()
-    for _ in search.run_trials(plan_tuning(wish("hurt")), print):
+    for _ in search.run_trials(plan_tuning(options("hurt")), print):
         pass
     one, two = (table(tmp_path / name) for name in ("whole", "hurt"))
     assert [(t["trial"], t["accuracy"], t["step"]) for t in one["trials"]] == [
