@@ -80,9 +80,18 @@ def recurrent(found: Result) -> Lines:
         )
         yield ""
         yield from table(
-            ("model and budget", "steps", "BLEU"),
+            ("model and budget", "steps", "BLEU of each seed", "mean"),
             *(
-                (name, f"{steps[name]:,}", f"{mean:.1f}")
+                (
+                    name,
+                    f"{steps[name]:,}",
+                    ", ".join(
+                        f"{run['BLEU (lower-cased)']:.1f}"
+                        for run in found["runs"]
+                        if f"{run['model']}, {run['budget']}" == name
+                    ),
+                    f"{mean:.1f}",
+                )
                 for name, mean in found["mean_BLEU"].items()
             ),
         )
