@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks import deep_encoders, realm, recurrent, scaling
+from benchmarks import deep_encoders, few_labels, realm, recurrent, scaling
 
 from weft import registry, user_code
 
@@ -117,6 +117,28 @@ def test_a_quick_run_compares_deep_encoders(
     assert last_line(capsys) == result
     assert set(result["kinds"]) == set(deep_encoders.KINDS)
     assert result["kinds"]["DLCL"]["2"]["failed"] in (0, 1)
+
+
+def test_a_quick_run_compares_what_few_labels_give(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    (small / "cifar10").mkdir()
+    for split, count in (("train", 200), ("test", 20)):
+        images = rng.integers(0, 256, (count, 32, 32, 3), np.uint8)
+        np.savez(small / "cifar10" / f"{split}.npz", images=images, labels=np.arange(count) % 10)
+    result = few_labels.main(["--quick", "--labels", "0.5", "--output", str(small / "runs")])
+    assert last_line(capsys) == result
+    rows = result["rows"]
+    assert list(rows) == [
+        "scratch",
+        "fine-tuned",
+        "linear",
+        "fine-tuned at 64 pixels",
+        "least squares",
+    ]
+    assert [score["shots"] for score in rows.pop("least squares")] == [1, 5, 10, None]
+    assert all(0 <= row["mean"] <= 1 for row in rows.values())
 
 
 def test_a_quick_run_compares_recurrent_and_transformer_and_draws_an_alignment(
