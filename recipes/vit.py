@@ -157,7 +157,7 @@ fashion_mnist = Recipe(
     ),
     batch=FixedBatch(size=128, length=50),
     steps=7035,
-    optimiser=Muon(lr=1e-2, weight_decay=0.05, other=AdamW(lr=2e-3, weight_decay=0.05)),
+    optimiser=Muon(lr=4e-3, weight_decay=0.05, other=AdamW(lr=2e-3, weight_decay=0.05)),
     schedule=CosineSchedule(warmup_steps=300),
     average=EMA(decay=0.999),
     precision="auto",
