@@ -14,6 +14,8 @@ from rich.progress import track
 
 from weft.inference.arithmetic import documents, tokenizer
 
+from . import command
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -42,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from . import command
+
 HELD_OUT = 8  # one question in so many
 WORDY = (
     "The answer to your question is {answer}.",
@@ -161,4 +163,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -21,7 +21,7 @@ from weft import recipe as R
 from weft.generate.text_generator import TextGenerator
 from weft.runs import run
 
-from . import receipt
+from . import command, receipt
 from .assistant_data import Question, questions, write
 
 MAX_NEW_TOKENS = 40
@@ -128,4 +128,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -30,7 +30,7 @@ from weft import spec as S
 from weft.layers.sequence import HiddenStates
 from weft.model.stack import StackLayer
 
-from . import receipt
+from . import command, receipt
 
 HEADS, WINDOW, RANK, KERNEL = 4, 256, 256, 3
 LENGTHS = [512 << i for i in range(7)]
@@ -372,4 +372,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

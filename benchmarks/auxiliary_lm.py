@@ -20,9 +20,9 @@ import weft
 from weft import recipe as R
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 from .generated import small
-from .trials import train, trial_parser
+from .trials import parse, train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 TASKS = {"reviews": ("classify_sst2", 0.03, 2), "entailment": ("entail_sick", 0.16, 3)}
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.5])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--pretraining-steps", type=int, default=200)
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options, start_time = parse(parser, arguments), time.perf_counter()
     pretrained = pretraining(options.pretraining_steps)
     pretrained = small(pretrained) if options.quick else pretrained
     folder = train(pretrained, options.output)
@@ -130,4 +130,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

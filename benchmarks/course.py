@@ -4,7 +4,7 @@
     python -m benchmarks.course --train [--receipt FILE]       # a small ViT and a small MAE, and what they learned
 
 The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and `recipes/mae.py:cifar10` are trained
-for `--steps` steps each (they have 9,380 and 7,820), into `--runs`, where finished runs are used again; then the figures of ViT's section
+for `--steps` steps each, fewer than they have, into `--runs`, where finished runs are used again; then the figures of ViT's section
 4.5 and of MAE are drawn from validation images. The last line is JSON.
 """
 
@@ -31,7 +31,7 @@ from weft import spec as S
 from weft.data.files import find
 from weft.runs.log import read_log
 
-from . import receipt, trials
+from . import command, receipt, trials
 from .plots import INK, STYLE, WEFT
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -237,9 +237,7 @@ def draw_reconstructions(folder: str, recipe: R.Recipe) -> float:
 def measure(steps: int, runs: Path) -> Found:
     """Train both models, draw what they learned, and return what the pictures show in numbers."""
     vit_recipe, vit_folder, vit_loss = train("recipes/vit.py:fashion_mnist", steps, runs)
-    caption = (
-        f"recipes/vit.py:fashion_mnist, {steps:,} of 9,380 steps; mean over 64 validation images"
-    )
+    caption = f"recipes/vit.py:fashion_mnist, {steps:,} steps; mean over 64 validation images"
     figure, distances = draw_vit(vit_folder, vit_recipe, caption)
     save(figure, "vit.svg")
     mae_recipe, mae_folder, mae_loss = train("recipes/mae.py:cifar10", steps, runs)
@@ -278,4 +276,4 @@ DRAWINGS = {
 }
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -32,7 +32,7 @@ from weft.generate.beam_search import beam_search
 from weft.generate.decoding import generate
 from weft.generate.packed_model import pack_model
 
-from . import receipt
+from . import command, receipt
 
 ALPHA = 0.6
 TASKS = {"greedy 1": (1, 1), "greedy 8": (8, 1), "beam 4": (1, 4)}  # rows, beams
@@ -279,4 +279,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -29,7 +29,7 @@ from weft.registry import implementation
 from weft.storage import seal_json
 from weft.values import to_plain
 
-from . import receipt
+from . import command, receipt
 from .prepare import zipfian
 
 QUALITY = (
@@ -243,4 +243,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

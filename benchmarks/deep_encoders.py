@@ -26,7 +26,7 @@ from weft import spec as S
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 WIDTH, MARGIN = 32, 0.1
 TEXT = "wikitext-2/wiki.{}.tokens.gz"
@@ -196,4 +196,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from . import receipt
+from . import command, receipt
 
 if TYPE_CHECKING:
     from weft import recipe as R
@@ -90,6 +90,8 @@ def curve(run: Path) -> dict[str, Any]:
     from weft.runs.log import read_log
 
     recipe = load_recipe(str(run / "recipe.json"))
+    if recipe.task.name != "detect":
+        raise ValueError(f"{run} is of {type(recipe.task).__name__}; give runs of Detection")
     flop_per_step = run_flops(with_noised_queries(recipe)) / recipe.steps
     points, seconds, averaged = [], 0.0, {}
     for line in read_log(run / "log.jsonl"):
@@ -252,4 +254,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

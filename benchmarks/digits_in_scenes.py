@@ -6,7 +6,8 @@
         # for recipes/tables/detr.py
 
 A scene is 128 × 128 pixels: a textured background, clutter (lines, ellipses, letters), and up to eight digits of any size,
-angle, slant, weight and colour, which may cover each other in part. Each scene is a pure function of (seed, split, number).
+angle, slant, weight and colour, which may cover each other in part; --side and --most change both numbers. Each scene is a pure function
+of (seed, split, number), side and most.
 """
 
 import argparse
@@ -18,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from . import command
+
 SIDE = 128
-SMALLEST, LARGEST = (
-    20,
-    0.5625,
-)  # of a digit's font, in pixels and of the scene's side; about 1.4 times the digit's height
+SMALLEST = 20  # font of a digit, about 1.4 times its height in pixels
+LARGEST = 0.5625  # the same, of the scene's side
+LEAST_SIDE = 48
 SOLID = 96  # of 255: from here on a pixel of a mask is ink
 MOST = 8  # digits of a scene
 COVERED = 0.35  # of a digit, by later ones, at most
@@ -184,9 +186,13 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=MOST, help="digits of a scene")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    if args.side < LEAST_SIDE:
+        raise ValueError(
+            f"--side {args.side}: a digit needs a scene of at least {LEAST_SIDE} pixels"
+        )
     for split, count in (("train", args.train), ("valid", args.valid)):
         write(args.folder, split, count, args.seed, args.side, args.most)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -20,7 +20,7 @@ from weft import recipe as R
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 TINY = R.load_recipe("recipes/gpt_char.py")
 WEIGHTS = {"with": (0.01, 1e-3), "without": (0.0, 0.0)}  # of balance and z-loss
@@ -126,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -30,7 +30,7 @@ from weft.interop.saving import save
 from weft.interop.sentence_transformers import read_modules
 from weft.runs import run
 
-from . import receipt
+from . import command, receipt
 from .generated import make_clone, make_data, small
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -23,7 +23,7 @@ import transformers as T
 
 import weft
 
-from . import receipt
+from . import command, receipt
 
 SIZE = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536)
 BATCH, LENGTH, VOCABULARY = 8, 256, 8192
@@ -179,4 +179,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

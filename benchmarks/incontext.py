@@ -22,7 +22,7 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference import arithmetic, few_shot
 from weft.inference.open_model import open_model
 
-from . import receipt
+from . import command, receipt
 
 LINES = {  # Fleuret, Deep Learning, 13.3: a prompt, and how a model of 1.6 B parameters goes on
     "Cherry is red, lettuce is green, lemon is": "yellow",
@@ -250,4 +250,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -29,7 +29,7 @@ from weft.runs import run
 from weft.runs.log import read_log
 from weft.training import checkpoint
 
-from . import receipt
+from . import command, receipt
 
 
 def unigram(made: run.RunState, batches: int = 200) -> float:
@@ -169,4 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -27,8 +27,8 @@ from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData
 from weft.tasks.text_to_text import TextGenerator, class_probabilities
 
-from . import receipt
-from .trials import train, trial_parser
+from . import command, receipt
+from .trials import parse, train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=450)
     parser.add_argument("--seeds", type=int, default=1)
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options, start_time = parse(parser, arguments), time.perf_counter()
     base = replace(
         R.load_recipe(str(ROOT / "recipes" / "t5_tasks.py")), precision="fp32", eval_every=None
     )
@@ -128,4 +128,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -26,7 +26,7 @@ from weft.metrics.translation import chrf, tokenised_bleu
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 BEAMS, ALPHA = 4, 0.6
@@ -119,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -28,8 +28,8 @@ from weft.ranks import Ranks
 from weft.runs import run
 from weft.tasks.task import predict
 
-from . import receipt
-from .trials import train, trial_parser
+from . import command, receipt
+from .trials import parse, train, trial_parser
 
 EXPONENTS = (1.0, 0.7, 0.3)
 GERMAN_COLUMNS = ("en", "text", "package")
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tuning-steps", type=int, default=150)
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options, start_time = parse(parser, arguments), time.perf_counter()
     options.output.mkdir(parents=True, exist_ok=True)
     three = ("en", "de", "fr")
     table: dict[str, Any] = {"sampling": {}, "transfer": {}}
@@ -231,4 +231,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -34,8 +34,8 @@ def few_labels(found: Result) -> Lines:
     yield (
         f"CIFAR-10 with {100 * found['labels']:g} % of its labels: a ViT of {found['parameters'] / 1e6:.2f} M parameters from scratch, and after masked "
         f"autoencoding of all images ({found['pretraining_steps']:,} steps of 128); each trained for {found['steps']:,} steps at the better of two rates, "
-        "chosen on held-out training images. At 64 pixels: the fine-tuned model of the first seed, a quarter of the steps more. Least squares: "
-        "a regularised linear map of the frozen features to targets of -1 and 1, without any step."
+        "chosen on held-out training images. Linear: a new head on frozen features. At 64 pixels: the fine-tuned model of the first seed, a quarter "
+        "of the steps more with half the batch. Least squares: a regularised linear map of the frozen features to targets of -1 and 1, without any step."
     )
     yield ""
     yield from table(
@@ -52,7 +52,9 @@ def few_labels(found: Result) -> Lines:
         ),
         *(
             (
-                f"least squares, {shots or 'all'} images a class",
+                "least squares, all of these labels"
+                if shots is None
+                else f"least squares, labels per class: {shots}",
                 "",
                 ", ".join(f"{100 * a:.2f} %" for a in accuracy),
                 f"{100 * statistics.mean(accuracy):.2f} %",

@@ -45,7 +45,7 @@ from weft.tasks.base import EncoderDecoderLoss, Loss, TaskContext, encode_batch,
 from weft.tasks.causal_lm import CausalLMLoss
 from weft.training.memory import keep_large_allocations
 
-from . import receipt
+from . import command, receipt
 
 # Published costs
 
@@ -488,4 +488,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

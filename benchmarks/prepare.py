@@ -22,7 +22,7 @@ from weft.data.files import read_blocks
 from weft.data.tokenizer import Tokenizer
 from weft.data.train_tokenizer import fit_tokenizer
 
-from . import receipt
+from . import command, receipt
 
 TOGETHER = 1000  # documents in one call of the bare library
 ALONE = """
@@ -116,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

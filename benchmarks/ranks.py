@@ -22,7 +22,7 @@ import weft
 from weft import recipe as R
 from weft.data.prepare import prepare
 
-from . import receipt
+from . import command, receipt
 
 STEPS, ROUNDS = 4, 5
 ONE = "one process, two threads"
@@ -139,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -31,7 +31,7 @@ from weft import recipe as R
 from weft.data.train_tokenizer import fit_tokenizer
 from weft.user_code import load_code
 
-from . import receipt
+from . import command, receipt
 
 LENGTH, DOCUMENTS, BATCH, REFRESH = 40, 3, 12, 50
 RATE, MUON_RATE = 2e-3, 0.01
@@ -287,4 +287,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -33,7 +33,7 @@ from weft.runs import run
 from weft.runs.log import read_log
 from weft.user_code import load_code
 
-from . import receipt
+from . import command, receipt
 
 VOCABULARY, TOKENS, LENGTHS = 4000, 2048, (16, 32, 64, 128, 256)
 SENTENCE = "A man in a blue shirt is standing on a ladder cleaning a window."
@@ -243,4 +243,4 @@ def finish(
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -25,7 +25,7 @@ from weft.recipe.cost import run_flops
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 SIZES = ((2, 32), (3, 48), (4, 64), (5, 80), (6, 96))  # depth, width
 SHARES, DECAY = (1 / 8, 1 / 4, 1 / 2, 1), 0.25
@@ -274,4 +274,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

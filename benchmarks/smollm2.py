@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from . import command
+
 NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
 PARTS = {
     "attn_norm": "input_layernorm",
@@ -222,4 +224,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import recipe as R
+from weft.commands.options import positive_int
 from weft.data.store import open_store
 from weft.metrics.perplexity import perplexity
 from weft.metrics.translation import bleu
@@ -37,8 +38,8 @@ from weft.runs import run
 from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData, predict
 
-from . import receipt
-from .trials import train, trial_parser
+from . import command, receipt
+from .trials import parse, train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 SAME = 0.01  # of the base row's value, measured here
@@ -171,12 +172,16 @@ def load(file: str) -> ModuleType:
 def measured(table: Table, trial: Trial) -> Measures:
     """Measure a row with one seed, or read what was measured before."""
     file = trial.output / f"{trial.recipe.name}.json"
+    recipe = json.loads(trial.recipe.to_json())
     if not file.exists():
         trial.output.mkdir(parents=True, exist_ok=True)
         measures = table.measure(trial)
-        file.write_text(json.dumps(measures))
-    found: Measures = json.loads(file.read_text())
-    return found
+        file.write_text(json.dumps({"recipe": recipe, "measures": measures}))
+    found = json.loads(file.read_text())
+    if found.get("recipe") != recipe:
+        raise ValueError(f"{file} is of another recipe; delete it, or give another --output")
+    figures: Measures = found["measures"]
+    return figures
 
 
 def summary(values: list[float]) -> dict[str, Any]:
@@ -242,13 +247,17 @@ def line(name: str, row: dict[str, Any], measures: list[str]) -> str:
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = trial_parser(__doc__)
     parser.add_argument("table", choices=TABLES)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=positive_int, default=3)
     parser.add_argument("--rows", nargs="+", help="rows to run (default: all of the table)")
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options, start_time = parse(parser, arguments), time.perf_counter()
     table = TABLES[options.table]
     module = load(table.file)
+    recipes = {n: thing for n, thing in vars(module).items() if isinstance(thing, R.Recipe)}
     names = options.rows or table.rows or tuple(module.PAPER)
-    recipes = {name: getattr(module, name) for name in names}
+    for name in names:
+        if name not in recipes:
+            raise ValueError(f"--rows {name}: {options.table} has {', '.join(recipes)}")
+    recipes = {name: recipes[name] for name in names}
     results: dict[str, list[Measures]] = {name: [] for name in names}
     work = [(seed, name) for seed in range(options.seeds) for name in names]
     for done, (seed, name) in enumerate(work, 1):
@@ -268,4 +277,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -28,7 +28,7 @@ import weft
 from weft.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
 from weft.layers.sequence import HiddenStates
 
-from . import receipt
+from . import command, receipt
 
 DEPTH, WIDTH, HEADS, HIDDEN, BATCH, LENGTH, VOCABULARY, MASK = 6, 384, 6, 1536, 8, 256, 8192, 4
 GOAL = {0.1: 2.0, 0.0: 1.3}
@@ -282,4 +282,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

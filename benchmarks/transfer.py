@@ -25,7 +25,7 @@ from weft import recipe as R
 from weft.runs import run
 from weft.runs.log import read_log
 
-from . import receipt
+from . import command, receipt
 
 MODELS = ["bert", "electra", "t5"]
 ABSOLUTE = tuple(R.AdamW(lr=rate) for rate in (3e-4, 6e-4, 1e-3, 3e-3, 1e-2))
@@ -172,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -23,6 +23,14 @@ def trial_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def parse(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
+    """Read the options; quick runs have a folder of their own, where no measurement would take one for its own."""
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.output /= "quick"
+    return options
+
+
 def train(recipe: R.Recipe, output: Path, quick: bool = False) -> Path:
     """Train a recipe, or use its finished run; return its folder."""
     recipe = small(recipe) if quick else recipe

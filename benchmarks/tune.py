@@ -30,7 +30,7 @@ import numpy as np
 
 from weft.data.order import permute
 
-from . import receipt
+from . import command, receipt
 
 Row = dict[str, Any]
 
@@ -447,4 +447,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -31,7 +31,7 @@ from weft.kernels.cross_entropy import cross_entropy
 from weft.kernels.devices import resolve_precision
 from weft.tasks import build_task
 
-from . import receipt
+from . import command, receipt
 from .train_speed import race, refuse_unless_equal, same_weights
 
 CLASSES = 100
@@ -216,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

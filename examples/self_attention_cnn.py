@@ -2,7 +2,7 @@
 
     python examples/self_attention_cnn.py fashion-mnist --steps 1500 --seeds 3
 
-The folder holds the four published files. The block is on the map of 7 × 7 cells; in its place stands, as in the paper's table 3, a
+The folder holds the four published files. The block is on the map of 7 × 7 cells; in its place stands, as in the paper's table 1, a
 residual block of about as many parameters, or nothing. The last line is JSON.
 """
 

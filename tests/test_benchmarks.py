@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks import deep_encoders, few_labels, realm, recurrent, scaling
+from benchmarks import command, deep_encoders, few_labels, realm, recurrent, scaling
 
 from weft import registry, user_code
 
@@ -42,6 +42,20 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 @pytest.mark.parametrize("name", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
 def test_every_benchmark_can_be_imported(name: str) -> None:
     import_module(f"benchmarks.{name}")
+
+
+def test_a_wrong_input_of_a_benchmark_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks/tables.py"])
+
+    def main() -> None:
+        raise ValueError("no such\n  row")
+
+    with pytest.raises(SystemExit) as ended:
+        command.run(main)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "tables: no such row\n"
 
 
 @pytest.fixture

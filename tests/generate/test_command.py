@@ -335,6 +335,8 @@ def test_lower_precision_is_asked_for_by_name(
         (["generate", "{speaker}", "--max-new-tokens", "4", "a", "b"], "'b' is a second prompt"),
         (["generate", "{speaker}", "a", "--num-return", "2"], "--num-return needs --num-beams"),
         (["generate", "{speaker}", "a", "--max-new-tokens", "0"], "0 is less than 1"),
+        (["generate", "{speaker}", "a", "--max-new-tokens", "lots"], "'lots' is not an integer"),
+        (["generate", "{speaker}", "a", "--length-penalty", "warm"], "'warm' is not a number"),
         (
             ["generate", "{speaker}", "a", "--num-beams", "2", "--length-penalty", "nan"],
             "nan is not finite",

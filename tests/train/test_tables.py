@@ -1,5 +1,6 @@
 """The tables of variations and the benchmarks of mixtures: rows cost what their table promises, and nothing finished is run again."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,46 @@ def test_a_finished_row_is_not_run_again(home: Path, monkeypatch: pytest.MonkeyP
     assert tables.main(arguments) == first
 
 
-def test_detectors_are_compared_by_ap(home: Path) -> None:
+def test_detectors_are_compared_by_ap(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_data(home / "data", tables.load("detr").base.data)
-    rows = tables.main(["detr", "--quick", "--seeds", "1", "--rows", "base", "no_auxiliary"])
-    assert 0 <= rows["base"]["AP"]["mean"] <= rows["base"]["AP50"]["mean"] <= 100
+    arguments = ["detr", "--seeds", "1", "--rows", "base", "no_auxiliary"]
+    quick = tables.main([*arguments, "--quick"])
+    assert quick["base"]["AP"]["mean"] <= quick["base"]["AP50"]["mean"]
+
+    def trained(recipe: R.Recipe, output: Path, quick: bool) -> Path:
+        """A run whose log has figures of its own, so that quick ones would be told from them."""
+        folder = output / recipe.name
+        folder.mkdir(parents=True)
+        worse = 0.1 * recipe.name.startswith("table-detr-no-auxiliary")
+        values = [{"ap": 0.01, "ap50": 0.02}, {"ap": 0.25 - worse, "ap50": 0.5 - worse}]
+        lines = [json.dumps({"step": i + 1, "valid": each}) for i, each in enumerate(values)]
+        (folder / "log.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder
+
+    monkeypatch.setattr(tables, "train", trained)
+    rows = tables.main(arguments)
+    assert (rows["base"]["AP"]["mean"], rows["base"]["AP50"]["mean"]) == (25.0, 50.0)
+    assert (rows["no_auxiliary"]["AP"]["mean"], rows["no_auxiliary"]["AP"]["here"]) == (
+        15.0,
+        "worse",
+    )
     assert "paper says" not in rows["no_auxiliary"]["AP"]
+
+
+def test_a_row_of_another_recipe_or_of_another_name_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_data(home / "data", tables.load("detr").base.data)
+    arguments = ["detr", "--quick", "--seeds", "1", "--rows"]
+    tables.main([*arguments, "base"])
+    file = next((home / "runs" / "quick").glob("table-detr-base-0.json"))
+    measured = json.loads(file.read_text())
+    measured["recipe"]["steps"] = 1
+    file.write_text(json.dumps(measured))
+    with pytest.raises(ValueError, match=r"table-detr-base-0\.json is of another recipe"):
+        tables.main([*arguments, "base"])
+    with pytest.raises(ValueError, match="--rows bas: detr has base, no_positions"):
+        tables.main([*arguments, "bas"])
 
 
 def test_models_of_one_task_cost_a_third_of_the_mixed_one() -> None:
