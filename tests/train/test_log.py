@@ -91,6 +91,15 @@ def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
     assert run_status(tmp_path)["data_wait"] is None  # an older log does not say
 
 
+def test_the_line_of_the_last_step_has_no_validation_of_an_earlier_one() -> None:
+    progress = TrainProgressLine(VIT, 0, 1.0, 1.0)
+    event = TrainStep(30, 0.5, {}, 1.0, 1e-3, 16, 0.5, 16)
+    validated = event._replace(validation={"loss": 0.25, "accuracy": 0.75})
+    assert "valid" in progress_text(progress, validated)
+    assert "valid" in progress_text(progress, event._replace(step=31))
+    assert "valid" not in progress_text(progress, event._replace(step=VIT.steps))
+
+
 def progress_text(progress: TrainProgressLine, event: TrainStep) -> str:
     progress.show(event)
     return progress.line(event)

@@ -214,6 +214,8 @@ class TrainProgressLine(ProgressLine):
         if e.validation is not None:
             scores = self.recipe.scores(e.validation)
             self.valid = "".join(f"  valid {name} {number:.4f}" for name, number in scores.items())
+        elif e.step == self.recipe.steps:
+            self.valid = ""  # it is of an earlier step; that of the last one follows
         if self.live:
             self.bar.update(self.task, completed=e.step, line=self.line(e))
         elif self.is_due or e.step == self.recipe.steps or e.validation is not None:
