@@ -218,7 +218,7 @@ def validation_images(recipe: R.Recipe, count: int) -> torch.Tensor:
     return (pixels[:, None] / 255 - normal.mean[0]) / normal.std[0]
 
 
-def draw_reconstructions(folder: str, recipe: R.Recipe) -> float:
+def draw_reconstructions(folder: str, recipe: R.Recipe, file: Path) -> float:
     """Write three rows of pictures: image, visible patches, rebuilt; return the mean error of hidden pixels."""
     from weft.inference.open_model import open_model
     from weft.inference.reconstruct import reconstruct
@@ -230,7 +230,7 @@ def draw_reconstructions(folder: str, recipe: R.Recipe) -> float:
         for row, image in enumerate((picture.original, picture.masked, picture.rebuilt)):
             large = image.convert("RGB").resize((size, size), Image.Resampling.NEAREST)
             sheet.paste(large, (gap + column * (size + gap), gap + row * (size + gap)))
-    sheet.save(RESULTS / "mae.png", optimize=True)
+    sheet.save(file, optimize=True)
     return round(float(np.mean([picture.error for picture in pictures])), 4)
 
 
@@ -241,10 +241,11 @@ def measure(steps: int, runs: Path) -> Found:
     figure, distances = draw_vit(vit_folder, vit_recipe, caption)
     save(figure, "vit.svg")
     mae_recipe, mae_folder, mae_loss = train("recipes/mae.py:cifar10", steps, runs)
+    error = draw_reconstructions(mae_folder, mae_recipe, RESULTS / "mae.png")
     return {
         "steps": steps,
         "vit": {"valid_loss": vit_loss, "mean_distance_per_block": distances},
-        "mae": {"valid_loss": mae_loss, "error": draw_reconstructions(mae_folder, mae_recipe)},
+        "mae": {"valid_loss": mae_loss, "error": error},
     }
 
 

@@ -1,7 +1,8 @@
 """Does masked autoencoding pay where labels are few? A ViT pre-trained on all images, then fine-tuned on a few per cent of the labels,
 beside the same ViT from scratch; least squares and a linear head on its frozen features; and fine-tuning at twice the resolution.
 
-    python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…] [--output runs] [--receipt FILE] [--quick]
+    python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…] [--output runs]
+                                     [--draw FILE.png] [--receipt FILE] [--quick]
 
 --set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test set. Steps, batches, transforms and
 candidates of the learning rate are the same with and without pre-training: each has the better of two on the first seed, judged on the
@@ -112,6 +113,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
+    parser.add_argument("--draw", metavar="FILE", type=Path, help="images, masked and rebuilt")
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument(
         "--quick", action="store_true", help="one block, one seed, a few steps of each run"
@@ -154,6 +156,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "parameters": scratch.model.parameter_count(),
         "rows": table,
     }
+    if options.draw:
+        from .course import draw_reconstructions
+
+        found["error"] = draw_reconstructions(str(folder), pretrained, options.draw)
+        found["picture"] = options.draw.name
     if options.receipt:
         receipt.write(options.receipt, found, time.perf_counter() - start_time, options.seeds - 1)
     print(json.dumps(found))

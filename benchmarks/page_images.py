@@ -63,6 +63,11 @@ def few_labels(found: Result) -> Lines:
             for accuracy in [[s["accuracy"] for s in rows["least squares"] if s["shots"] == shots]]
         ),
     )
+    if "picture" in found:
+        yield ""
+        yield f"Test images, the quarter of their patches that the model sees, and what it makes of them (mean squared error {found['error']:.3f}):"
+        yield ""
+        yield f"![Images, masked and rebuilt](results/{found['picture']})"
 
 
 def detected(found: Result) -> Lines:
