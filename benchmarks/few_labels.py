@@ -2,7 +2,7 @@
 beside the same ViT from scratch; least squares and a linear head on its frozen features; and fine-tuning at twice the resolution.
 
     python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…] [--output runs]
-                                     [--draw FILE.png] [--receipt FILE] [--quick]
+                                     [--rows scratch fine-tuned …] [--draw FILE.png] [--receipt FILE] [--quick]
 
 --set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test set. Steps, batches, transforms and
 candidates of the learning rate are the same with and without pre-training: each has the better of two on the first seed, judged on the
@@ -30,6 +30,8 @@ from .generated import small
 from .image_recipes import train
 
 RATES = (1e-2, 3e-3)
+LARGER, LEAST_SQUARES = "fine-tuned at 64 pixels", "least squares"
+ROWS = ("scratch", "fine-tuned", "linear", LARGER, LEAST_SQUARES)
 HELD_OUT = (0.9, 1.0)  # of the training images
 
 
@@ -113,12 +115,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, help="default: all")
     parser.add_argument("--draw", metavar="FILE", type=Path, help="images, masked and rebuilt")
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument(
         "--quick", action="store_true", help="one block, one seed, a few steps of each run"
     )
     options, start_time = parser.parse_args(arguments), time.perf_counter()
+    if LARGER in options.rows and "fine-tuned" not in options.rows:
+        raise ValueError(f"--rows {LARGER!r} goes on from 'fine-tuned'; give that row too")
     pretrained = weft.load_recipe("recipes/mae.py:cifar10", options.overrides)
     if options.quick:
         pretrained, options.seeds, options.steps = small(pretrained), 1, 4
@@ -136,17 +141,18 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     )
     table: dict[str, Any] = {
         name: accuracies(recipe, options.seeds, options.output)
-        for name, recipe in (("scratch", scratch), ("fine-tuned", tuned), ("linear", linear))
+        for name, recipe in zip(ROWS, (scratch, tuned, linear), strict=False)
+        if name in options.rows
     }
-    tuned_folder = options.output / f"few-mae-{table['fine-tuned']['lr']:g}-0"
-    larger = twice_as_large(tuned, str(tuned_folder / "model"))
-    table["fine-tuned at 64 pixels"] = accuracies(larger, 1, options.output)
-    stores = [
-        open_store(run.prepared_folder(scratch.data, Ranks()), split)
-        for split in ("train", "valid")
-    ]
-    scores = probe(weft.open(folder), stores[0], stores[1], (1, 5, 10, None), options.seeds)
-    table["least squares"] = [score._asdict() for score in scores]
+    if LARGER in options.rows:
+        tuned_folder = options.output / f"few-mae-{table['fine-tuned']['lr']:g}-0"
+        larger = twice_as_large(tuned, str(tuned_folder / "model"))
+        table[LARGER] = accuracies(larger, 1, options.output)
+    if LEAST_SQUARES in options.rows:
+        prepared = run.prepared_folder(scratch.data, Ranks())
+        stores = [open_store(prepared, split) for split in ("train", "valid")]
+        scores = probe(weft.open(folder), stores[0], stores[1], (1, 5, 10, None), options.seeds)
+        table[LEAST_SQUARES] = [score._asdict() for score in scores]
     for name, row in table.items():
         print(name, row if isinstance(row, list) else f"{row['mean']:.4f}", flush=True)
     found = {

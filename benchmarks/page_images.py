@@ -59,7 +59,7 @@ def few_labels(found: Result) -> Lines:
                 ", ".join(f"{100 * a:.2f} %" for a in accuracy),
                 f"{100 * statistics.mean(accuracy):.2f} %",
             )
-            for shots in dict.fromkeys(score["shots"] for score in rows["least squares"])
+            for shots in dict.fromkeys(score["shots"] for score in rows.get("least squares", ()))
             for accuracy in [[s["accuracy"] for s in rows["least squares"] if s["shots"] == shots]]
         ),
     )
