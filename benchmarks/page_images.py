@@ -29,13 +29,20 @@ def classified(found: Result) -> Lines:
     )
 
 
+FEW_LABELS = {
+    "linear": "Linear: a new head on frozen features.",
+    "fine-tuned at 64 pixels": "At 64 pixels: the fine-tuned model of the first seed, a quarter of the steps more with half the batch.",
+    "least squares": "Least squares: a regularised linear map of the frozen features to targets of -1 and 1, without any step.",
+}
+
+
 def few_labels(found: Result) -> Lines:
     rows = found["rows"]
+    explained = " ".join(text for name, text in FEW_LABELS.items() if name in rows)
     yield (
         f"CIFAR-10 with {100 * found['labels']:g} % of its labels: a ViT of {found['parameters'] / 1e6:.2f} M parameters from scratch, and after masked "
         f"autoencoding of all images ({found['pretraining_steps']:,} steps of 128); each trained for {found['steps']:,} steps at the better of two rates, "
-        "chosen on held-out training images. Linear: a new head on frozen features. At 64 pixels: the fine-tuned model of the first seed, a quarter "
-        "of the steps more with half the batch. Least squares: a regularised linear map of the frozen features to targets of -1 and 1, without any step."
+        f"chosen on held-out training images. {explained}"
     )
     yield ""
     yield from table(

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
         sys.modules["__main__"].__spec__.name if sys.modules["__main__"].__spec__ else sys.argv[0]
     ).name
     receipt = {
-        "command": " ".join(["python -m", name, *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", name, *sys.argv[1:]]),
         "commit": commit + (" and changes" if changed else ""),
         "seed": seed,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
