@@ -37,7 +37,8 @@ from weft.plan.layout import Layout
 from weft.plan.memory import peak_memory
 from weft.plan.plan import make_plan
 from weft.plan.simulate import RankMemory, create_moments, one_pass, simulate
-from weft.plan.workload import Workload, input_tokens, row_flops, workload_of_spec
+from weft.plan.workload import workload_of_spec
+from weft.recipe.workload import Workload, input_tokens, row_flops
 from weft.spec.attention import head_dims
 from weft.spec.count import block_shapes
 from weft.spec.spec import iterate_blocks
@@ -200,21 +201,21 @@ def kernels(model: Model) -> dict[str, tuple[int, Kernel]]:
             calls[name] = make()
 
     w = model.workload
-    _, tokens, targets = input_tokens(w.spec, w)
-    for _, width, block, place, _ in iterate_blocks(w.spec):
-        decodes = place == "decoder" and w.spec.encoder is not None
-        queries = w.rows * (targets if decodes else tokens)
+    tokens = input_tokens(w.spec, w)
+    for placed in iterate_blocks(w.spec):
+        width, block = placed.width, placed.block
+        queries = w.rows * tokens.read_by(w.spec, placed)
         for name in ("attention", "cross_attention", "feedforward"):
             branch = getattr(block, name, None)
             if branch is None:
                 continue
-            add_branch(add, branch, name, (width, queries, w, tokens), model.fused)
+            add_branch(add, branch, name, (width, queries, w, tokens.visible), model.fused)
         for name, shape in block_shapes(block, width):
             if len(shape) == 2 and ".inner." in name and "bias" not in name:
                 reads_memory = "cross" in name and (".key." in name or ".value." in name)
-                rows = w.rows * tokens if reads_memory else queries
+                rows = w.rows * tokens.visible if reads_memory else queries
                 add(f"linear {rows} {shape}", lambda s=shape, r=rows: linear(r, s))
-    add_ends(add, model, tokens, targets)
+    add_ends(add, model, tokens.visible, tokens.target)
     return {name: (counts[name], calls[name]) for name in calls}
 
 

@@ -3,7 +3,7 @@
     weft train recipes/answer_squad.py
 
 Paper:  `paper` fine-tunes BERT base on SQuAD 1.1: three epochs of 32 questions. It starts from a folder with the published weights.
-Cost:   `tiny` 600 steps of 16 windows, about three minutes on two cores, nothing pre-trained; `paper` about 4e16 FLOP.
+Cost:   `tiny` 600 steps of 16 windows, about three minutes on two cores, nothing pre-trained; `paper` at most 6e16 FLOP.
 Expect: `tiny` starts near ln 256 = 5.5 and falls slowly: it learns where answers stand before it learns what they say.
         Start from a model that has read (init_from = "runs/bert/model") for more.
 Data:   squad/squad-v1.1-dev.json.gz, articles 1 to 36 to train on, 37 to 40 to look at, the rest for a test; for `paper`

@@ -5,7 +5,7 @@
 
 Paper:  `paper` is BERT base as in section 3.1 and appendix A.2: a million steps of 131,072 tokens, nine tenths of them at length 128.
         Masks are drawn anew in every epoch; the authors wrote ten copies of the text with a mask each.
-Cost:   `tiny` 1,000 steps of 4,096 tokens, some minutes on two cores, `mini` 1.7e14 FLOP, about fifteen; `paper` about 9e19 FLOP.
+Cost:   `tiny` 1,000 steps of 4,096 tokens, some minutes on two cores, `mini` 1.4e14 FLOP, about fifteen; `paper` about 7e19 FLOP.
 Expect: the term `token` starts near ln 8192 = 9.0 and falls below the unigram entropy of the pieces, 6.5 nats; `next` starts at
         ln 2 = 0.69, which is also what the labels' share or the lengths alone would give. `tiny` ends at 4.50 and 0.693: it learns nothing
         of next sentences in so few steps (docs/results/learn_bert.json).

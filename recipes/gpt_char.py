@@ -6,7 +6,7 @@
     weft train recipes/gpt_char.py:demo      # the model inside the package, which the name demo opens
 
 Paper:  no paper; the budgets are nanoGPT's for this text, on a processor (`tiny`) and on a GPU (`paper`).
-Cost:   `tiny` 2,000 steps of 768 characters, about two minutes on two cores; `large` 1,500 of 8,192; `demo` 1,100 of 3,072;
+Cost:   `tiny` 2,000 steps of 768 characters, 8e12 FLOP; `large` 1,500 of 8,192; `demo` 1,100 of 3,072;
         `paper` some minutes on a GPU, hours on two cores.
 Expect: `tiny` 1.77, `best` 1.67, `demo` 1.56 nats per character on the whole of the held-out text; nanoGPT reports 1.88 at the budget
         of `tiny`, 1.4697 at that of `paper`.

@@ -7,7 +7,7 @@
 
 Paper:  `paper` is the supervised step of InstructGPT's 1.3 B model, section 3.5 and appendix C.1: 16 epochs of about 13,000 prompts in
         batches of 32, a cosine, residual dropout of 0.2. It starts from a folder with a pre-trained model and its tokenizer.
-Cost:   `tiny` 1,200 steps of 32 conversations, three minutes on two cores, nothing pre-trained; `paper` about 1e18 FLOP.
+Cost:   `tiny` 1,200 steps of 32 conversations, three minutes on two cores, nothing pre-trained; `paper` at most 4e18 FLOP.
 Expect: `tiny` starts at ln 261 = 5.6 nats per byte of the answers; it learns to answer, and most sums of one digit.
 Data:   assistant/train.jsonl.gz and valid.jsonl.gz, a row of `messages` each.
 """

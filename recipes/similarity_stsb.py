@@ -3,7 +3,7 @@
     weft train recipes/similarity_stsb.py
 
 Paper:  `paper` fine-tunes BERT base: three epochs of 32 pairs. It starts from a folder with the published weights and tokenizer.
-Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two cores, nothing pre-trained; `paper` at most 1.5e15 FLOP.
+Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two cores, nothing pre-trained; `paper` at most 1.2e15 FLOP.
 Expect: the squared error of `tiny` falls at once from 9 to the scores' variance, 2.1, then below 1 in training; on dev it stays near the
         variance, since 5,749 pairs teach no words. Start from a model that has read (init_from = "runs/bert/model") for more.
 Data:   glue/STS-B/sts-train.csv.gz, sts-dev.csv.gz (tabs, no header); for `paper` also bert-base-uncased/.

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.utils import flop_counter
@@ -9,15 +10,17 @@ from torch.utils import flop_counter
 import weft
 from weft import recipe as R
 from weft.layers.sequence import HiddenStates
-from weft.plan.workload import (
+from weft.plan.workload import workload_of_spec
+from weft.recipe.cost import step_flops
+from weft.recipe.recipe import rows_per_step
+from weft.recipe.workload import (
     Workload,
+    holds_average,
     row_flops,
     score_flops,
     workload_of_recipe,
-    workload_of_spec,
 )
-from weft.recipe.cost import holds_average, step_flops
-from weft.recipe.recipe import rows_per_step
+from weft.tasks.masked_autoencoding import mask_patches
 
 from .cases import CASES
 
@@ -90,3 +93,61 @@ def test_a_pair_of_answers_is_two_sequences_and_the_reference_reads_both() -> No
     assert step_flops(recipe) == (3 + 1) * one * workload.rows
     plain = row_flops(replace(workload, references=0))
     assert row_flops(workload).training == plain.training + plain.forward
+
+
+@pytest.mark.parametrize("mask_rate", [0.75, 0.4])
+def test_hidden_patches_cost_the_encoder_nothing(mask_rate: float) -> None:
+    spec = weft.mae(
+        depth=2,
+        width=32,
+        heads=2,
+        hidden=64,
+        image_size=32,
+        patch_size=4,
+        guess_depth=1,
+        guess_width=16,
+        guess_heads=2,
+        guess_hidden=32,
+    )
+    task = R.MaskedAutoencoding(mask_rate=mask_rate)
+    masks = mask_patches(np.random.default_rng(0).random(64), int(64 * (1 - mask_rate)), 1)
+    places = torch.from_numpy(masks["visible"])[None].to("meta")
+    model = weft.build(spec, device="meta").train()
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        visible = model.embed(torch.zeros(1, 3, 32, 32, device="meta")).select(places)
+        rebuilt = model.read(model.encode(visible))
+        forward = counter.get_total_flops()
+        rebuilt.sum().backward()
+    workload = Workload("mae", spec, 1, 32, 1, visible=task.visible_fraction(), unit="images")
+    flops = row_flops(workload)
+    assert flops.forward == forward
+    assert flops.backward == counter.get_total_flops() - forward
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        ("cct.py:tiny", 0.0),
+        ("swin.py:tiny", 0.0),
+        ("detr.py:tiny", 5e-4),  # the first content of queries is zero and has no gradient
+        ("detr.py:anchors", 0.02),  # and boxes have none from one block to the next
+    ],
+)
+def test_a_step_of_an_image_recipe_is_what_torch_counts(name: str, tolerance: float) -> None:
+    recipe = R.load_recipe(f"recipes/{name}")
+    workload = workload_of_recipe(recipe)
+    model = weft.build(recipe.model, device="meta").train()
+    channels = recipe.model.source.channels
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        output = model(torch.zeros(1, channels, workload.length, workload.length, device="meta"))
+        outputs = (output,) if isinstance(output, torch.Tensor) else output[:2]
+        sum(x.sum() for x in outputs).backward()
+    counted = step_flops(recipe) / rows_per_step(recipe)
+    assert counted == pytest.approx(counter.get_total_flops(), rel=tolerance, abs=0)
+
+
+def test_shorter_rows_of_a_schedule_are_more() -> None:
+    recipe = R.load_recipe("recipes/gpt_char.py")
+    short = workload_of_recipe(recipe, row_length=recipe.batch.length // 2)
+    assert short.rows == 2 * rows_per_step(recipe)
+    assert step_flops(recipe, recipe.batch.length // 2) < step_flops(recipe)

@@ -15,7 +15,8 @@ from weft.plan.hardware import KINDS, Accelerator, accelerator
 from weft.plan.layout import Layout
 from weft.plan.plan import USABLE, Wishes, find_plan, make_plan, plans_on
 from weft.plan.traffic import step_traffic
-from weft.plan.workload import Workload, workload_of_spec
+from weft.plan.workload import workload_of_spec
+from weft.recipe.workload import Workload
 
 H100, A100 = accelerator("h100"), accelerator("a100")
 GPT2, GPT3 = (workload_of_spec(name, spec) for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b"))))  # fmt: skip

@@ -11,7 +11,8 @@ from weft.plan.layout import Layout
 from weft.plan.memory import peak_memory
 from weft.plan.simulate import Simulation, one_pass, simulate
 from weft.plan.traffic import step_traffic
-from weft.plan.workload import Workload, workload_of_spec
+from weft.plan.workload import workload_of_spec
+from weft.recipe.workload import Workload
 
 GPT: dict[str, Any] = {"depth": 4, "width": 4096, "heads": 32, "vocab_size": 5000, "positions": 256}
 PALM: dict[str, Any] = {"depth": 4, "width": 4096, "heads": 16, "vocab_size": 4096}

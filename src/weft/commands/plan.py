@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..plan.hardware import Accelerator
     from ..plan.plan import Plan, Wishes
-    from ..plan.workload import Workload
+    from ..recipe.workload import Workload
 
 SCALES = (0.25, 0.5, 1, 2, 4)  # of the devices, for time against their number
 
@@ -57,7 +57,8 @@ def workload_and_wishes(
 ) -> tuple["Workload", "Wishes"]:
     """The workload of a recipe or a model, and what options and recipe fix of its layout."""
     from ..plan.plan import Wishes
-    from ..plan.workload import with_samples, workload_of_recipe, workload_of_spec
+    from ..plan.workload import with_samples, workload_of_spec
+    from ..recipe.workload import workload_of_recipe
     from .models import is_recipe, named_spec
 
     wishes = Wishes(

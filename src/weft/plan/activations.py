@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from .. import spec as S
+from ..recipe.workload import Workload, input_tokens
 from ..spec.attention import head_dims
 from ..spec.feedforward import FeedForwardSpec
 from ..spec.spec import iterate_blocks
 from .layout import Layout
-from .workload import Workload, input_tokens
 
 STATISTIC = 4  # bytes: norms and log-sums stay in fp32
 KEEPS_RESULT = (
@@ -139,27 +139,24 @@ def row_activations(workload: Workload, s: Storage) -> Activations:
 
 
 def model_activations(spec: S.Spec, workload: Workload, s: Storage) -> Activations:
-    side, tokens, targets = input_tokens(spec, workload)
+    tokens = input_tokens(spec, workload)
     blocks, inputs, largest = 0.0, 0.0, 0.0
-    for _, width, block, place, stage in iterate_blocks(spec):
-        queries: float = targets if place == "decoder" and spec.encoder is not None else tokens
-        queries *= workload.visible if place != "head" else 1
-        if stage is not None:
-            queries = (side / 2**stage) ** 2
-        here = block_bytes(block, width, queries, tokens, s)
+    for placed in iterate_blocks(spec):
+        width, queries = placed.width, tokens.read_by(spec, placed)
+        here = block_bytes(placed.block, width, queries, tokens.visible, s)
         blocks, inputs, largest = (
             blocks + here,
             inputs + queries * width * s.stream / s.tensor,
             max(largest, here),
         )
-    read = targets if spec.decoder is not None else tokens
+    read = tokens.target if spec.decoder is not None else tokens.visible
     ends = sum(
         norm_bytes(getattr(stack, "norm", None), spec.width, s)
         for stack in (spec.encoder, spec.decoder)
     )
-    ends = read * ends / s.tensor + tokens * embedding_bytes(spec.source, spec, s)
+    ends = read * ends / s.tensor + tokens.whole * embedding_bytes(spec.source, spec, s)
     if isinstance(spec.target, S.Tokens | S.SharedTokens):
-        ends += targets * embedding_bytes(spec.target, spec, s)
+        ends += tokens.target * embedding_bytes(spec.target, spec, s)
     head, logits = head_bytes(spec, read, workload.scored, s)
     return Activations(blocks, inputs, largest, ends + head, logits)
 

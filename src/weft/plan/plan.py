@@ -7,12 +7,12 @@ from typing import Any
 from .. import recipe as R
 from .. import spec as S
 from ..console import format_number
+from ..recipe.workload import RowFlops, Workload, row_flops
 from ..spec.spec import iterate_blocks
 from .hardware import Accelerator
 from .layout import Layout
 from .memory import Memory, peak_memory
 from .traffic import Traffic, step_traffic
-from .workload import RowFlops, Workload, row_flops
 
 USABLE = (
     0.92  # of a device's memory: the rest goes to kernels, communication libraries and fragments

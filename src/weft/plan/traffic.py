@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from ..recipe.workload import Workload, input_tokens
 from ..spec.spec import iterate_blocks
 from .layout import Layout
 from .memory import count_parameters
-from .workload import Workload, input_tokens
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,9 @@ def region_bytes(workload: Workload, layout: Layout) -> float:
     forward, backward, and forward again without the last sum where the block is computed again."""
     size, total = (2 if workload.precision == "bf16" else 4), 0.0
     for spec in (workload.spec, *workload.extra):
-        _, tokens, targets = input_tokens(spec, workload)
-        for _, width, block, place, _ in iterate_blocks(spec):
-            branches = 2 + (getattr(block, "cross_attention", None) is not None)
-            queries = targets if place == "decoder" and spec.encoder is not None else tokens
+        tokens = input_tokens(spec, workload)
+        for placed in iterate_blocks(spec):
+            branches = 2 + (getattr(placed.block, "cross_attention", None) is not None)
             times = 4 * branches + (2 * branches - 1 if layout.checkpointing else 0)
-            total += times * queries * width * size
+            total += times * tokens.read_by(spec, placed) * placed.width * size
     return total

@@ -1,14 +1,15 @@
 """What a run costs, from its recipe alone: FLOPs, bytes on disk, bytes in memory."""
 
-from math import ceil, sqrt
+from math import ceil
 from typing import NamedTuple
 
 from .. import spec as S
 from ..spec import flops
 from ..spec.spec import iterate_blocks
 from .batching import FixedBatch
-from .recipe import Recipe, rows_per_step, sample_unit
+from .recipe import Recipe, rows_per_step
 from .rows import Documents
+from .workload import holds_average, row_flops, workload_of_recipe
 
 ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
 
@@ -16,29 +17,9 @@ ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are:
 
 
 def step_flops(recipe: Recipe, length: int | None = None) -> float:
-    """Forward and twice that backward, of one whole step over all ranks; rows taken as full. Reference models read forward alone."""
-    if sample_unit(recipe) == "images":
-        return 3.0 * recipe.model.flops(rows_per_step(recipe), image_side(recipe))
-    length = length or recipe.batch.length
-    sequences = rows_per_step(recipe) * recipe.task.sequences_per_row()
-    many = sequences * recipe.batch.length // length
-    target = (
-        length if recipe.model.encoder is not None and recipe.model.decoder is not None else None
-    )
-    passes = 3.0 + recipe.task.reference_models()
-    total = passes * recipe.model.flops(batch=many, length=length, target=target)
-    for extra in recipe.task.extra_models():
-        total += 3.0 * extra.flops(batch=many, length=length)
-    return total
-
-
-def image_side(recipe: Recipe) -> int | None:
-    """Pixels of a side, of images of any size, that have as many cells as a row of the batch; None: as the model says."""
-    source = recipe.model.source
-    if not isinstance(source, S.ResNet):
-        return None
-    pixels_per_cell = 4 << len(source.depths) - 1
-    return round(sqrt(recipe.batch.length)) * pixels_per_cell
+    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; rows of `length` tokens, all full."""
+    workload = workload_of_recipe(recipe, row_length=length)
+    return workload.rows * row_flops(workload).training
 
 
 def run_flops(recipe: Recipe) -> float:
@@ -66,10 +47,6 @@ def checkpoint_bytes(recipe: Recipe, parameters: int) -> int:
     return int(
         4 * parameters * (1 + optimiser_states_per_parameter(recipe) + holds_average(recipe))
     )
-
-
-def holds_average(recipe: Recipe) -> bool:
-    return recipe.average is not None and recipe.average.holds_weights
 
 
 class MemoryEstimate(NamedTuple):

@@ -1,46 +1,77 @@
 """Floating-point operations of a forward pass, counted from the spec."""
 
+from typing import NamedTuple
+
 from .block import Block, Branch, ParallelBlock, Pyramid, Stack
 from .count import resnet_convolutions, source_shapes, token_shapes
 from .inputs import AnchorQueries, Patches, Tokens
 from .norms import norm_flops
 from .parts import linear_flops
-from .spec import Spec
+from .spec import PlacedBlock, Spec
 from .spec import iterate_blocks as all_blocks
 
 
-def flops(spec: Spec, batch: int = 1, length: int | None = None, target: int | None = None) -> int:
-    """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images."""
-    side, count, work = input_flops(spec, length)
-    targets = spec.queries or target or count
-    if spec.target is None:
-        targets = count
-    work += linear_flops(source_shapes(spec), count, "source.project") * isinstance(
+def flops(
+    spec: Spec,
+    batch: int = 1,
+    length: int | None = None,
+    target: int | None = None,
+    visible: float = 1.0,
+) -> int:
+    """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images, of whose patches the
+    blocks see a fraction `visible`."""
+    tokens, work = input_tokens(spec, length, target, visible), input_flops(spec, length)[2]
+    read = tokens.visible if spec.target is None else tokens.target
+    work += linear_flops(source_shapes(spec), tokens.whole, "source.project") * isinstance(
         spec.source, Tokens
     )
     if isinstance(spec.target, Tokens):
-        work += linear_flops(token_shapes(spec.target, spec.width), targets, "project")
-    for _, width, b, place, stage in all_blocks(spec):
-        if stage is not None:
-            rows = -(-side // 2**stage)
-            work += block_flops(b, width, rows * rows, 0, rows)
-        else:
-            decodes = place == "decoder"
-            side = 0 if place == "head" else side
-            work += block_flops(
-                b, width, targets if decodes else count, count if decodes else 0, side
-            )
+        work += linear_flops(token_shapes(spec.target, spec.width), read, "project")
+    for placed in all_blocks(spec):
+        count, side = tokens.read_by(spec, placed), tokens.side_for(placed)
+        work += block_flops(placed.block, placed.width, count, tokens.visible, side)
     work += anchor_flops(spec)
     if isinstance(spec.encoder, Stack):
-        work += spec.encoder.flops(spec.width, count, 0)
+        work += spec.encoder.flops(spec.width, tokens.visible, 0)
     if spec.decoder is not None:
-        work += spec.decoder.flops(spec.width, targets, count if spec.encoder is not None else 0)
+        memory = tokens.visible if spec.encoder is not None else 0
+        work += spec.decoder.flops(spec.width, read, memory)
     if isinstance(spec.encoder, Pyramid):
+        side = tokens.side
         for s in range(len(spec.encoder.stages) - 1):
             side = -(-side // 2)
             work += 2 * side * side * (2 * spec.width << s) * (4 * spec.width << s)
-        targets = side * side
-    return batch * (work + spec.head.flops(spec, targets))
+        read = side * side
+    return batch * (work + spec.head.flops(spec, read))
+
+
+class InputTokens(NamedTuple):
+    """How many tokens a row has."""
+
+    side: int  # cells of a side of the image grid
+    whole: int
+    visible: int  # those that the encoder reads
+    target: int  # those that a decoder beside an encoder reads
+
+    def read_by(self, spec: Spec, block: PlacedBlock) -> int:
+        """Return the tokens that a block reads."""
+        if block.stage is not None:
+            return self.side_for(block) ** 2
+        if block.place == "decoder" and spec.encoder is not None:
+            return self.target
+        return self.whole if block.place == "head" else self.visible
+
+    def side_for(self, block: PlacedBlock) -> int:
+        """Return the side of a block's grid, 0 where it reads a sequence."""
+        return 0 if block.place == "head" else -(-self.side // 2 ** (block.stage or 0))
+
+
+def input_tokens(
+    spec: Spec, length: int | None, target: int | None = None, visible: float = 1.0
+) -> InputTokens:
+    side, whole, _ = input_flops(spec, length)
+    seen = spec.extra_tokens + int((whole - spec.extra_tokens) * visible)
+    return InputTokens(side, whole, seen, spec.queries or target or whole)
 
 
 def anchor_flops(spec: Spec) -> int:

@@ -235,7 +235,10 @@ class PixelDecoder(Head):
         yield from linear_shapes("out", self.width, pixels)
 
     def flops(self, spec: "Spec", tokens: int) -> int:
-        return linear_flops(self.shapes(spec), tokens, "narrow", "out")
+        places = spec.grid_cells + spec.extra_tokens
+        return linear_flops(self.shapes(spec), tokens, "narrow") + linear_flops(
+            self.shapes(spec), places, "out"
+        )
 
     def describe(self) -> str:
         return "pixels of hidden patches"

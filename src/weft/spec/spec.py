@@ -51,10 +51,16 @@ class Spec:
 
         return parameter_count(self)
 
-    def flops(self, batch: int = 1, length: int | None = None, target: int | None = None) -> int:
+    def flops(
+        self,
+        batch: int = 1,
+        length: int | None = None,
+        target: int | None = None,
+        visible: float = 1.0,
+    ) -> int:
         from .flops import flops
 
-        return flops(self, batch, length, target)
+        return flops(self, batch, length, target, visible)
 
     def to_json(self) -> str:
         return to_json(self)
