@@ -14,6 +14,7 @@ from weft.families import family
 from weft.interop.convert import ForeignTensors
 from weft.interop.loading import fill_model
 from weft.layers.embedding import ResNetEmbedding
+from weft.layers.resnet import max_pool_relu
 from weft.layers.sequence import HiddenStates
 from weft.model.heads import pool_by_score
 from weft.testing.model_part import random_model
@@ -42,6 +43,21 @@ def test_a_stem_convolves_rectifies_and_pools_once_per_layer(kernel: int, layers
     assert x.shape[-1] == cells
     got = model.embed(image).x_BLD
     assert torch.allclose(got, x.flatten(2).mT, atol=1e-12, rtol=0)
+
+
+def test_relu_after_the_pooling_has_the_values_and_gradients_of_relu_before_it() -> None:
+    x = torch.randn(3, 4, 15, 16) - 0.8  # many windows without a positive number
+    x[:, :, 4:8] = 0.5  # and many with equal ones
+    results = []
+    for pool in (max_pool_relu, lambda x: F.max_pool2d(x.relu(), 3, stride=2, padding=1)):
+        leaf = x.clone().requires_grad_()
+        y = pool(leaf)
+        (y * torch.arange(y.numel()).view_as(y)).sum().backward()
+        results.append((y, leaf.grad))
+    (y, grad), (twin, twin_grad) = results
+    assert (y == 0).any()
+    assert torch.equal(y, twin)
+    assert torch.equal(grad, twin_grad)
 
 
 def test_a_patch_size_that_the_stem_does_not_give_is_refused() -> None:

@@ -1,10 +1,10 @@
 """Convolutions in front of a Transformer."""
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 from .. import spec as S
-from .resnet import ResNetLayer, kaiming_fan_in
+from .resnet import ResNetLayer, kaiming_fan_in, max_pool_relu
 from .roles import Role, with_role
 
 
@@ -21,8 +21,9 @@ class ConvStemLayer(nn.ModuleList):
         )
 
     def forward(self, x_BCRS: Tensor) -> Tensor:
+        x_BCRS = x_BCRS.contiguous(memory_format=torch.channels_last)  # as in ResNetLayer
         for convolution in self:
-            x_BCRS = F.max_pool2d(convolution(x_BCRS).relu(), 3, stride=2, padding=1)
+            x_BCRS = max_pool_relu(convolution(x_BCRS))
         return x_BCRS
 
 
