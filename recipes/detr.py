@@ -12,7 +12,7 @@ Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.
         rate falls along a cosine: expect less. `model=weft.detr("resnet-50")` with `init_from="facebook/detr-resnet-50"` fine-tunes
         the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
-Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 10,750, `anchors` 9,575, `denoising` 8,000, all three 2.75e14 FLOP, noised queries
+Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 8,115, `anchors` 7,207, `denoising` 6,000, all three 2.03e14 FLOP, noised queries
         counted; `bccd` 3,000 of 8 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; anchors and noised queries much sooner than the plain queries of `tiny`.
 Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
@@ -32,6 +32,7 @@ from weft.recipe import (
     Detection,
     FixedBatch,
     ImagesWithBoxes,
+    Muon,
     Normalize,
     RandomApply,
     RandomHorizontalFlip,
@@ -83,8 +84,8 @@ tiny = Recipe(
         valid=Source(paths=("digits_in_scenes/valid.json", "digits_in_scenes/valid")),
     ),
     batch=FixedBatch(size=16, length=256),
-    steps=10_750,
-    optimiser=AdamW(lr=5e-4, weight_decay=1e-4),
+    steps=8_115,
+    optimiser=Muon(lr=4e-3, weight_decay=1e-4, other=AdamW(lr=1e-3, weight_decay=1e-4)),
     schedule=CosineSchedule(warmup_steps=300),
     grad_clip=0.1,
     average=EMA(decay=0.999),
@@ -137,7 +138,7 @@ anchors = replace(
     name="detr-anchors",
     model=from_scratch(weft.dab_detr(**SMALL, classes=10)),
     task=Detection(class_cost=2.0, transforms=SMALL_IMAGES),
-    steps=9_575,
+    steps=7_207,
 )
 
 # And noised boxes beside them, which need no matching
@@ -146,7 +147,7 @@ denoising = replace(
     anchors,
     name="detr-denoising",
     task=replace(anchors.task, denoising=DenoisingQueries(groups=5)),
-    steps=8_000,
+    steps=6_000,
 )
 
 # Blood cells, starting from the digits' model
@@ -171,7 +172,7 @@ bccd = replace(
     ),
     batch=FixedBatch(size=8, length=768),
     steps=3_000,
-    optimiser=AdamW(lr=2e-4, weight_decay=1e-4),
+    optimiser=Muon(lr=1e-3, weight_decay=1e-4, other=AdamW(lr=3e-4, weight_decay=1e-4)),
     schedule=CosineSchedule(warmup_steps=100),
     eval_every=300,
 )

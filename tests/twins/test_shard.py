@@ -108,7 +108,13 @@ def test_two_sharded_ranks_train_like_one_process(name: str, kind: str) -> None:
     mp.spawn(worker, (free_port(), name, truth, kind), nprocs=2)
 
 
-MATRICES = [(1, 4), (3, 8), (4, 4), (8, 3)]  # the first has fewer rows than there are ranks
+MATRICES = [
+    (1, 4),
+    (3, 8),
+    (4, 4),
+    (8, 3),
+    (3, 2, 2, 2),
+]  # the first has fewer rows than there are ranks, the last is a convolution
 
 
 def updated(spread: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:

@@ -90,8 +90,9 @@ class PatchEmbedding(nn.Module):
     def __init__(self, spec: S.Patches, width: int) -> None:
         super().__init__()
         self.s, self.side = spec, spec.image_size // spec.patch_size
+        size = spec.patch_size
         self.patch: nn.Module = (
-            nn.Conv2d(spec.channels, width, spec.patch_size, stride=spec.patch_size)
+            with_role(nn.Conv2d(spec.channels, width, size, stride=size), Role.PROJECTION)
             if spec.stem is None
             else implementation(spec.stem)(spec.stem, spec.channels, width)
         )
@@ -150,7 +151,7 @@ class ResNetEmbedding(ResNetLayer):
     def __init__(self, spec: S.ResNet, width: int) -> None:
         super().__init__(spec)
         self.s = spec
-        self.project = nn.Conv2d(spec.widths[-1], width, 1)
+        self.project = with_role(nn.Conv2d(spec.widths[-1], width, 1), Role.PROJECTION)
         self.positions = (
             LearnedPositions2DLayer(spec.positions, width)
             if isinstance(spec.positions, S.LearnedPositions2D)

@@ -20,10 +20,10 @@ class Role(Enum):
     """What a parameter is for."""
 
     MATRIX = "linear map inside a block"
-    PROJECTION = "linear map between the parts of a model: embeddings, stages, stacks"
+    PROJECTION = "linear map between the parts of a model: patches, embeddings, stages, stacks"
     HEAD = "linear map of a head"
     LM_HEAD = "linear map from vectors to the logits of a vocabulary"
-    CONVOLUTION = "convolution, such as the patch map"
+    CONVOLUTION = "convolution of a network in front of the blocks"
     TABLE = "embedding table: one row per token, segment or query"
     POSITION = "position table: one row per position"
     POSITION_BIAS = "relative position bias, added to attention scores"

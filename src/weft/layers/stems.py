@@ -40,7 +40,7 @@ class ResNetStemLayer(nn.Module):
                 norm=stem.norm,
             )
         )
-        self.project = nn.Conv2d(stem.widths[-1], width, 1)
+        self.project = with_role(nn.Conv2d(stem.widths[-1], width, 1), Role.PROJECTION)
 
     def forward(self, x_BCRS: Tensor) -> Tensor:
         cells_BDRS: Tensor = self.project(self.resnet.features(x_BCRS)[0])

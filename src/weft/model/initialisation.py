@@ -14,6 +14,7 @@ from ..registry import implementation
 
 CONSTANTS = {Role.NORM: 1.0, Role.BIAS: 0.0}
 TABLES = (Role.TABLE, Role.POSITION, Role.POSITION_BIAS)
+CONVOLUTION_DIMS = 4
 
 
 def initialise_weights(
@@ -88,12 +89,15 @@ class NormalRule:
         fill_normal(t, init, 1, generator)
 
 
+def fans(t: Tensor) -> tuple[int, int]:
+    """Outputs and inputs of a matrix, perhaps one of many (…, out, in), or of a convolution (out, in, rows, columns)."""
+    return (t.shape[0], t[0].numel()) if t.dim() == CONVOLUTION_DIMS else (t.shape[-2], t.shape[-1])
+
+
 class XavierRule:
     @staticmethod
     def matrix(init: S.Init, t: Tensor, facts: ParameterFacts, generator: torch.Generator) -> None:
-        convolution = facts.role is Role.CONVOLUTION
-        fan_out, fan_in = (t.shape[0], t[0].numel()) if convolution else t.shape[-2:]
-        bound = (6 / (fan_in + fan_out)) ** 0.5
+        bound = (6 / sum(fans(t))) ** 0.5
         t.uniform_(-bound, bound, generator=generator)
 
     @staticmethod
@@ -106,7 +110,7 @@ class T5Rule:
     def matrix(
         init: S.T5Init, t: Tensor, facts: ParameterFacts, generator: torch.Generator
     ) -> None:
-        if facts.role is Role.CONVOLUTION:
+        if t.dim() == CONVOLUTION_DIMS:
             XavierRule.matrix(init, t, facts, generator)
         else:
             t.normal_(0, t5_std(t, facts, init), generator=generator)
@@ -122,8 +126,7 @@ class T5Rule:
 class FanInRule:
     @staticmethod
     def matrix(init: S.Init, t: Tensor, facts: ParameterFacts, generator: torch.Generator) -> None:
-        convolution = facts.role is Role.CONVOLUTION
-        fan_in = t[0].numel() if convolution else t.shape[-1]
+        _, fan_in = fans(t)
         t.normal_(0, fan_in**-0.5, generator=generator)
 
     @staticmethod

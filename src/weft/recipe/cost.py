@@ -100,40 +100,20 @@ def average_row_length(recipe: Recipe) -> float:
 def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
     """Bytes per row: the inputs of each linear map and activation of each block, and the logits with their gradient."""
     size = 2 if recipe.precision == "bf16" else 4
-    side, tokens, _ = flops.input_flops(spec, None)
-    length = average_row_length(recipe) if isinstance(spec.source, S.Tokens) else tokens
+    length = round(average_row_length(recipe)) if isinstance(spec.source, S.Tokens) else None
     task = recipe.task
-    target = (
-        spec.target.count
-        if isinstance(spec.target, S.ObjectQueries | S.AnchorQueries)
-        else length * task.decoder_ratio()
-    )
-    seen = task.visible_fraction()
+    target = None if length is None else max(1, round(length * task.decoder_ratio()))
+    tokens = flops.input_tokens(spec, length, target, task.visible_fraction())
     total = 0.0
-    for _, width, block, place, stage in iterate_blocks(spec):
-        here = (
-            target
-            if place == "decoder" and spec.encoder is not None
-            else length * (1 if place == "head" else seen)
-        )
-        if stage is not None:
-            here = (side / 2**stage) ** 2
-        total += (
-            here
-            * size
-            * (width if recipe.activation_checkpointing else activations_per_token(block, width))
-        )
+    for placed in iterate_blocks(spec):
+        kept = activations_per_token(placed.block, placed.width)
+        if recipe.activation_checkpointing:
+            kept = placed.width
+        total += size * kept * tokens.read_by(spec, placed)
     if isinstance(spec.head, S.LMHead):
-        total += (
-            2
-            * size
-            * spec.vocab_size
-            * (
-                target
-                if spec.encoder is not None and spec.decoder is not None
-                else length * task.scored_fraction()
-            )
-        )
+        both = spec.encoder is not None and spec.decoder is not None
+        scored = tokens.target if both else tokens.whole * task.scored_fraction()
+        total += 2 * size * spec.vocab_size * scored
     return total
 
 

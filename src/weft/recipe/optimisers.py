@@ -67,8 +67,8 @@ class SGD(OptimiserSpec):
 
 @choice
 class Muon(OptimiserSpec):
-    """Orthogonalised momentum for the matrices of blocks (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025, arXiv:2502.16982);
-    AdamW with `other` for all other parameters. Every step has the same size, even if the gradient is noise: a model that will be
+    """Orthogonalised momentum for the matrices of blocks and for convolutions (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025,
+    arXiv:2502.16982); AdamW with `other` for all other parameters. Every step has the same size, even if the gradient is noise: a model that will be
     fine-tuned needs a learning rate near AdamW's, or its matrices outgrow their initialisation (docs/log.md)."""
 
     lr: PositiveFloat

@@ -1,4 +1,5 @@
-"""Muon with matrices of one shape orthogonalised together (Jordan et al. 2024; the scale is that of arXiv:2502.16982)."""
+"""Muon with matrices of one shape orthogonalised together (Jordan et al. 2024, who flatten convolutions too; the scale is that of
+arXiv:2502.16982)."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -61,16 +62,19 @@ class BatchedMuon(Optimizer):
 
 
 def subtract_orthogonal(parameters: list[Tensor], updates: list[Tensor], lr: float) -> None:
-    """Subtract the orthogonal factors of updates of one shape."""
-    rows, columns = parameters[0].shape
-    update = torch.stack(updates) if len(updates) > 1 else updates[0]
+    """Subtract the orthogonal factors of updates of one shape; of a convolution, those of its matrix from patches to outputs."""
+    shape = parameters[0].shape
+    rows, columns = shape[0], shape[1:].numel()
+    update = (
+        torch.stack([u.flatten(1) for u in updates]) if len(updates) > 1 else updates[0].flatten(1)
+    )
     update = update.mT if rows > columns else update
     update = update.float() if update.device.type == "cpu" else update.bfloat16()
     factor = orthogonalise(update)
     factor = (factor.mT if rows > columns else factor).to(parameters[0].dtype)
     if isinstance(parameters[0], DTensor):  # products may leave it sharded otherwise
         factor = factor.redistribute(placements=parameters[0].placements)  # type: ignore[attr-defined]
-    factors = list(factor.unbind()) if len(updates) > 1 else [factor]
+    factors = [f.reshape(shape) for f in (factor.unbind() if len(updates) > 1 else [factor])]
     # The root mean square of AdamW's updates, so that its rates fit
     torch._foreach_add_(parameters, factors, alpha=-lr * 0.2 * max(rows, columns) ** 0.5)
 

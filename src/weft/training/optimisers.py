@@ -20,8 +20,9 @@ def has_weight_decay(parameter: Tensor, role: Role) -> bool:
 
 
 def uses_muon(parameter: Tensor, role: Role) -> bool:
-    """Muon is for the matrices of blocks; torch's takes one matrix per parameter, so experts' stacked ones go to the other optimiser."""
-    return role is Role.MATRIX and parameter.dim() == 2
+    """Muon is for the matrices of blocks and for convolutions; experts' stacked matrices go to the other optimiser, as torch's Muon takes
+    one matrix per parameter."""
+    return role is Role.CONVOLUTION or (role is Role.MATRIX and parameter.dim() == 2)
 
 
 class Optimiser:
