@@ -13,7 +13,7 @@ Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.
         the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
 Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 8,115, `anchors` 7,207, `denoising` 6,000, all three 2.03e14 FLOP, noised queries
-        counted; `bccd` 3,000 of 8 larger ones; `paper` about 3.5e19 FLOP.
+        counted; `bccd` 1,500 of 8 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; anchors and noised queries much sooner than the plain queries of `tiny`.
 Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
         coco/train2017 and coco/val2017.
@@ -171,7 +171,7 @@ bccd = replace(
         valid=Source(paths=("bccd/val.json", "bccd/images")),
     ),
     batch=FixedBatch(size=8, length=768),
-    steps=3_000,
+    steps=1_500,
     optimiser=Muon(lr=1e-3, weight_decay=1e-4, other=AdamW(lr=3e-4, weight_decay=1e-4)),
     schedule=CosineSchedule(warmup_steps=100),
     eval_every=300,
