@@ -12,7 +12,7 @@ Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.
         rate falls along a cosine: expect less. `model=weft.detr("resnet-50")` with `init_from="facebook/detr-resnet-50"` fine-tunes
         the published model instead.
         `anchors` has DAB-DETR's queries (arXiv:2201.12329), `denoising` DN-DETR's too (arXiv:2203.01305).
-Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 8,115, `anchors` 7,207, `denoising` 6,000, all three 2.03e14 FLOP, noised queries
+Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 5,410, `anchors` 4,805, `denoising` 4,000, all three 1.35e14 FLOP, noised queries
         counted; `bccd` 1,500 of 8 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; anchors and noised queries much sooner than the plain queries of `tiny`.
 Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
@@ -84,7 +84,7 @@ tiny = Recipe(
         valid=Source(paths=("digits_in_scenes/valid.json", "digits_in_scenes/valid")),
     ),
     batch=FixedBatch(size=16, length=256),
-    steps=8_115,
+    steps=5_410,
     optimiser=Muon(lr=4e-3, weight_decay=1e-4, other=AdamW(lr=1e-3, weight_decay=1e-4)),
     schedule=CosineSchedule(warmup_steps=300),
     grad_clip=0.1,
@@ -138,7 +138,7 @@ anchors = replace(
     name="detr-anchors",
     model=from_scratch(weft.dab_detr(**SMALL, classes=10)),
     task=Detection(class_cost=2.0, transforms=SMALL_IMAGES),
-    steps=7_207,
+    steps=4_805,
 )
 
 # And noised boxes beside them, which need no matching
@@ -147,7 +147,7 @@ denoising = replace(
     anchors,
     name="detr-denoising",
     task=replace(anchors.task, denoising=DenoisingQueries(groups=5)),
-    steps=6_000,
+    steps=4_000,
 )
 
 # Blood cells, starting from the digits' model
