@@ -22,12 +22,13 @@ from weft.recipe import (
     Detection,
     FixedBatch,
     ImagesWithBoxes,
+    Muon,
     Normalize,
     Recipe,
     Source,
 )
 
-STEPS = 3000
+STEPS = 1500
 
 
 def model(queries_at: Any = "attention", **positions: Any) -> weft.Spec:
@@ -66,8 +67,8 @@ base = Recipe(
     ),
     batch=FixedBatch(size=16, length=64),
     steps=STEPS,
-    optimiser=AdamW(lr=1e-3, weight_decay=1e-4),
-    schedule=CosineSchedule(warmup_steps=200),
+    optimiser=Muon(lr=4e-3, weight_decay=1e-4, other=AdamW(lr=1e-3, weight_decay=1e-4)),
+    schedule=CosineSchedule(warmup_steps=150),
     grad_clip=0.1,
     precision="fp32",
     checkpoints=Checkpoints(every_steps=1000, keep=1),
