@@ -111,6 +111,33 @@ def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
     goes_on(name, whole, out)
 
 
+@pytest.mark.parametrize("name", ["causal", "detection"])
+def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
+    name: str, whole: Whole, tmp_path: Path
+) -> None:
+    """As schedulers end a job: workers that the signal killed would end the run with an error, and with it the steps since a checkpoint."""
+    recipe, out = replace(whole.recipes[name], workers=2), tmp_path / "run"
+
+    def signal_all() -> None:
+        os.setpgrp()
+        backward, count = Trainer.backward, [0]
+
+        def outer(*given: Any, **more: Any) -> Any:
+            count[0] += 1
+            if count[0] == 7:
+                os.killpg(0, signal.SIGTERM)
+                time.sleep(0.5)
+            return backward(*given, **more)
+
+        Trainer.backward = outer  # type: ignore[method-assign]
+
+    code, said, _ = command(recipe, out, signal_all)
+    assert code == commands.EXIT_STOPPED, said
+    saved = latest_checkpoint(out / "checkpoints", pytest.fail)
+    assert saved
+    assert saved.step == steps_of(out)[-1]
+
+
 def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:
     name = "masked"
     for i in range(88 if long else 3):

@@ -1,5 +1,6 @@
 """Batches, in order, from any position, made here or by workers: the same for any number of them."""
 
+import signal
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -158,6 +159,8 @@ def start_worker(_: int) -> None:
     from ..user_code import load_code_of_environment
 
     die_with_parent()
+    # A scheduler signals every process of a job; the run takes its last step and ends its workers itself
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     load_code_of_environment()
 
 
