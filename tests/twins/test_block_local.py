@@ -66,8 +66,8 @@ def far(a: Tensor, b: Tensor) -> float:
 def test_a_window_in_blocks_is_the_window_in_a_mask_forward_and_backward(
     data: st.DataObject,
 ) -> None:
-    """To 1e-12 in fp64, to 1e-5 in fp32: a gradient of the bias sums terms that cancel."""
-    dtype, bound = data.draw(st.sampled_from(((torch.float64, 1e-12), (torch.float32, 1e-5))))
+    """To 1e-12 in fp64, to 4e-6 in fp32: a gradient of the bias sums terms that cancel."""
+    dtype, bound = data.draw(st.sampled_from(((torch.float64, 1e-12), (torch.float32, 4e-6))))
     length, before, after, size = (
         data.draw(st.integers(a, b)) for a, b in ((1, 40), (0, 20), (0, 20), (1, 9))
     )
