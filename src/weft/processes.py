@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -16,3 +17,21 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the request to the kernel
         os._exit(1)
+
+
+def ignore_signals_of_others() -> None:
+    """
+    Leave it to the parent when this process ends. Ctrl-C and schedulers signal every process of a job, and the parent
+    needs its workers for the step at hand. Its own SIGTERM still ends this process: `multiprocessing` sends it at exit.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform != "linux":  # `sigwaitinfo`, which names the sender, is missing on macOS
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=exit_on_sigterm_of_parent, daemon=True).start()
+
+
+def exit_on_sigterm_of_parent() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -39,6 +40,24 @@ PHASES: dict[str, tuple[Any, str]] = {  # what is called first in each
     "export": (run, "export_model"),
     "end": (log.RunLog, "finish"),
 }
+
+
+FAILS = """
+import sys
+from pathlib import Path
+
+from weft import recipe
+from weft.runs import run
+from weft.training.loop import Trainer
+
+
+def fail(*given):
+    raise RuntimeError("a step fails")
+
+
+Trainer.train_step = fail
+list(run.train(recipe.load_recipe(sys.argv[1]), Path(sys.argv[2])))
+"""
 
 
 def twice(gap: float = 0.0) -> None:
@@ -111,11 +130,12 @@ def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
     goes_on(name, whole, out)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["causal", "detection"])
 def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
-    name: str, whole: Whole, tmp_path: Path
+    name: str, number: signal.Signals, whole: Whole, tmp_path: Path
 ) -> None:
-    """As schedulers end a job: workers that the signal killed would end the run with an error, and with it the steps since a checkpoint."""
+    """As schedulers and Ctrl-C end a job: workers that the signal killed would end the run with an error, and with it the steps since a checkpoint."""
     recipe, out = replace(whole.recipes[name], workers=2), tmp_path / "run"
 
     def signal_all() -> None:
@@ -125,7 +145,8 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
         def outer(*given: Any, **more: Any) -> Any:
             count[0] += 1
             if count[0] == 7:
-                os.killpg(0, signal.SIGTERM)
+                kill = f"import os; os.killpg({os.getpgrp()}, {number})"
+                subprocess.run([sys.executable, "-c", kill], start_new_session=True, check=True)
                 time.sleep(0.5)
             return backward(*given, **more)
 
@@ -136,6 +157,22 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
     saved = latest_checkpoint(out / "checkpoints", pytest.fail)
     assert saved
     assert saved.step == steps_of(out)[-1]
+
+
+def test_workers_end_with_a_run_that_fails_while_its_traceback_holds_them(
+    whole: Whole, tmp_path: Path
+) -> None:
+    """`multiprocessing` sends SIGTERM to workers at exit, and waits for them."""
+    file = tmp_path / "recipe.json"
+    file.write_text(replace(whole.recipes["causal"], workers=2).to_json())
+    process = subprocess.run(
+        [sys.executable, "-c", FAILS, file, tmp_path / "run"],
+        text=True,
+        capture_output=True,
+        timeout=patience(60),
+        check=False,
+    )
+    assert process.stderr.endswith("RuntimeError: a step fails\n")
 
 
 def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:

@@ -1,6 +1,5 @@
 """Batches, in order, from any position, made here or by workers: the same for any number of them."""
 
-import signal
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..processes import die_with_parent
+from ..processes import die_with_parent, ignore_signals_of_others
 from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
 from .collate import Preprocess, build_batch, count_tokens, to_torch
 from .order import SampleGenerators
@@ -159,8 +158,7 @@ def start_worker(_: int) -> None:
     from ..user_code import load_code_of_environment
 
     die_with_parent()
-    # A scheduler signals every process of a job; the run takes its last step and ends its workers itself
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ignore_signals_of_others()
     load_code_of_environment()
 
 
