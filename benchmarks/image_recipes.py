@@ -1,6 +1,6 @@
 """Recipes of images, trained with several seeds: accuracy, cost and curves in one receipt.
 
-    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3] [--set steps=9380] [--output runs] [--plot FILE.svg] [--receipt FILE]
+    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3 1] [--set steps=9380] [--output runs] [--plot FILE.svg] [--receipt FILE]
 
 The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe selects. A finished run is not run again.
 The last line is JSON: recipe -> parameters, FLOP, accuracy of each seed, and the validation curve of each.
@@ -94,7 +94,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipes", nargs="+", metavar="FILE:NAME", help="such as vit:fashion_mnist")
-    parser.add_argument("--seeds", type=positive_int, default=3)
+    parser.add_argument(
+        "--seeds",
+        type=positive_int,
+        nargs="+",
+        default=[3],
+        help="of every recipe, or a number for each",
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", dest="overrides"
     )
@@ -102,16 +108,19 @@ def main() -> None:
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
     options, start_time = parser.parse_args(), time.perf_counter()
+    seeds = options.seeds * (len(options.recipes) if len(options.seeds) == 1 else 1)
+    if len(seeds) != len(options.recipes):
+        parser.error("--seeds takes one number, or one for each recipe")
     table = {}
-    for name in options.recipes:
+    for name, count in zip(options.recipes, seeds, strict=True):
         file, _, variable = name.partition(":")
         recipe = weft.load_recipe(f"recipes/{file}.py:{variable or 'tiny'}", options.overrides)
-        table[name] = row(recipe, options.seeds, options.output)
-        print(f"{name}: accuracy {table[name]['mean']:.4f} over {options.seeds} seeds", flush=True)
+        table[name] = row(recipe, count, options.output)
+        print(f"{name}: accuracy {table[name]['mean']:.4f} over {count} seeds", flush=True)
     if options.plot:
         plot(table, options.plot)
     if options.receipt:
-        receipt.write(options.receipt, table, time.perf_counter() - start_time, options.seeds - 1)
+        receipt.write(options.receipt, table, time.perf_counter() - start_time, max(seeds) - 1)
     print(json.dumps(table))
 
 

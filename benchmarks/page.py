@@ -567,6 +567,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("few_labels", "Few labels", page_images.few_labels),
     ("self_attention_2d", "Self-attention beside convolutions", page_images.feature_maps),
     ("detection", "Detection", page_images.detected),
+    ("bccd", "Blood cells", page_images.blood_cells),
     ("table_detr", "DETR's ablations", page_studies.variations),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),

@@ -6,11 +6,10 @@ from .page_studies import Lines, Result, table
 
 
 def classified(found: Result) -> Lines:
-    first = next(iter(found.values()))
-    seeds = len(first["accuracy"])
+    threads = next(iter(found.values()))["threads"]
     yield (
-        f"Trained from scratch, {seeds} seed{'s' * (seeds > 1)}: accuracy on the whole test set, of the weights that the recipe keeps. "
-        f"Seconds are those of training one seed; threads: {first['threads']}."
+        "Trained from scratch: accuracy on the whole test set, of the weights that the recipe keeps. "
+        f"Seconds are those of training one seed; threads: {threads}."
     )
     yield ""
     yield from table(
@@ -20,7 +19,7 @@ def classified(found: Result) -> Lines:
                 f"`recipes/{name.replace(':', '.py:')}`",
                 f"{row['parameters'] / 1e6:.3f} M",
                 f"{row['flops']:.2g}",
-                f"{row['seconds'] / seeds:,.0f}",
+                f"{row['seconds'] / len(row['accuracy']):,.0f}",
                 ", ".join(f"{100 * a:.2f} %" for a in row["accuracy"]),
                 f"{100 * row['mean']:.2f} %",
             )
@@ -77,12 +76,8 @@ def few_labels(found: Result) -> Lines:
         yield f"![Images, masked and rebuilt](results/{found['picture']})"
 
 
-def detected(found: Result) -> Lines:
-    yield (
-        "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
-        "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
-        "random weights. AP is of the moving average of the weights, the curves are of the weights themselves."
-    )
+def reached(found: Result) -> Lines:
+    """What each run of `benchmarks.detection curves` cost, and its AP in the end."""
     yield ""
     yield from table(
         ("run", "parameters", "steps", "FLOP", "seconds of training", "AP", "AP at .5"),
@@ -100,6 +95,34 @@ def detected(found: Result) -> Lines:
             for last in run["points"][-1:]
         ),
     )
+    yield ""
+
+
+def detected(found: Result) -> Lines:
+    yield (
+        "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
+        "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
+        "random weights. AP is of the moving average of the weights, the curves are of the weights themselves."
+    )
+    yield from reached(found)
+    yield "What the best run detects in the first of these scenes:"
+    yield ""
+    yield "![Scenes with detected digits](results/detection_boxes.png)"
+    yield ""
+    yield "Where its encoder looks from the middle of a digit, and where its decoder looks for that digit:"
+    yield ""
+    yield "![Attention of the encoder and of the decoder](results/detection_maps.png)"
+
+
+def blood_cells(found: Result) -> Lines:
+    yield (
+        "BCCD: photographs of blood with boxes around red cells, white cells and platelets, few enough for minutes of training. The run starts "
+        "from the denoising run on digits; its head of classes and its object queries are new. AP is COCO's on the validation images."
+    )
+    yield from reached(found)
+    yield "What it detects in the first of these photographs:"
+    yield ""
+    yield "![Photographs with detected cells](results/bccd_boxes.png)"
 
 
 def feature_maps(found: Result) -> Lines:
