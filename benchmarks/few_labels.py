@@ -82,11 +82,8 @@ def twice_as_large(recipe: R.Recipe, start: str) -> R.Recipe:
     (Dosovitskiy et al. 2020, section 3.2)."""
     source = recipe.model.source
     assert isinstance(source, weft.Patches)
-    side, extra = 2 * source.image_size, len(source.extra_tokens)
-    cells, positions = (side // source.patch_size) ** 2, source.positions
-    if isinstance(positions, weft.LearnedPositions):
-        positions = replace(positions, count=cells + extra)
-    model = replace(recipe.model, source=replace(source, image_size=side, positions=positions))
+    side = 2 * source.image_size
+    model = weft.with_image_size(recipe.model, side)
     assert isinstance(recipe.task, R.Classification)
     assert isinstance(recipe.batch, R.FixedBatch)
     assert recipe.task.transforms is not None
@@ -97,7 +94,9 @@ def twice_as_large(recipe: R.Recipe, start: str) -> R.Recipe:
         init_from=start,
         model=model,
         task=replace(recipe.task, transforms=transforms),
-        batch=R.FixedBatch(size=recipe.batch.size // 2, length=cells + extra),
+        batch=R.FixedBatch(
+            size=recipe.batch.size // 2, length=model.grid_cells + model.extra_tokens
+        ),
         steps=recipe.steps // 4,
         schedule=R.CosineSchedule(warmup_steps=recipe.steps // 40),
         eval_every=recipe.steps // 4,

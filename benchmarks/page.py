@@ -23,7 +23,7 @@ TITLES = {
 }
 HEAD = """# Results
 
-Real data, but for the speeds at the end; two processor cores without a GPU; each figure from a receipt that names command, commit, seed,
+Real data, except where a section says otherwise (generated scenes, speeds, exports, deduplication); two processor cores without a GPU; each figure from a receipt that names command, commit, seed,
 time and hash. These are of the call that wrote it: a call goes on where an older one was, and the seconds of each run are in the receipt.
 Machines are shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in
 [results](results).
@@ -322,7 +322,7 @@ def experts(found: Result) -> Lines:
 
 def exported(found: Result) -> Lines:
     yield (
-        "Every recipe that trains on a laptop, trained for a few steps on generated data, converted by `weft export --to hf` and "
+        "Recipes that a class of transformers can hold, trained for a few steps on generated data, converted by `weft export --to hf` and "
         "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
         "probabilities), and the largest difference of the outputs."
     )

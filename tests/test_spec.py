@@ -349,3 +349,22 @@ def test_a_list_is_accepted_where_a_tuple_is_stored() -> None:
     )
     assert S.Stack(blocks=[block, block]) == S.Stack(blocks=(block, block))  # type: ignore[arg-type]
     assert S.Pyramid(stages=[[block], [block]]).stages == ((block,), (block,))  # type: ignore[arg-type]
+
+
+def test_images_of_another_size_have_as_many_positions() -> None:
+    model = S.with_image_size(weft.vit("base"), 384)
+    assert model == weft.vit("base", image_size=384)
+    swin = S.with_image_size(weft.swin("tiny"), 256)
+    assert swin == weft.swin("tiny", image_size=256)
+    with pytest.raises(ValueError, match="has no patches"):
+        S.with_image_size(gpt(), 384)
+    with pytest.raises(ValueError, match="16 does not divide the image, 100"):
+        S.with_image_size(weft.vit("base"), 100)
+
+
+def test_grids_fit_their_positions_and_boxes_are_refined() -> None:
+    grid = S.Patches(image_size=64, patch_size=8, positions=S.LearnedPositions2D(count=7))
+    with pytest.raises(ValueError, match="7 rows and columns for 8 of an image; give 8"):
+        S.replace(weft.vit("base"), source=grid)
+    with pytest.raises(ValueError, match="from block to block; give two or more"):
+        weft.dab_detr(decoder_depth=1)

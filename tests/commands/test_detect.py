@@ -220,6 +220,9 @@ def test_a_box_is_drawn_where_it_is() -> None:
         (("7.png", "other.png", "--draw", "x.png"), "give a folder for 2 images"),
         (("7.png", "7.png", "--draw", "drawn"), "2 images would be drawn in drawn/7.png"),
         (("7.png", "--coco", "r.json", "--coco-truth", "none.json"), "none.json is not a file"),
+        (("7.png", "--coco", "model"), "--coco model is a folder"),
+        (("7.png", "--draw", "nowhere/x.png"), "--draw nowhere/x.png: there is no folder nowhere"),
+        (("7.png", "--draw", "note.txt/drawn"), "note.txt is a file; give a folder"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -233,6 +236,66 @@ def test_what_cannot_be_done_is_one_line(
     (home / "note.txt").write_text("no image")
     assert main(["detect", "model", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (".", "--draw", "."),
+        ("7.png", "--draw", "7.png"),
+        ("7.png", "--draw", "link.png"),
+        ("7.png", "--coco", "7.png"),
+        ("7.png", "--coco", "truth.json", "--coco-truth", "truth.json"),
+    ],
+    ids=["folder", "file", "link", "results", "annotations"],
+)
+def test_an_output_never_takes_the_place_of_an_input(
+    home: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("7.png", "other.png"):
+        (tmp_path / name).write_bytes((home / name).read_bytes())
+    (tmp_path / "link.png").symlink_to("7.png")
+    categories = [{"id": i, "name": name} for i, name in enumerate(LABELS)]
+    table = {"images": [{"id": 5, "file_name": "7.png"}], "categories": categories}
+    (tmp_path / "truth.json").write_text(json.dumps(table | {"annotations": []}))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(["detect", str(home / "model"), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{words[1]}: " in line
+    assert "is an input, which would be overwritten; give another place" in line
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("images", [("7.png", "7.png"), ("7.png", "broken.png")])
+def test_a_folder_of_drawings_is_made_only_when_there_are_some(
+    home: Path, tmp_path: Path, images: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    (tmp_path / "7.png").write_bytes((home / "7.png").read_bytes())
+    drawn = tmp_path / "new" / "drawn"
+    words = ["detect", str(home / "model"), "--draw", str(drawn)]
+    assert main([*words, *(str(tmp_path / name) for name in images)]) == 2
+    assert not drawn.parent.exists()
+    assert main([*words, str(tmp_path / "7.png")]) == 0
+    assert [path.name for path in drawn.iterdir()] == ["7.png"]
+
+
+def test_no_images_have_no_objects(home: Path) -> None:
+    assert weft.open(home / "model").detect([]) == []
+
+
+def test_a_detector_is_looked_at_in_the_colours_of_the_image(home: Path, tmp_path: Path) -> None:
+    """Also where its folder has another Normalize than ImageNet's."""
+    own = R.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
+    weft.save(weft.load(home / "model"), tmp_path / "model", to="weft", transforms=(own,))
+    seen = weft.look(weft.open(tmp_path / "model"), home / "7.png").image
+    with Image.open(home / "7.png") as image:
+        assert np.array_equal(np.array(seen), np.array(image))
 
 
 def test_a_model_without_boxes_says_how_to_get_one(tmp_path: Path) -> None:

@@ -134,6 +134,32 @@ def test_what_is_no_data_of_its_kind_is_refused_in_one_line_and_nothing_is_writt
     assert not Path("recipe.py").exists()
 
 
+def test_the_sizes_of_images_are_read_as_training_reads_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only inside the folder, and only in formats that are opened; the rest would be skipped."""
+    table = json.loads(Path("boxes.json").read_text())
+    table["images"] = table["images"][:1]
+    for i in range(3):
+        Image.new("RGB", (200, 200)).save(f"outside{i}.png")
+        table["images"].append({"id": 1 + i, "file_name": f"../outside{i}.png"})
+        Path(f"images/eps{i}.png").write_text(
+            "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 300 300\n%%EndComments\n"
+        )
+        table["images"].append({"id": 4 + i, "file_name": f"eps{i}.png"})
+        Path(f"images/broken{i}.png").write_bytes(b"no image")
+        table["images"].append({"id": 7 + i, "file_name": f"broken{i}.png"})
+    Path("boxes.json").write_text(json.dumps(table))
+    assert "64 × 48" in guessed_of(["detect", "boxes.json", "images"], capsys)["images"]
+    table["images"] = table["images"][1:]
+    Path("boxes.json").write_text(json.dumps(table))
+    Path("recipe.py").unlink()
+    assert main(["new", "detect", "boxes.json", "images"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "images holds no image of boxes.json that can be read, such as ../outside0.png" in line
+    assert not Path("recipe.py").exists()
+
+
 def test_a_recipe_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("recipe.py").write_text("mine = 1\n")
     assert main(["new", "pretrain", "text.txt"]) == 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from weft import spec as S
 from weft.data.images import (
@@ -13,9 +13,11 @@ from weft.data.images import (
     ImageSamples,
     crop_box,
     decode,
+    displayed_size,
     middle_box,
     normalise,
     random_crop_and_flip,
+    stored_image,
 )
 from weft.recipe.transforms import IMAGENET_MEAN as MEAN
 from weft.recipe.transforms import IMAGENET_STD as STD
@@ -64,6 +66,79 @@ def test_grey_paletted_and_clear_images_become_colour_and_colour_becomes_grey() 
     Image.fromarray(grey % 4).convert("P").save(out, "PNG", transparency=b"\x00\x80\xff\xff")
     assert decode(out.getvalue()).mode == "RGB"
     assert decode(encoded(noise()), channels=1).mode == "L"
+
+
+# Orientation, by numpy: what EXIF's numbers say
+TURNED = {
+    1: lambda rows: rows,
+    2: lambda rows: rows[:, ::-1],
+    3: lambda rows: rows[::-1, ::-1],
+    4: lambda rows: rows[::-1],
+    5: lambda rows: rows.swapaxes(0, 1),
+    6: lambda rows: np.rot90(rows, -1),
+    7: lambda rows: rows[::-1, ::-1].swapaxes(0, 1),
+    8: np.rot90,
+}
+
+
+def oriented(pixels: np.ndarray, number: int, kind: str) -> bytes:
+    exif, out = Image.Exif(), BytesIO()
+    exif[0x0112] = number
+    Image.fromarray(pixels).save(
+        out, kind, exif=exif, **{"lossless": True} if kind == "WEBP" else {}
+    )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("number", TURNED)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("height", [30, 300])  # stored as raw pixels, or as it came
+def test_an_image_is_seen_as_its_exif_says_stored_or_not(
+    number: int, kind: str, height: int
+) -> None:
+    upright = decode(encoded(noise(height), kind)) if kind == "JPEG" else noise(height)
+    data, expected = oriented(noise(height), number, kind), TURNED[number](np.asarray(upright))
+    assert np.array_equal(np.asarray(decode(data)), expected)
+    stored = stored_image(data)
+    assert (stored == data) == (height == 300)
+    assert np.array_equal(np.asarray(decode(stored)), expected)
+    assert displayed_size(data) == displayed_size(stored) == expected.shape[1::-1]
+
+
+def test_deep_and_paletted_images_are_turned_too() -> None:
+    deep = np.arange(63, dtype=np.uint16).reshape(9, 7) << 9
+    seen = np.asarray(decode(oriented(deep, 6, "PNG"), 1))
+    assert np.array_equal(seen, np.rot90(deep >> 8, -1))
+    palette, exif, out = Image.fromarray(noise()).quantize(8), Image.Exif(), BytesIO()
+    exif[0x0112] = 8
+    palette.save(out, "PNG", transparency=0, exif=exif)
+    assert np.array_equal(
+        np.asarray(decode(out.getvalue())), np.rot90(np.asarray(palette.convert("RGB")))
+    )
+
+
+def test_damaged_exif_is_passed_over() -> None:
+    out = BytesIO()
+    Image.fromarray(noise()).save(out, "PNG", exif=b"Exif\0\0no directory")
+    assert np.array_equal(np.asarray(decode(out.getvalue())), noise())
+    assert displayed_size(out.getvalue()) == (40, 30)
+
+
+def test_the_size_is_known_without_the_pixels_and_from_a_chunk_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = oriented(noise(), 6, "PNG")
+    chunk = data[data.index(b"eXIf") - 4 : data.index(b"IDAT") - 4]
+    end = data.index(b"IEND") - 4
+    late = data[:end].replace(chunk, b"") + chunk + data[end:]
+    assert late.index(b"IDAT") < late.index(b"eXIf")
+    assert displayed_size(late) == decode(late).size == (30, 40)
+
+    monkeypatch.setattr(
+        PngImagePlugin.PngImageFile, "load", lambda image: pytest.fail("the pixels are read")
+    )
+    assert displayed_size(encoded(noise())) == (40, 30)
+    assert displayed_size(data) == (30, 40)
 
 
 def test_other_numbers_of_channels_are_refused() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import zipfile
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from PIL import Image
 from weft import recipe as R
 from weft.commands.prepare import data_from_arguments
 from weft.data import images as images_module
+from weft.data.formats import idx as idx_module
 from weft.data.formats import npz as npz_module
 from weft.data.images import decode, encode_pixels, raw_image, stored_image
 from weft.data.prepare import prepare
@@ -110,6 +112,29 @@ def test_rows_of_a_cut_off_archive_are_set_aside(tmp_path: Path) -> None:
         prepared(tmp_path, path, tmp_path / "a-labels-idx1-ubyte.gz")
 
 
+def test_an_archive_that_cannot_be_unpacked_is_one_line(tmp_path: Path) -> None:
+    """zlib has an error of its own."""
+    write_pair(tmp_path, "a", packed=True)
+    path = tmp_path / "a-images-idx3-ubyte.gz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:10] + b"\xff" + whole[11:])
+    with pytest.raises(ValueError, match=r"ubyte\.gz cannot be unpacked: .*; fetch it again"):
+        prepared(tmp_path, path, tmp_path / "a-labels-idx1-ubyte.gz")
+
+
+def test_damage_before_the_rows_that_are_read_is_one_line(tmp_path: Path) -> None:
+    """As of an address, whose archive is not read twice."""
+    path = tmp_path / "a-images-idx3-ubyte.gz"
+    whole = idx(np.random.default_rng(0).integers(0, 256, (1000, 28, 28), np.uint8))
+    packer = zlib.compressobj(wbits=31)
+    start = packer.compress(whole[:400_000]) + packer.flush(zlib.Z_FULL_FLUSH)
+    path.write_bytes(start + b"\xff" * 9)  # no kind of block
+    assert len(idx_module.read_values(str(path), 0, 9)) == 9
+    for read in (idx_module.read_values, lambda *span: list(idx_module.iter_images(*span))):
+        with pytest.raises(ValueError, match=r"cannot be unpacked: .*; fetch it again"):
+            read(str(path), 900, 1000)
+
+
 # npz
 
 
@@ -125,6 +150,12 @@ def test_npz_of_arrays_is_read_pixel_by_pixel(
         image = decode(store.row(i)["image"], 3 if shape[2:] == (3,) else 1)
         assert np.array_equal(np.asarray(image), pixels[i].squeeze())
         assert store.row(i)["label"] == LABELS[i]
+
+
+def test_labels_may_be_a_column(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS[:, None])
+    store = prepared(tmp_path, tmp_path / "a.npz")
+    assert [store.row(i)["label"] for i in range(30)] == LABELS.tolist()
 
 
 def jpeg_archive(path: Path, **change: Any) -> list[bytes]:
@@ -180,8 +211,12 @@ def test_offsets_and_labels_out_of_range_are_set_aside(tmp_path: Path) -> None:
         ({"images": PIXELS.astype(np.float32), "labels": LABELS}, "float32 of shape"),
         ({"images": PIXELS[0], "labels": LABELS[:9]}, "give uint8"),
         ({"images": np.asfortranarray(PIXELS), "labels": LABELS}, "not a whole array"),
+        (
+            {"images": PIXELS, "y": np.eye(4)[LABELS]},
+            r"y have the shape \(30, 4\); give one per image, of one-hot rows y\.argmax\(1\)",
+        ),
     ],
-    ids=["other names", "lengths", "floats", "one image", "columns first"],
+    ids=["other names", "lengths", "floats", "one image", "columns first", "one-hot labels"],
 )
 def test_an_archive_that_is_no_images_is_refused_in_one_line(
     tmp_path: Path, arrays: dict[str, np.ndarray], words: str
@@ -353,6 +388,11 @@ def test_raw_pixels_are_a_file_that_pillow_reads_and_our_reader_gives_the_same(
         assert np.array_equal(np.asarray(decode(data, channels)), np.asarray(theirs))
 
 
+def pgm(values: np.ndarray, most: int) -> bytes:
+    height, width = values.shape
+    return b"P5\n%d %d\n%d\n" % (width, height, most) + values.astype(">u2").tobytes()
+
+
 def odd_images() -> dict[str, tuple[bytes, np.ndarray]]:
     """Encoded images of every mode, and the RGB pixels that they must give."""
     rgb = DRAW.integers(0, 256, (9, 7, 3), np.uint8)
@@ -370,6 +410,8 @@ def odd_images() -> dict[str, tuple[bytes, np.ndarray]]:
     return {
         "16 bits": (encoded(deep), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
         "16 bits, TIFF": (encoded(deep, "TIFF"), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
+        "16 bits, PGM": (pgm(deep, 65535), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
+        "10 bits, PGM": (pgm(deep >> 6, 1023), np.stack((deep >> 8,) * 3, -1).astype(np.uint8)),
         "alpha": (save(alpha, "PNG"), rgb),
         "palette": (save(palette, "PNG"), np.asarray(palette.convert("RGB"))),
         "clear colour": (save(palette, "PNG", transparency=0), np.asarray(palette.convert("RGB"))),
@@ -387,6 +429,30 @@ def test_images_of_every_mode_give_their_colours_stored_or_not(name: str) -> Non
     for channels in (1, 3):
         stored = np.asarray(decode(stored_image(data), channels))
         assert np.array_equal(stored, np.asarray(decode(data, channels)))
+
+
+SIGNED = {339: 2}  # the tag that says that the numbers of a TIFF have a sign
+
+
+@pytest.mark.parametrize(
+    ("kind", "tags", "mode"),
+    [(np.uint16, SIGNED, "I"), (np.int32, {}, "I"), (np.float32, {}, "F")],
+    ids=["signed", "32 bits", "floats"],
+)
+def test_an_image_whose_range_nobody_knows_is_set_aside(
+    tmp_path: Path, kind: Any, tags: dict[int, int], mode: str
+) -> None:
+    cells, out = [encoded(pixels) for pixels in PIXELS], BytesIO()
+    Image.fromarray(PIXELS[5].astype(kind)).save(out, "TIFF", tiffinfo=tags)
+    cells[5] = out.getvalue()
+    assert Image.open(out).mode == mode
+    pq.write_table(pa.table({"image": cells, "label": LABELS}), tmp_path / "a.parquet")
+    assert len(prepared(tmp_path, tmp_path / "a.parquet")) == 29
+    (entry,) = map(
+        json.loads, (tmp_path / "prepared/train/quarantine.jsonl").read_text().splitlines()
+    )
+    assert entry["offset"] == 5
+    assert "no known range; save it with 8 or 16 bits" in entry["reason"]
 
 
 def test_small_plain_images_are_stored_raw_and_others_as_they_came() -> None:

@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +18,14 @@ from PIL import Image
 
 from weft import recipe as R
 from weft.data import files, source
+from weft.data.boxes import BoxSamples
 from weft.data.formats import base, hub, parallel
 from weft.data.formats import text as text_module
 from weft.data.formats.delimited import QUOTES
 from weft.data.formats.sniff import detect_format
+from weft.data.images import encode_pixels
+from weft.data.in_memory import InMemoryStore
+from weft.data.load import check_rows, load_source
 from weft.data.sentences import last_word_boundary, sentence_starts, split_sentences
 from weft.recipe.formats import BadRow, SourceRow
 
@@ -565,6 +570,94 @@ def test_coco_without_its_lists_is_one_line(
         rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.ImagesWithBoxes())
 
 
+def coco_rows(folder: Path, **lists: Any) -> list[Any]:
+    """The rows of a table of COCO, of which the folder holds the images."""
+    whole = {"categories": [{"id": 7, "name": "dog"}], "annotations": []} | lists
+    (folder / "a.json").write_text(json.dumps(whole))
+    return rows(R.Source(paths=(str(folder / "a.json"), str(folder))), R.ImagesWithBoxes())
+
+
+def annotation(image_id: str | int, x: int = 0) -> dict[str, Any]:
+    return {"image_id": image_id, "bbox": [x, 1, 2, 3], "category_id": 7}
+
+
+@pytest.mark.parametrize("crowd", [0, 1])
+def test_annotations_of_which_none_belongs_to_an_image_are_one_line(
+    tmp_path: Path, crowd: int
+) -> None:
+    picture(tmp_path / "1.png", 1)
+    images = [{"id": 1, "file_name": "1.png"}, {"id": 2, "file_name": "2.png"}]
+    lost = [annotation("1") | {"iscrowd": crowd}, annotation("2")]
+    words = (
+        r"a\.json: no annotation belongs to an image: annotations name image_id '1' \(str\), "
+        r"images have id 1 \(int\); write the ids alike"
+    )
+    with pytest.raises(ValueError, match=words):
+        coco_rows(tmp_path, images=images, annotations=lost)
+
+
+def test_annotations_of_images_that_were_left_out_are_passed_over(tmp_path: Path) -> None:
+    picture(tmp_path / "1.png", 1)
+    images = [{"id": 1, "file_name": "1.png"}]
+    (row,) = coco_rows(tmp_path, images=images, annotations=[annotation(8), annotation(1)])
+    assert row["boxes"] == [[0, 1, 2, 3]]
+    assert coco_rows(tmp_path, images=[], annotations=[annotation(8)]) == []
+    (bad,) = coco_rows(tmp_path, images=[{"id": 1}], annotations=[annotation(8)])
+    assert "there is no 'file_name'" in bad.reason
+
+
+def test_images_of_one_id_do_not_share_their_boxes(tmp_path: Path) -> None:
+    """Of a file that is listed twice the first is read; whose the boxes of two files are nobody knows."""
+    for number in range(4):
+        picture(tmp_path / f"{number}.png", number)
+    names = {1: "0.png", "1": "1.png", 5: "2.png"}
+    images = [{"id": id, "file_name": name} for id, name in names.items()]
+    images += [{"id": 1, "file_name": "0.png"}, {"id": 5, "file_name": "3.png"}]
+    notes = [annotation(1, 4), annotation("1", 5), annotation(5)]
+    first, other, *bad = coco_rows(tmp_path, images=images, annotations=notes)
+    assert (first["boxes"], other["boxes"]) == ([[4, 1, 2, 3]], [[5, 1, 2, 3]])
+    assert [(row.offset, row.reason) for row in bad] == [
+        (2, "image 2: several images have the id 5"),
+        (3, "image 3: the image of id 1 is listed again"),
+        (4, "image 4: several images have the id 5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "good"),
+    [
+        ({}, True),
+        ({"width": 20, "height": 40}, True),
+        ({"width": "20", "height": 40.0}, True),
+        ({"width": 0, "height": 0}, True),
+        ({"width": None, "height": 40}, True),
+        ({"width": 40, "height": 20}, False),
+        ({"width": 20, "height": 41}, False),
+    ],
+)
+def test_boxes_are_of_the_image_as_it_is_displayed(
+    tmp_path: Path, said: dict[str, Any], good: bool
+) -> None:
+    """A photograph that lies on its side, and boxes that were drawn on it upright."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "1.jpg", exif=exif)
+    table = {
+        "images": [{"id": 1, "file_name": "1.jpg"} | said],
+        "categories": [{"id": 7, "name": "dog"}],
+        "annotations": [annotation(1) | {"bbox": [2, 28, 10, 10]}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(table))
+    source = R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path)), format="coco")
+    found, bad = check_rows(load_source(source)[0], R.ImagesWithBoxes(), ["dog"], "coco")
+    assert len(found) == good
+    words = "the image is 20×40 pixels as displayed, its boxes are of"
+    assert all(words in entry["reason"] for entry in bad)
+    if good:
+        store = InMemoryStore(found, R.ImagesWithBoxes(), None, ("dog",))
+        assert BoxSamples(store, classes=1).store.row(0)["boxes"].tolist() == [2, 28, 10, 10]
+
+
 def picture(path: Path, shade: int) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (8, 8), (shade, 0, 0)).save(path)
@@ -585,6 +678,15 @@ def test_a_folder_of_images_has_a_class_a_sub_folder_and_parts_of_each(
     assert [(f["label"], f["image"]) for f in found] == made
     half = rows(R.Source(paths=(str(tmp_path),), fraction=(0.0, 0.5)), R.LabelledImages())
     assert [f["label"] for f in half] == ["cat", "cat", "dog", "dog"]
+
+
+@pytest.mark.parametrize("suffix", [".ppm", ".pgm", ".pbm", ".pnm", ".PGM"])
+def test_a_folder_of_images_may_hold_those_of_netpbm(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "cat").mkdir()
+    data = encode_pixels(np.arange(63, dtype=np.uint8).reshape(9, 7))
+    (tmp_path / "cat" / f"1{suffix}").write_bytes(data)
+    (found,) = rows(R.Source(paths=(str(tmp_path),)), R.LabelledImages())
+    assert (found["label"], found["image"]) == ("cat", data)
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1])

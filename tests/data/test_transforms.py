@@ -63,20 +63,66 @@ def test_the_centre_is_the_middle_and_black_around_it(size: int) -> None:
     assert np.array_equal(seen, framed[top : top + size, left : left + size])
 
 
-def test_a_random_crop_is_a_window_of_the_padded_image_and_every_place_is_as_likely() -> None:
-    padded = np.pad(RGB, ((2, 2), (2, 2), (0, 0)))
+@pytest.mark.parametrize(("image", "size", "padding"), [(RGB, 26, 0), (RGB[:, :30], 30, 3)])
+def test_a_random_crop_is_a_window_of_the_padded_image_and_every_place_is_as_likely(
+    image: np.ndarray, size: int, padding: int
+) -> None:
+    padded = np.pad(image, ((padding, padding), (padding, padding), (0, 0)))
+    rows, columns = (side - size + 1 for side in padded.shape[:2])
     windows = {
-        padded[y : y + 30, x : x + 30].tobytes(): (x, y) for y in range(5) for x in range(15)
+        padded[y : y + size, x : x + size].tobytes(): (x, y)
+        for y in range(rows)
+        for x in range(columns)
     }
-    value, draw = R.RandomCrop(size=30, padding=2), np.random.default_rng(1)
-    step = implementation(value)(value)
-    places = [windows[np.asarray(step(IMAGE, None, draw)[0]).tobytes()] for _ in range(75 * 40)]
-    counts = np.zeros((15, 5))
-    for x, y in places:
+    value, draw = R.RandomCrop(size=size, padding=padding), np.random.default_rng(1)
+    step, box = implementation(value)(value), np.array([[0.0, 0.0, *image.shape[1::-1]]])
+    counts = np.zeros((columns, rows))
+    for _ in range(counts.size * 40):
+        part, boxes, _ = step(Image.fromarray(image), box, draw)
+        x, y = windows[np.asarray(part).tobytes()]
         counts[x, y] += 1
-    assert ((counts - 40) ** 2 / 40).sum() < 74 + 4 * (2 * 74) ** 0.5  # chi squared
+        moved = box - np.array((x, y, x, y)) + padding
+        assert np.array_equal(boxes, moved.clip(0, size))
+    freedom = counts.size - 1
+    assert ((counts - 40) ** 2 / 40).sum() < freedom + 4 * (2 * freedom) ** 0.5  # chi squared
     with pytest.raises(ValueError, match=r"40 × 30 pixels has no part of RandomCrop.size = 35"):
-        run(R.RandomCrop(size=35, padding=2))
+        run(R.RandomCrop(size=35))
+
+
+@pytest.mark.parametrize("sides", [(640, 480), (32, 40), (40, 32), (30, 30), (40, 40)])
+def test_a_padded_crop_refuses_an_image_of_which_evaluation_would_see_more(
+    sides: tuple[int, int],
+) -> None:
+    words = (
+        rf"RandomCrop\(size=32, padding=4\) got an image of {sides[0]} × {sides[1]}; "
+        r"put Resize\(size=\(32, 32\)\) before it, or leave padding out"
+    )
+    with pytest.raises(ValueError, match=words):
+        run(R.RandomCrop(size=32, padding=4), Image.new("RGB", sides))
+    assert run(R.RandomCrop(size=32, padding=4), Image.new("RGB", (32, 32)))[0].size == (32, 32)
+    steps = (R.Resize(size=(32, 32)), R.RandomCrop(size=32, padding=4))
+    pipeline = ImagePipeline(steps)
+    seen = pipeline(Image.new("RGB", sides), None, np.random.default_rng(0))[0]
+    assert seen.shape == (3, 32, 32)
+
+
+def test_a_thin_image_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resized_sides(30_000, 1, 64, None) == (1_920_000, 64)
+    with pytest.raises(ValueError, match="60000 × 1 pixels has 3,932,160,000 pixels"):
+        resized_sides(60_000, 1, 256, None)
+    monkeypatch.setattr("weft.data.transforms.MAX_PIXELS", 10_000)
+    thin = Image.new("L", (600, 1))
+    words = "600 × 1 pixels has 2,457,600 pixels when its shorter side is 64; give max_size"
+    for value in (R.Resize(size=64), R.RandomShortestSize(min_size=(64,))):
+        with pytest.raises(ValueError, match=words):
+            run(value, thin)
+    assert run(R.Resize(size=64, max_size=133), thin)[0].size == (133, 1)
+
+
+def test_a_crop_whose_sizes_change_places_is_refused_before_it_reads_an_image() -> None:
+    with pytest.raises(ValueError, match="min_size = 600: give at most max_size = 384"):
+        R.RandomSizeCrop(min_size=600, max_size=384)
+    assert R.RandomSizeCrop(min_size=384, max_size=384)
 
 
 def test_a_random_resized_crop_is_pillows_resize_of_the_drawn_part() -> None:
@@ -119,7 +165,7 @@ BOX_AWARE = [
     R.RandomResizedCrop(size=64, scale=(0.1, 1.0)),
     R.RandomSizeCrop(min_size=20, max_size=50),
     R.RandomShortestSize(min_size=(30, 60, 90), max_size=110),
-    R.RandomCrop(size=50, padding=10),
+    R.RandomCrop(size=50),
     R.Resize(size=(48, 96)),
     R.CenterCrop(size=40),
     R.CenterCrop(size=100),

@@ -10,6 +10,7 @@ import torch
 import transformers
 from tokenizers import models, pre_tokenizers, processors
 
+import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.data.question_windows import question_windows
@@ -270,6 +271,15 @@ def test_a_model_without_the_head_says_how_to_get_one(verb: str, task: str) -> N
     asked: Any = {"classify": [("a", None)], "tag": [["a"]], "answer": [("a", "b")]}[verb]
     with pytest.raises(ValueError, match=f"weft tune small --task {task} --data FILE"):
         getattr(methods, verb)(ready(S.NoHead()), asked)
+
+
+def test_a_model_of_images_without_the_head_learns_from_a_folder() -> None:
+    spec = weft.vit(
+        depth=1, width=16, heads=2, hidden=16, image_size=16, patch_size=4, head=S.NoHead()
+    )
+    model = OpenModel("small", weft.build(spec), None, None, Path("."))
+    with pytest.raises(ValueError, match="weft tune small --task classify --data FOLDER"):
+        methods.classify(model, [(b"", None)])
 
 
 def test_a_model_that_guesses_no_words_says_so() -> None:

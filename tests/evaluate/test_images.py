@@ -7,15 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 
 import weft
 from tests.data.made import centre_crop
+from tests.objectives.scenes import detector
+from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.images import normalise
+from weft.data.images import fit_to_size, normalise, usual_transforms
+from weft.data.transforms import ImagePipeline
+from weft.inference.evaluation_data import task_of
+from weft.inference.images import validation_transforms
+from weft.interop.image_processor import image_transforms
 
 LABELS = ("dark", "bright")
+SMALL = {"depth": 1, "width": 16, "heads": 2, "hidden": 16, "image_size": 16, "patch_size": 4}
+FLIPPED = (R.RandomHorizontalFlip(), R.Normalize(mean=(0.3,) * 3, std=(0.4,) * 3))
 
 
 def picture(seed: int, bright: bool, size: tuple[int, int] = (20, 24)) -> Image.Image:
@@ -33,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(2):
             picture(i, bright).save(root / "data" / label / f"{i}.png")
     head = S.ClassifierHead(num_labels=2, labels=LABELS)
-    spec = weft.vit(depth=1, width=16, heads=2, hidden=16, image_size=16, patch_size=4, head=head)
+    spec = weft.vit(**SMALL, head=head)
     weft.save(weft.build(spec, seed=3), root / "model")
     return root
 
@@ -58,6 +66,36 @@ def test_a_model_classifies_files_bytes_and_images_alike(folder: Path) -> None:
     assert "classify" in dir(model)
     assert "embed" in dir(model)
     assert "fill" not in dir(model)
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "LAB", "HSV", "PA", "RGBX", "I;16"])
+def test_an_image_of_any_mode_is_seen_as_its_colours(mode: str, folder: Path) -> None:
+    model, image = weft.open(folder / "model"), picture(0, True)
+    if mode == "I;16":
+        pixels = np.asarray(image.convert("L"))
+        other, plain = Image.fromarray(pixels.astype(np.uint16) << 8), Image.fromarray(pixels)
+    else:
+        other = image.convert("P" if mode == "PA" else "RGB").convert(mode)
+        plain = other.convert("RGB")
+    assert other.mode == mode
+    assert model.classify(other) == pytest.approx(model.classify(plain), abs=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_numbers_of_an_unknown_range_are_refused(mode: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match="no known range"):
+        weft.open(folder / "model").classify(picture(0, True).convert("L").convert(mode))
+
+
+def test_a_photograph_is_turned_as_a_file_and_as_an_image(folder: Path, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    picture(0, True).save(tmp_path / "photo.png", exif=exif)
+    model = weft.open(folder / "model")
+    with Image.open(tmp_path / "photo.png") as image:
+        by_image = model.embed(image)
+    assert torch.equal(by_image, model.embed(tmp_path / "photo.png"))
+    assert not torch.allclose(by_image, model.embed(picture(0, True)))
 
 
 def test_the_command_classifies_a_file_and_every_image_of_a_folder(
@@ -116,6 +154,91 @@ def test_a_model_is_evaluated_on_a_folder_of_classes(
         for file in sorted(Path(data).rglob("*.png"))
     ]
     assert scores["accuracy"] == pytest.approx(np.mean(right))
+
+
+def trained(out: Path, transforms: tuple[R.Transform, ...] | None) -> Path:
+    """A run of two steps on images of the model's size, with validation."""
+    for label, bright in zip(LABELS, (False, True), strict=True):
+        (out / "album" / label).mkdir(parents=True)
+        for i in range(4):
+            picture(i, bright, (16, 16)).save(out / "album" / label / f"{i}.png")
+    source = R.Source(paths=(str(out / "album"),))
+    recipe = R.Recipe(
+        name="small",
+        model=weft.vit(**SMALL, classes=2),
+        task=R.Classification(transforms=transforms),
+        data=R.Data(rows=R.LabelledImages(), train=source, valid=source),
+        batch=R.FixedBatch(size=4, length=17),
+        steps=2,
+        optimiser=R.AdamW(lr=1e-3),
+        precision="fp32",
+    )
+    list(weft.train(recipe, out / "run"))
+    return out / "run"
+
+
+def test_a_run_is_evaluated_on_images_of_any_size_as_it_classifies_them(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = trained(tmp_path, FLIPPED), str(folder / "data")
+    assert main(["classify", str(run), data, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    right = [row["prediction"] == Path(row["file"]).parent.name for row in rows]
+    assert main(["evaluate", str(run), "--data", data, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["accuracy"] == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("own", [None, FLIPPED], ids=["usual", "own"])
+def test_the_data_of_a_run_are_evaluated_as_training_validated_them(
+    own: tuple[R.Transform, ...] | None, tmp_path: Path
+) -> None:
+    run = trained(tmp_path, own)
+    validated = R.transforms_for(R.Classification(transforms=own), evaluation=True)
+    task = task_of(weft.open(run), None)
+    assert isinstance(task, R.Classification)
+    assert task.eval_transforms is not None
+    image, rng = picture(1, True, (16, 16)), np.random.default_rng(0)
+    before, now = (
+        ImagePipeline(steps)(image, None, rng)[0]
+        for steps in (validated or usual_transforms(16), task.eval_transforms)
+    )
+    assert np.array_equal(before, now)
+
+
+@pytest.mark.parametrize("own", [None, FLIPPED], ids=["usual", "own"])
+def test_the_model_of_a_run_always_says_what_it_sees_of_an_image(
+    own: tuple[R.Transform, ...] | None, tmp_path: Path
+) -> None:
+    folder = trained(tmp_path, own) / "model"
+    assert (folder / "preprocessor_config.json").is_file()
+    expected = usual_transforms(16) if own is None else fit_to_size(own[1:], 16)
+    assert image_transforms(folder, weft.load(folder).spec) == expected
+
+
+def test_a_detector_of_a_run_without_transforms_sees_what_its_validation_saw() -> None:
+    assert validation_transforms(R.Detection(), detector()) == (R.Normalize(),)
+
+
+@pytest.mark.parametrize("verb", ["embed", "probe"])
+def test_a_detector_has_no_vector_of_an_image(
+    verb: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weft.save(weft.build(detector()), tmp_path / "detr", to="weft")
+    name, data = str(tmp_path / "detr"), str(folder / "data")
+    words = [data] if verb == "embed" else ["--data", data, "--valid", data, "--shots", "1"]
+    assert main([verb, name, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{name} is a detector, whose images have no single vector; use weft detect" in line
+
+
+def test_a_model_of_text_has_no_features_of_images(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = str(folder / "data")
+    assert main(["probe", "demo", "--data", data, "--valid", data, "--shots", "1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "demo reads text, not images; give a model of images" in line
 
 
 @pytest.mark.parametrize(

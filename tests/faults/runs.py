@@ -50,6 +50,7 @@ IMAGE: dict[str, Any] = {
     "dropout": 0.1,
 }
 AUGMENTED: tuple[R.Transform, ...] = (
+    R.Resize(size=(8, 8)),
     R.RandomCrop(size=8, padding=1),
     R.RandomHorizontalFlip(),
     R.RandAugment(),

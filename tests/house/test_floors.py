@@ -96,7 +96,6 @@ LARGE = {  # what is over the sizes below, each with its reason
     "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of tokens",
     "training/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",
-    "tuning/plan.py:plan_tuning": "the defaults of `weft tune`, each with its reason",
 }
 
 

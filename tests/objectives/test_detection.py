@@ -193,27 +193,33 @@ def test_an_image_gives_the_same_alone_and_padded_in_a_batch(norm: Any, block: s
 
 
 def test_dropout_belongs_to_the_cells_of_an_image_and_not_to_its_padding() -> None:
-    spec = (
-        detector()
-    )  # attention weights are drawn per key, in the order of the padded grid: none of them
-    for path in ("attention.dropout", "feedforward.dropout", "feedforward.inner.dropout"):
-        for block in ("encoder.blocks.0", "encoder.blocks.1"):
+    spec = detector()
+    for path in (
+        "attention.dropout",
+        "attention.inner.dropout",
+        "feedforward.dropout",
+        "feedforward.inner.dropout",
+    ):
+        for block in ("encoder.blocks.0", "encoder.blocks.1", "decoder.blocks.0"):
             spec = S.replace_path(spec, f"{block}.{path}", 0.3)
+    spec = S.replace_path(spec, "decoder.blocks.0.cross_attention.inner.dropout", 0.3)
     model = build(spec, seed=1, dtype=torch.float64).train()
     made, given = built()
     whole = batch(made.preprocess, given)
 
-    def encode(rows: Batch, numbers: list[int]) -> torch.Tensor:
+    def read(rows: Batch, numbers: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
         with sample_numbers(torch.tensor(numbers)), torch.no_grad():
             image, mask = rows["image"].double(), rows.get("image_attention_mask")
             states = model.encode(model.embed(image, attention_mask=mask))
+            found = model.decode(model.embed_target(None, states), states)
         kept = states.attention_mask_BL
-        return states.x_BLD[-1] if kept is None else states.x_BLD[-1][kept[-1]]
+        cells = states.x_BLD[-1] if kept is None else states.x_BLD[-1][kept[-1]]
+        return cells, found.x_BLD[-1]
 
     for i in (0, 2, 4):
-        together = encode({name: t[: i + 1] for name, t in whole.items()}, list(range(i + 1)))
-        alone = encode(batch(made.preprocess, [given[i]]), [i])
+        together = read({name: t[: i + 1] for name, t in whole.items()}, list(range(i + 1)))
+        alone = read(batch(made.preprocess, [given[i]]), [i])
         torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
 
 
@@ -463,6 +469,18 @@ def test_more_objects_than_queries_are_refused_in_training_alone() -> None:
     with pytest.raises(ValueError, match=words):
         few.preprocess.read_samples(store, 64, include_partial=False)
     few.preprocess.read_samples(store, 64, include_partial=True)
+
+
+def test_more_objects_than_queries_are_refused_wherever_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once in the samples that are looked at first, and in others when they are read: a match would leave some out."""
+    with pytest.raises(ValueError, match="sample 3 has 3 objects, the model 2 queries"):
+        BoxSamples(scenes(), classes=3, queries=2)
+    monkeypatch.setattr("weft.data.boxes.CHECKED", 1)  # the first, which has no object
+    samples = BoxSamples(scenes(), classes=3, queries=2)
+    with pytest.raises(ValueError, match="sample 3 has 3 objects, the model 2 queries"):
+        samples[3]
 
 
 def replace_queries(model: weft.Spec, count: int) -> weft.Spec:

@@ -12,6 +12,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.model.heads import ClassifierHeadLayer
 from weft.runs.teachers import check_teacher_pixels
+from weft.tasks import build_task
 from weft.tasks.base import LengthLimitedSamples, encode_batch
 from weft.tasks.distillation import soft_cross_entropy
 
@@ -211,6 +212,31 @@ def test_hard_distillation_is_half_label_on_the_class_token_and_half_choice_on_t
     assert [[grad is not None for grad in pair] for pair in grads] == [[True, False], [False, True]]
 
 
+@pytest.mark.parametrize("name", ["text, hard", "images, soft", "images, hard"])
+def test_validation_judges_the_student_as_classification_does(name: str) -> None:
+    """Of both tokens, the mean: what the model answers without its teacher."""
+    task, student, teacher, known, samples = CASES[name]
+    made = build_task(
+        task,
+        student,
+        known,
+        seed=1,
+        dtype=torch.float64,
+        teacher=weft.build(teacher, seed=2, dtype=torch.float64),
+    )
+    given = batch(made.preprocess, rows(made.preprocess, samples))
+    made.loss.eval()
+    model = made.loss.model
+    alone = model.head(encode_batch(model, given)).softmax(-1)
+    predicted = made.predict(made.loss.forward_outputs(given), given)
+    torch.testing.assert_close(torch.tensor(predicted, dtype=torch.float64), alone)
+    scores = dict(made.evaluate(predicted, given["labels"].tolist()))
+    right = (alone.argmax(-1) == given["labels"]).double().mean()
+    assert scores["accuracy"] == pytest.approx(float(right))
+    assert task.validation_metrics(known.rows) == R.Classification.metrics
+    assert task.validation_metrics(R.Documents()) == ()
+
+
 def test_the_weight_is_the_teachers_and_the_rest_the_labels() -> None:
     _, objective, _ = built("images, soft")
     assert objective.weights == pytest.approx({"label": 0.1, "teacher": 0.9})
@@ -261,7 +287,11 @@ def test_a_teacher_that_would_see_other_pixels_than_it_was_trained_on_is_refused
     weft.save(weft.build(vit()), tmp_path / "bare", to="weft")
     weft.save(weft.build(vit()), tmp_path / "teacher", to="weft", transforms=(own,))
     bare, teacher = weft.load(tmp_path / "bare"), weft.load(tmp_path / "teacher")
-    check_teacher_pixels(value(), bare)  # its folder says nothing
+    check_teacher_pixels(value(), bare)  # its folder says nothing: ImageNet's numbers
+    with pytest.raises(
+        ValueError, match=r"preprocessor_config.json is missing, which means Normal"
+    ):
+        check_teacher_pixels(value(transforms=(own,)), bare)
     check_teacher_pixels(value(transforms=(own,)), teacher)
     with pytest.raises(ValueError, match="give the task the teacher's Normalize"):
         check_teacher_pixels(value(), teacher)

@@ -141,6 +141,7 @@ def images(
 
 # Everything that can be random, as a small recipe would have it.
 AUGMENTED: tuple[R.Transform, ...] = (
+    R.Resize(size=(16, 16)),
     R.RandomCrop(size=16, padding=2),
     R.RandomHorizontalFlip(),
     R.RandAugment(),

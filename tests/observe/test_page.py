@@ -251,6 +251,19 @@ def test_a_mistake_is_one_line_with_the_way_out(
     assert errors.count("\n") == 1
 
 
+def test_the_picture_never_takes_the_place_of_the_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = weft.vit(depth=1, width=16, heads=2, hidden=16, image_size=16, patch_size=4, classes=2)
+    weft.save(weft.build(spec), tmp_path / "vit")
+    image = tmp_path / "image.png"
+    Image.new("RGB", (16, 16)).save(image)
+    before = image.read_bytes()
+    assert main(["look", str(tmp_path / "vit"), str(image), "--output", str(image)]) == 2
+    assert f"--output: {image} is an input, which would be overwritten" in capsys.readouterr().err
+    assert image.read_bytes() == before
+
+
 def test_the_example_of_the_documentation_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "use.md").read_text()
     section = text[text.index("## Looking inside") : text.index("## Fine-tuning")]

@@ -454,5 +454,8 @@ def test_files_without_a_row_to_validate_on_and_images_are_refused(tmp_path: Pat
     for kind in ("cat", "dog"):
         (tmp_path / "images" / kind).mkdir(parents=True)
         Image.new("RGB", (4, 4)).save(tmp_path / "images" / kind / "0.png")
-    with pytest.raises(ValueError, match="images, and no text"):
-        detect_data([str(tmp_path / "images")], task="classify")
+    for folder in ("images", "holiday photographs"):  # whose file names look like texts
+        (tmp_path / "images").rename(tmp_path / folder)
+        with pytest.raises(ValueError, match="images, and no text"):
+            detect_data([str(tmp_path / folder)], task="classify")
+        (tmp_path / folder).rename(tmp_path / "images")

@@ -11,12 +11,18 @@ from ..console import print_result, report, spinner
 from . import AddCommand, Fields
 from .options import add_batch_size, add_device, add_model_name, add_precision, fraction
 from .predict import open_for_prediction
-from .rows import check_output_file, report_written, write_output_rows
+from .rows import (
+    check_keeps_inputs,
+    check_output_file,
+    check_output_folder,
+    report_written,
+    write_output_rows,
+)
 
 
 def detect(args: argparse.Namespace) -> int:
     check_output_file(args.output)
-    check_output_file(args.coco)
+    check_output_file(args.coco, option="--coco")
     truth = read_truth(args.coco_truth) if args.coco_truth else None
     model, options = open_for_prediction(args)
     from ..inference import detect as inference
@@ -25,6 +31,7 @@ def detect(args: argparse.Namespace) -> int:
 
     images, names = expand_folders(args.images), methods.label_names(model)
     drawings = draw_targets(args.draw, images) if args.draw else []
+    check_overwrites(args, drawings, images)
     ids = coco_ids(images, names, truth) if args.coco else None
     with spinner(f"detecting with {args.name}"):
         objects = inference.detect(model, images, 0.0 if args.coco else args.threshold, options)
@@ -124,11 +131,12 @@ def write_coco(path: str, results: list[Fields]) -> None:
 
 def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     """Return where each image is drawn: in the file, or in a folder under its own name."""
-    if Path(target).suffix:
+    if Path(target).suffix and not Path(target).is_dir():
         if len(images) > 1:
             raise ValueError(f"--draw {target}: give a folder for {len(images)} images")
+        check_output_file(target, option="--draw")
         return [Path(target)]
-    Path(target).mkdir(parents=True, exist_ok=True)
+    check_output_folder(target, "--draw")
     drawings = [Path(target) / f"{Path(path).stem}.png" for path in images]
     name, count = Counter(drawings).most_common(1)[0]
     if count > 1:
@@ -138,10 +146,22 @@ def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     return drawings
 
 
+def check_overwrites(
+    args: argparse.Namespace, drawings: Sequence[Path], images: Sequence[str]
+) -> None:
+    """Raise if an output would take the place of an image or of the annotations."""
+    inputs = [*images, args.coco_truth] if args.coco_truth else images
+    check_keeps_inputs("--draw", drawings, inputs)
+    for option, path in (("--output", args.output), ("--coco", args.coco)):
+        check_keeps_inputs(option, [path] if path else [], inputs)
+
+
 def draw(row: Fields, out: Path, names: Sequence[str]) -> None:
+    """Draw one image; its folder is made now, when nothing can be refused any more."""
     from ..data.images import open_image
     from ..observe.boxes import draw_boxes
 
+    out.parent.mkdir(parents=True, exist_ok=True)
     draw_boxes(open_image(Path(row["image"]).read_bytes()), row["objects"], names).save(out)
     report(f"{len(row['objects'])} objects drawn in {out}")
 

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import ceil, log2
@@ -15,9 +16,10 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.columns import check_columns_exist, infer_row_schema
 from ..data.files import find, size_and_mtime
-from ..data.formats.coco import load_coco
+from ..data.formats.coco import load_coco, read_coco
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
+from ..data.images import displayed_size
 from ..data.load import load_source, split_bad_rows
 from ..data.quarantine import MAX_BAD_ROWS, check_bad_row_limit
 from ..data.source import read_piece, resolve_source, split_source
@@ -331,13 +333,17 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
         raise ValueError(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
         )
-    path = find(files[0])[0]
+    path, folder = (find(file)[0] for file in files)
     coco = load_coco(path, size_and_mtime(path))
     names = [name for name in coco.files if name]
-    sizes = image_sizes(Path(find(files[1])[0]), names)
     boxes = [len(notes) for notes in coco.boxes.values()]
     if not names or not boxes:
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
+    sizes = image_sizes(path, folder)
+    if not sizes:
+        raise ValueError(
+            f"{folder} holds no image of {files[0]} that can be read, such as {names[0]}; give their folder"
+        )
     classes = tuple(dict.fromkeys(coco.names.values()))
     side = rounded_up(min(256, sorted(max(size) for size in sizes)[len(sizes) // 2]), 32, 256)
     source = R.Source(paths=tuple(files), format="coco")
@@ -390,17 +396,13 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
     )
 
 
-def image_sizes(folder: Path, names: list[str]) -> list[tuple[int, int]]:
-    """Return width and height of the first images."""
-    from PIL import Image
-
+def image_sizes(table: str, folder: str) -> list[tuple[int, int]]:
+    """Return width and height of the first images, without those that training would skip."""
     sizes = []
-    for name in names[:SAMPLE_IMAGES]:
-        if (folder / name).is_file():
-            with Image.open(folder / name) as image:
-                sizes.append(image.size)
-    if not sizes:
-        raise ValueError(f"{folder} holds none of the images, such as {names[0] if names else '…'}")
+    for item in read_coco((table, folder), (0, SAMPLE_IMAGES)):
+        if isinstance(item, SourceRow):
+            with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
+                sizes.append(displayed_size(item.fields["image"]))
     return sizes
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..console import count_of, print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, positive_int
-from .rows import check_input_files, check_output_file
+from .rows import check_input_files, check_keeps_inputs, check_output_file
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def look(args: argparse.Namespace) -> int:
-    check_output_file(args.output)
-    check_input_files("--relations", [args.relations] if args.relations else [])
-    if args.open and Path(args.output).suffix != ".html":
-        raise ValueError(f"--open shows a page; give --output a name with .html, not {args.output}")
+    check_files(args)
     with spinner(f"opening {args.name}"):
         from ..inference.look import look as observe
         from ..inference.open_model import open_model
@@ -59,6 +56,16 @@ def look(args: argparse.Namespace) -> int:
 
         webbrowser.open(Path(args.output).resolve().as_uri())
     return 0
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Raise before the work if a file cannot be read, or the output not be written."""
+    check_output_file(args.output)
+    relations = [args.relations] if args.relations else []
+    check_input_files("--relations", relations)
+    check_keeps_inputs("--output", [args.output], [args.example or "", *relations])
+    if args.open and Path(args.output).suffix != ".html":
+        raise ValueError(f"--open shows a page; give --output a name with .html, not {args.output}")
 
 
 def report_page(

@@ -5,11 +5,11 @@ import argparse
 from ..console import print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, add_seed, fraction
-from .rows import check_output_file
+from .rows import check_keeps_inputs, check_output_file
 
 
 def reconstruct(args: argparse.Namespace) -> int:
-    check_output_file(args.draw)
+    check_output_file(args.draw, option="--draw")
     with spinner(f"opening {args.name}"):
         from ..inference.images import expand_folders
         from ..inference.open_model import open_model
@@ -17,6 +17,7 @@ def reconstruct(args: argparse.Namespace) -> int:
         from ..inference.reconstruct import reconstruct as rebuild
 
         files = expand_folders(args.images)
+        check_keeps_inputs("--draw", [args.draw], files)
         model = open_model(args.name, device=args.device)
     with spinner(f"asking {args.name}"):
         pictures = rebuild(model, files, args.mask_rate, args.seed, args.precision == "bf16")

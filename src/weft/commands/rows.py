@@ -37,26 +37,55 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
             raise MissingFile(f"{option} {path}: {error}") from None
 
 
-def check_output_file(path: str | None, never: tuple[str, ...] = ()) -> None:
+def check_output_file(
+    path: str | None, never: tuple[str, ...] = (), option: str = "--output"
+) -> None:
     """Raise before the work if the output file cannot be written."""
     if path is None:
         return
     file = Path(path)
     if file.suffix in (".gz", ".zst", ".xls", ".xlsx", *never):
         raise ValueError(
-            f"--output {path}: {file.suffix} is not written; see --help for the endings that are"
+            f"{option} {path}: {file.suffix} is not written; see --help for the endings that are"
         )
     if file.is_dir():
-        raise ValueError(f"--output {path} is a folder; name a file in it")
+        raise ValueError(f"{option} {path} is a folder; name a file in it")
     if file.is_fifo():
         try:
             os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
-            raise ValueError(f"--output {path} is a pipe that nobody reads") from None
+            raise ValueError(f"{option} {path} is a pipe that nobody reads") from None
     if not file.parent.is_dir():
-        raise ValueError(f"--output {path}: there is no folder {file.parent}; make it first")
+        raise ValueError(f"{option} {path}: there is no folder {file.parent}; make it first")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ValueError(f"--output {path} cannot be written; give a file that can")
+        raise ValueError(f"{option} {path} cannot be written; give a file that can")
+
+
+def check_output_folder(path: str, option: str) -> None:
+    """Raise before the work if a folder cannot be made or written to; nothing is made yet."""
+    there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {there} is a file; give a folder")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{option} {path} cannot be written; give a folder that can")
+
+
+def check_keeps_inputs(
+    option: str, targets: Sequence[str | Path], inputs: Sequence[str | Path]
+) -> None:
+    """Raise if a target is one of the inputs, by this name or by another: it would be overwritten."""
+    input_numbers = {file_number(path) for path in inputs if os.path.exists(path)}
+    for target in targets:
+        if os.path.exists(target) and file_number(target) in input_numbers:
+            raise ValueError(
+                f"{option}: {target} is an input, which would be overwritten; give another place"
+            )
+
+
+def file_number(path: str | Path) -> tuple[int, int]:
+    """What all names of one file share: links, and other cases where the disk does not tell them apart."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def write_output_rows(path: str, rows: list[Fields]) -> None:

@@ -49,10 +49,7 @@ def tune(args: argparse.Namespace) -> int:
 
     with progress.PrepareProgressLine("reading the data") as preparing:
         plan = plan_tuning(tune_options(args), report, preparing.show)
-    report(
-        f"{count_of(plan.train_rows, 'training row')}, {count_of(plan.valid_rows, 'validation row')}; "
-        f"{count_of(plan.recipe.steps, 'step')} per trial, at most {plan.recipe.batch.length} tokens per row, {plan.recipe.precision}"
-    )
+    report(plan_line(plan))
     loss = 0.0
     try:
         with progress.ProgressLine() as line:
@@ -69,6 +66,14 @@ def tune(args: argparse.Namespace) -> int:
     if command := export_hint(str(plan.folder)):
         report(command)
     return 0
+
+
+def plan_line(plan: "TunePlan") -> str:
+    row = "image" if plan.recipe.data.rows.image_columns else "row"
+    return (
+        f"{count_of(plan.train_rows, f'training {row}')}, {count_of(plan.valid_rows, f'validation {row}')}; "
+        f"{count_of(plan.recipe.steps, 'step')} per trial, at most {plan.recipe.batch.length} tokens per {row}, {plan.recipe.precision}"
+    )
 
 
 def tune_options(args: argparse.Namespace) -> "TuneOptions":
@@ -115,6 +120,7 @@ def tune_options(args: argparse.Namespace) -> "TuneOptions":
         lm_weight=args.lm_weight,
         layer_mix=layer_mix_of(args.head_layers),
         trainable=trained,
+        image_size=args.image_size,
         device=args.device,
         precision=args.precision,
         seed=args.seed,
@@ -187,7 +193,8 @@ def add(verb: AddCommand) -> None:
         nargs="+",
         required=True,
         metavar="FILE",
-        help="training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz",
+        help="training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz; for an image model a folder with one "
+        "sub-folder per class, Parquet, npz or idx files",
     )
     add_max_bad_rows(parser)
     parser.add_argument(
@@ -235,7 +242,7 @@ def add(verb: AddCommand) -> None:
         default=[],
         metavar="RATE",
         help="learning rates to try (default: 5e-5 4e-5 3e-5 2e-5 with AdamW; ten times that with --lora-rank, a hundred "
-        "times with --freeze-body; 1e-2 3e-3 1e-3 with T5's Adafactor)",
+        "times with --freeze-body; 1e-2 3e-3 1e-3 with T5's Adafactor; for images 1e-3 3e-4 1e-4 3e-5, ten times that with either)",
     )
     parser.add_argument(
         "--seeds",
@@ -248,6 +255,12 @@ def add(verb: AddCommand) -> None:
     )
     add_batch_size(parser, "step")
     add_max_length(parser, "from the data")
+    parser.add_argument(
+        "--image-size",
+        type=positive_int,
+        metavar="PIXELS",
+        help="side of an image; another one than the checkpoint's stretches its grid of positions (default: the checkpoint's)",
+    )
     parser.add_argument(
         "--dropout", type=float, metavar="P", help="dropout probability (default: 0.1)"
     )

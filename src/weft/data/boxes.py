@@ -8,7 +8,7 @@ from PIL import Image
 
 from .. import recipe as R
 from ..recipe.cells import check_boxes
-from .images import decode, read_image_header
+from .images import decode, displayed_size
 from .samples import RowSamples, Sample
 from .store import Store
 from .transforms import ImagePipeline
@@ -29,29 +29,35 @@ class BoxSamples(RowSamples):
     ) -> None:
         super().__init__(store)
         self.pipeline = ImagePipeline((R.Normalize(),) if transforms is None else transforms)
+        self.queries = queries
         every = max(1, len(store) // CHECKED)
         for i in range(0, len(store), every):
-            check_sample(i, store.row(i), classes, queries)
+            check_sample(i, self[i], classes)
+
+    def __getitem__(self, i: int) -> Sample:
+        """Return a row; one with more objects than queries is refused when it is read, since to look at all rows is to read all data."""
+        sample = super().__getitem__(i)
+        objects = len(sample["labels"])
+        if self.queries is not None and objects > self.queries:
+            raise ValueError(
+                f"sample {i} has {objects} objects, the model {self.queries} queries, each of which finds one object; "
+                "use replace(target, count=…)"
+            )
+        return sample
 
 
-def check_sample(index: int, sample: Sample, classes: int, queries: int | None = None) -> None:
-    """Refuse a sample with a class that the head lacks, with more objects than queries, or with a box that is not in its image."""
+def check_sample(index: int, sample: Sample, classes: int) -> None:
+    """Refuse a sample with a class that the head lacks, or with a box that is not in its image."""
     labels = np.asarray(sample["labels"])
-    if queries is not None and len(labels) > queries:
-        raise ValueError(
-            f"sample {index} has {len(labels)} objects, the model {queries} queries, each of which finds one object; "
-            "use replace(target, count=…)"
-        )
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise ValueError(
             f"sample {index} has class {wrong[0]}, the head {classes} classes, counted from 0; "
             "prepare the data again, or use replace(head, num_labels=…)"
         )
-    with read_image_header(sample["image"]) as image:
-        size = image.size
+    boxes = np.asarray(sample["boxes"], float).reshape(-1, 4).tolist()
     try:
-        check_boxes(np.asarray(sample["boxes"], float).reshape(-1, 4).tolist(), size)
+        check_boxes(boxes, displayed_size(sample["image"]))
     except ValueError as error:
         raise ValueError(f"sample {index}: {error}") from None
 

@@ -3,13 +3,14 @@
 All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from .. import recipe as R
 from .. import spec as S
@@ -197,17 +198,13 @@ def read_image_header(data: bytes) -> Image.Image:
 
 
 def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
-    """Decode an image to its last line and convert it to `mode`. Raises ValueError if the bytes are not a whole image."""
+    """Decode an image to its last line, as it is displayed, and convert it to `mode`. Raises ValueError if the bytes are not a whole
+    image."""
     if (raw := raw_image(data)) is not None:
         return raw if raw.mode == mode else raw.convert(mode)
     try:
         with read_image_header(data) as image:
-            image.load()
-            if image.mode.startswith("I;16"):  # Pillow would clip it at 255
-                return eight_bits(image).convert(mode)
-            if "transparency" in image.info:  # a palette's clear colour has no place in other modes
-                return image.convert("RGBA").convert(mode)
-            return image.convert(mode)
+            return eight_bits(upright(image)).convert(mode)
     except MemoryError:
         raise
     except Exception as error:  # damaged bytes make Pillow's plugins raise errors of every kind
@@ -218,8 +215,60 @@ def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """The higher byte of each of an image's 16-bit numbers."""
-    return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+    """An image that converts to grey or RGB without loss of its range: of 16-bit numbers, the higher byte of each."""
+    deep_pgm = image.mode == "I" and image.format == "PPM"  # 0 to 65535, whatever its maximum
+    if image.mode.startswith("I;16") or deep_pgm:  # Pillow would clip it at 255
+        return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(
+            "pixels of 32 bits or with a sign have no known range; save it with 8 or 16 bits"
+        )
+    if "transparency" in image.info:  # a palette's clear colour has no place in other modes
+        return image.convert("RGBA")
+    return image
+
+
+# Orientation: cameras write the sensor's rows and say in EXIF how to turn them
+
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+SIDEWAYS = (5, 6, 7, 8)  # width and height change places
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image as it is displayed. `ImageOps.exif_transpose` would copy one that is upright, and fails where EXIF cannot be written
+    back."""
+    image.load()  # which turns a TIFF
+    turn = TURNS.get(orientation(image.getexif))
+    return image if turn is None else image.transpose(turn)
+
+
+def displayed_size(data: bytes) -> tuple[int, int]:
+    """Width and height of an image as it is displayed; its pixels are not read."""
+    with read_image_header(data) as image:
+        if image.format == "TIFF":  # Pillow has turned its size
+            return image.size
+        # PNG's own reads all pixels in search of a chunk behind them
+        late = image.format == "PNG" and b"eXIf" in data
+        read = image.getexif if late else partial(Image.Image.getexif, image)
+        return image.size[::-1] if orientation(read) in SIDEWAYS else image.size
+
+
+def orientation(read_exif: Callable[[], Image.Exif]) -> int:
+    """A number from 1 to 8; 1, upright, where EXIF says nothing or is damaged, as image viewers do."""
+    try:
+        return int(read_exif().get(ExifTags.Base.Orientation, 1))
+    except MemoryError:
+        raise
+    except Exception:  # damaged bytes make Pillow raise errors of every kind
+        return 1
 
 
 # Raw pixels
@@ -256,7 +305,7 @@ def stored_image(data: bytes) -> bytes:
         plain = image.mode in ("L", "RGB") and "transparency" not in image.info
         if not plain or image.width * image.height * len(image.mode) > RAW_BYTES:
             return data
-        return encode_pixels(np.asarray(image))
+        return encode_pixels(np.asarray(upright(image)))
 
 
 def to_image(pixels_CRS: Floats, normal: R.Normalize = R.Normalize()) -> Image.Image:

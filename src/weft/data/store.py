@@ -165,6 +165,14 @@ class Store:
         s = int(self.row_starts.searchsorted(i, "right")) - 1
         return self.shard(s).row(i - int(self.row_starts[s]))
 
+    def column(self, name: str) -> list[Any]:
+        """Return one column of all rows; the others, such as images, are not read."""
+        values: list[Any] = []
+        for s in range(len(self.row_starts) - 1):
+            batch = self.shard(s).batch
+            values += map(column_reader(batch.column(name)), range(batch.num_rows))
+        return values
+
     def stream(self, start: int, stop: int) -> np.ndarray:
         """Return tokens [start, stop) of all documents, concatenated: a view, unless they span shards."""
         parts = [shard.stream[a:b] for shard, a, b, _ in self.pieces(start, stop)]

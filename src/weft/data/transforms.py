@@ -13,7 +13,7 @@ from PIL import Image
 from .. import recipe as R
 from ..recipe.transforms import check_order
 from ..registry import implementation
-from .images import TRIES, crop_box, fitting_boxes, normalise
+from .images import MAX_PIXELS, TRIES, crop_box, fitting_boxes, normalise
 
 PixelArray = NDArray[np.float32]  # (channels, rows, columns)
 BoxArray = NDArray[Any] | None  # (N, 4)
@@ -40,11 +40,6 @@ class ImagePipeline:
         self.steps = [implementation(transform)(transform) for transform in steps]
         self.mix = implementation(mixing[0])(mixing[0]) if mixing else None
 
-    @property
-    def mixes(self) -> bool:
-        """Whether a sample needs a second one."""
-        return self.mix is not None
-
     def __call__(
         self, image: Image.Image, boxes_N4: BoxArray, rng: Generator
     ) -> tuple[PixelArray, BoxArray, BoxIndices]:
@@ -67,13 +62,22 @@ def apply_all(steps: Sequence[Any], image: Any, boxes_N4: BoxArray, rng: Generat
 def resized_sides(
     width: int, height: int, size: int | tuple[int, int], max_size: int | None
 ) -> tuple[int, int]:
-    """Columns and rows after a resize. Rounded down, as torchvision and transformers do."""
+    """Columns and rows after a resize. Rounded down, as torchvision and transformers do.
+
+    Raises:
+        ValueError: if a thin image would fill the memory.
+    """
     if isinstance(size, tuple):
         return size[1], size[0]
     short, long = min(width, height), max(width, height)
     new_short, new_long = size, int(size * long / short)
     if max_size is not None and new_long > max_size:
         new_short, new_long = max(1, int(max_size * short / long)), max_size
+    if new_short * new_long > MAX_PIXELS:
+        raise ValueError(
+            f"an image of {width} × {height} pixels has {new_short * new_long:,} pixels when its shorter side is {new_short}; "
+            "give max_size, or leave the image out"
+        )
     return (new_short, new_long) if width <= height else (new_long, new_short)
 
 
@@ -134,14 +138,19 @@ class RandomCropTransform:
         self.size, self.padding = value.size, value.padding
 
     def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
-        room = [side + 2 * self.padding - self.size for side in image.size]
+        size, padding = self.size, self.padding
+        if padding and image.size != (size, size):  # evaluation sees the whole image, not a part
+            raise ValueError(
+                f"RandomCrop(size={size}, padding={padding}) got an image of {image.width} × {image.height}; "
+                f"put Resize(size=({size}, {size})) before it, or leave padding out"
+            )
+        room = [side + 2 * padding - size for side in image.size]
         if min(room) < 0:
             raise ValueError(
-                f"an image of {image.width} × {image.height} pixels has no part of RandomCrop.size = {self.size}; "
-                "give more padding, or put Resize before it"
+                f"an image of {image.width} × {image.height} pixels has no part of RandomCrop.size = {size}; put Resize before it"
             )
-        left, top = (int(rng.integers(r + 1)) - self.padding for r in room)
-        return crop(image, boxes_N4, left, top, (self.size, self.size))
+        left, top = (int(rng.integers(r + 1)) - padding for r in room)
+        return crop(image, boxes_N4, left, top, (size, size))
 
 
 class RandomSizeCropTransform:

@@ -26,6 +26,8 @@ def detect(
             f"{model.name} has the head {type(model.model.spec.head).__name__}, and this needs DetectionHead; "
             "train one with weft train recipes/detr.py"
         )
+    if not images:
+        return []
     names = label_names(model)
     rows = [{"image": encoded_image(image), "boxes": [], "labels": []} for image in images]
     store = InMemoryStore(rows, R.ImagesWithBoxes(), None, names)

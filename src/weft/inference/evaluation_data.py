@@ -20,9 +20,10 @@ Say = Callable[[str], None]
 
 
 def task_of(opened: LoadedModel, name: str | None) -> R.Task:
-    """Return what a model is for: as its run's recipe says, or the task of a name on the command line."""
+    """Return what a model is for: as its run's recipe says, or the task of a name on the command line. Images are seen as all verbs see
+    them: those that the run validated on stay as they were, and others are brought to their size."""
     if name is None and opened.recipe is not None:
-        return opened.recipe.task.for_inference(opened.recipe.data.rows)
+        return with_transforms(opened.recipe.task.for_inference(opened.recipe.data.rows), opened)
     if name is None:
         raise ValueError(
             f"{opened.name} is a model without a recipe; say what it does with --task {'|'.join(R.task_names())}, "

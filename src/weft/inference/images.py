@@ -14,7 +14,14 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.images import ImageSamples, fit_to_size, open_image
+from ..data.images import (
+    ImageSamples,
+    eight_bits,
+    fit_to_size,
+    open_image,
+    upright,
+    usual_transforms,
+)
 from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows
 from ..data.source import resolve_source
@@ -34,6 +41,7 @@ from ..tasks.predict import PredictOptions, device_of, predict_all
 from ..values import replace_path
 
 ImageInput = str | os.PathLike[str] | bytes | Image.Image
+PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
 def expand_folders(names: Sequence[str]) -> list[str]:
@@ -55,15 +63,21 @@ def expand_folders(names: Sequence[str]) -> list[str]:
     return files
 
 
+def in_png_mode(image: Image.Image) -> Image.Image:
+    """An image of Pillow as `open_image` reads its file, in a mode that PNG can hold."""
+    plain = eight_bits(upright(image))
+    return plain if plain.mode in PNG_MODES else plain.convert("RGB")
+
+
 def encoded_image(image: ImageInput) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        ValueError: if it is no file, or not a whole image.
+        ValueError: if it is no file, not a whole image, or one of Pillow's whose numbers have no known range.
     """
     if isinstance(image, Image.Image):
         buffer = BytesIO()
-        image.save(buffer, "PNG")
+        in_png_mode(image).save(buffer, "PNG")
         return buffer.getvalue()
     if isinstance(image, bytes):
         open_image(image)
@@ -105,14 +119,19 @@ def load_labelled_images(
 
 
 def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
-    """What the model sees of an image: as its run's validation did, or as its folder's preprocessor_config.json says."""
-    task, source = model.recipe.task if model.recipe is not None else None, model.model.spec.source
-    transforms = R.transforms_for(task, evaluation=True)
-    if transforms is None:
-        return image_transforms(model.model.origin or model.folder, model.model.spec)
-    if isinstance(source, S.Patches):
-        return fit_to_size(transforms, source.image_size)
-    return transforms
+    """What the model sees of an image: as its run's validation did; without a run, as its folder's preprocessor_config.json says."""
+    if model.recipe is not None:
+        return validation_transforms(model.recipe.task, model.model.spec)
+    return image_transforms(model.model.origin or model.folder, model.model.spec)
+
+
+def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
+    """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
+    transforms, source = R.transforms_for(task, evaluation=True), spec.source
+    if not isinstance(source, S.Patches):
+        return (R.Normalize(),) if transforms is None else transforms
+    size = source.image_size
+    return usual_transforms(size) if transforms is None else fit_to_size(transforms, size)
 
 
 def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:
@@ -158,6 +177,15 @@ def embed_images(
     return vectors
 
 
+def check_embeds_images(model: LoadedModel) -> None:
+    if not model.reads_images:
+        raise ValueError(f"{model.name} reads text, not images; give a model of images")
+    if not isinstance(model.model.spec.source, S.Patches):
+        raise ValueError(
+            f"{model.name} is a detector, whose images have no single vector; use weft detect"
+        )
+
+
 def embed_store(
     model: LoadedModel,
     store: Store,
@@ -165,7 +193,12 @@ def embed_store(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> np.ndarray:
-    """One vector per image of a store, in order, (N, D)."""
+    """One vector per image of a store, in order, (N, D).
+
+    Raises:
+        ValueError: for a model of texts, or one that has no vector for a whole image.
+    """
+    check_embeds_images(model)
     extra = getattr(model.model.spec.source, "extra_tokens", ())
     chosen = pooling or ("cls" if "class" in extra else "mean")
 

@@ -21,7 +21,7 @@ from ..observe.vision import attention_distance, patch_filters, position_similar
 from ..tasks.predict import default_row_length, device_of
 from .detect import detect
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
-from .methods import SingleTextPreprocess, encode_with_masks, label_names, task_as_trained
+from .methods import SingleTextPreprocess, encode_with_masks, label_names
 from .reconstruct import contact_sheet, reconstruct
 
 SENTENCE = "The animal did not cross the street because it was too tired."
@@ -209,13 +209,8 @@ def look_at_image(model: LoadedModel, image: ImageInput | None) -> Observation:
 
 def normalisation(model: LoadedModel) -> R.Normalize:
     """How the pixels that the model reads were scaled."""
-    if isinstance(model.model.spec.head, S.DetectionHead):
-        task = task_as_trained(model, R.Detection)
-        steps = R.transforms_for(task, evaluation=True) or (R.Normalize(),)
-    else:
-        steps = evaluation_transforms(model)
     return next(
-        (step for step in steps if isinstance(step, R.Normalize)),
+        (step for step in evaluation_transforms(model) if isinstance(step, R.Normalize)),
         R.Normalize(mean=(0.0,), std=(1.0,)),
     )
 

@@ -46,9 +46,10 @@ def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
     """Raise ValueError for a model that lacks the head of a task, with the command that adds it."""
     s, head = opened.model.spec, task.head
     if not isinstance(s.head, head):
+        data = "FOLDER" if opened.reads_images else "FILE"
         raise ValueError(
             f"{opened.name} has the head {type(s.head).__name__}, and this needs {head.__name__}; "
-            f"train one with weft tune {opened.name} --task {task.name} --data FILE"
+            f"train one with weft tune {opened.name} --task {task.name} --data {data}"
         )
 
 

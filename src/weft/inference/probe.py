@@ -11,7 +11,6 @@ from torch import Tensor
 from ..data.store import Store
 from ..model.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
-from ..tasks.task import column_values
 from .images import embed_store
 
 L2 = tuple(10.0**power for power in range(-6, 7))  # of the mean squared singular value
@@ -107,7 +106,7 @@ def probe(
         pooling: of the patches (default: the class token, or the mean where there is none).
         options: the size of batches, the precision and the ranks.
     """
-    label_N, label_M = (np.array(column_values(store, "label")) for store in (train, valid))
+    label_N, label_M = (np.array(store.column("label")) for store in (train, valid))
     classes = train.meta.labels or ()
     draws = [
         (count, seed, draw_shots(label_N, count, seed, classes))

@@ -41,10 +41,11 @@ class DocumentStarts:
 
 
 class Keys(NamedTuple):
-    """One random word per token, and the documents of packed rows."""
+    """One random word per token, the documents of packed rows, and of padded images that are looked at the cells' own numbers."""
 
     key_BL: Tensor
     documents: DocumentStarts | None = None
+    cells_BM: Tensor | None = None
 
 
 class CurrentKeys:
@@ -147,13 +148,19 @@ def row_keys(
 
 
 def cell_keys(mask_BL: Tensor, grid: tuple[int, int]) -> Keys:
-    """Of the cells of padded images: an image's cells are counted row by row as if it were alone."""
+    """Of the cells of padded images, which look at each other."""
+    cells_BL = cell_numbers(mask_BL, grid)
+    word_B = sample_words(len(mask_BL), mask_BL.device)
+    return Keys(word_at(word_B[:, None], cells_BL), cells_BM=cells_BL)
+
+
+def cell_numbers(mask_BL: Tensor, grid: tuple[int, int]) -> Tensor:
+    """An image's cells are counted row by row as if it were alone."""
     rows, columns = grid
-    width_B1 = mask_BL.unflatten(1, grid)[:, 0].sum(1, keepdim=True)
+    width_B1: Tensor = mask_BL.unflatten(1, grid)[:, 0].sum(1, keepdim=True)
     row_L = torch.arange(rows, device=mask_BL.device).repeat_interleave(columns)
     column_L = torch.arange(columns, device=mask_BL.device).repeat(rows)
-    word_B = sample_words(len(mask_BL), mask_BL.device)
-    return Keys(word_at(word_B[:, None], row_L * width_B1 + column_L))
+    return row_L * width_B1 + column_L
 
 
 def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
@@ -184,7 +191,10 @@ def random_attention_mask(shape_BHLM: torch.Size, lanes: int, device: torch.devi
     """The same for the attention weights."""
     B, H, L, M = shape_BHLM
     (index, count), keys = CurrentKeys.part, keys_for_shape(torch.Size((B, L, M)), device)
-    return random_head_masks(keys, H * count, M, lanes, slice(H * index, H * (index + 1)))
+    kept_BHLM = random_head_masks(keys, H * count, M, lanes, slice(H * index, H * (index + 1)))
+    if keys.cells_BM is None:
+        return kept_BHLM
+    return kept_BHLM.gather(-1, keys.cells_BM[:, None, None].expand(B, H, L, M))
 
 
 def random_head_masks(

@@ -124,7 +124,8 @@ class LearnedPositions2DLayer(nn.Module):
     def forward(self, rows: int, columns: int) -> Tensor:
         if max(rows, columns) > self.rows.num_embeddings:
             raise ValueError(
-                f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} learned positions"
+                f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} learned positions; "
+                "resize images to less (Resize.max_size), or train a model with a larger LearnedPositions2D.count"
             )
         row, column = self.rows.weight[:rows, None], self.columns.weight[None, :columns]
         return torch.cat((column.expand(rows, -1, -1), row.expand(-1, columns, -1)), -1).flatten(

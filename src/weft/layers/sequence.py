@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels.keyed_random import DocumentStarts, Keys, cell_keys, row_keys
+from ..kernels.keyed_random import DocumentStarts, Keys, cell_keys, cell_numbers, row_keys
 
 
 class HiddenStates(NamedTuple):
@@ -57,6 +57,8 @@ def sequence_keys(sequence: HiddenStates, memory: HiddenStates | None = None) ->
     keys = row_keys(B, L, sequence.x_BLD.device, ids_BL)
     if memory is None:
         return keys
+    if memory.grid is not None and memory.attention_mask_BL is not None:
+        return Keys(keys.key_BL, cells_BM=cell_numbers(memory.attention_mask_BL, memory.grid))
     if keys.documents is None or ids_BL is None or memory.document_ids_BL is None:
         return keys._replace(documents=None)
     B, M = memory.document_ids_BL.shape

@@ -4,7 +4,7 @@ from itertools import chain
 from typing import Any
 
 from ..registry import choice, implements
-from .cells import check_boxes, label_index, number, require_cell
+from .cells import check_boxes, is_number, label_index, number, require_cell
 from .rows import RowSchema
 
 
@@ -33,7 +33,8 @@ class LabelledImages(RowSchema):
 
 @choice
 class ImagesWithBoxes(RowSchema):
-    """An image and the boxes in it, COCO's way."""
+    """An image and the boxes in it, COCO's way. Where a row says the `width` and `height` that its boxes were drawn in, the image has
+    them."""
 
     name = "boxed"
 
@@ -61,6 +62,13 @@ class ImagesWithBoxes(RowSchema):
             label_index(labels, name)
 
     def check_image(self, fields: dict[str, Any], size: tuple[int, int]) -> None:
+        width, height = fields.get("width", 0), fields.get("height", 0)
+        is_size = all(is_number(side) and float(side) > 0 for side in (width, height))
+        if is_size and (float(width), float(height)) != size:
+            raise ValueError(
+                f"the image is {size[0]}×{size[1]} pixels as displayed, its boxes are of {width}×{height}; "
+                "mend width and height, or the orientation in its EXIF"
+            )
         check_boxes(fields.get("boxes", []), size)
 
     def default_format(self, paths: tuple[str, ...]) -> str:

@@ -124,7 +124,7 @@ class Recipe:
         if self.exact:
             check_exact(self)
         if isinstance(self.average, BestCheckpoint):
-            metric_names = ("loss", *self.task.metrics)
+            metric_names = ("loss", *self.task.validation_metrics(self.data.rows))
             if self.data.valid is None:
                 raise ValueError(
                     "average = BestCheckpoint(…) chooses by the validation data; give data.valid"
@@ -146,7 +146,7 @@ class Recipe:
         """The task's metric that the run is judged by beside the loss; None where the task has no metric."""
         if isinstance(self.average, BestCheckpoint) and self.average.metric != "loss":
             return self.average.metric
-        return next(iter(self.task.metrics), None)
+        return next(iter(self.task.validation_metrics(self.data.rows)), None)
 
     def scores(self, valid: dict[str, float]) -> dict[str, float]:
         """Return the loss and the metric among what validation found."""

@@ -125,9 +125,13 @@ class Task:
         """Return how much a file looks like this task's examples; 0: `weft tune` does not offer the task."""
         return 0.0
 
+    def validation_metrics(self, rows: RowSchema) -> tuple[str, ...]:
+        """Return the metrics of validation on such rows beside the loss; the first one selects."""
+        return self.metrics
+
     def select_by(self, rows: RowSchema) -> str:
         """Return the metric that chooses the best checkpoint."""
-        return self.metrics[0] if self.metrics else "loss"
+        return next(iter(self.validation_metrics(rows)), "loss")
 
     @classmethod
     def default_rows(cls) -> RowSchema:
@@ -686,6 +690,9 @@ class Distillation(Task):
 
     def __post_init__(self) -> None:
         check_transforms(self.transforms, self.eval_transforms)
+
+    def validation_metrics(self, rows: RowSchema) -> tuple[str, ...]:
+        return self.for_inference(rows).metrics
 
     def for_inference(self, rows: RowSchema) -> Task:
         """Return the task that the student was taught."""

@@ -108,13 +108,14 @@ class CenterCrop(Transform):
 
 @choice
 class RandomCrop(Transform):
-    """A square at a random place of the image, after `padding` black pixels were put around it."""
+    """A square at a random place of the image. With `padding`, the image has the size of the square, and that many black pixels are put
+    around it first."""
 
     size: PositiveInt
     padding: NonNegativeInt = 0
 
     def for_evaluation(self) -> tuple[Transform, ...]:
-        """The middle; with `padding`, where images have the size of the crop, the whole image."""
+        """The middle; with `padding`, the whole image."""
         if self.padding:
             return (Resize(size=(self.size, self.size)),)
         return (CenterCrop(size=self.size),)
@@ -170,6 +171,12 @@ class RandomSizeCrop(Transform):
 
     min_size: PositiveInt
     max_size: PositiveInt
+
+    def __post_init__(self) -> None:
+        if self.min_size > self.max_size:
+            raise ValueError(
+                f"RandomSizeCrop.min_size = {self.min_size}: give at most max_size = {self.max_size}"
+            )
 
     def for_evaluation(self) -> tuple[Transform, ...]:
         return ()

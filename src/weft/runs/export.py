@@ -13,6 +13,7 @@ from ..data.mixture import open_split
 from ..data.prepare import prepared_location
 from ..data.store import DataInfo, PreparedFolder
 from ..data.tokenizer import with_special_frame
+from ..inference.images import validation_transforms
 from ..interop.companion_files import with_end_of_turn, with_special_ids
 from ..interop.loading import load
 from ..interop.saving import save
@@ -48,12 +49,13 @@ class ModelFiles(NamedTuple):
             model.spec = with_end_of_turn(model.spec, chat_template, text)
         if text and preprocess.frame:
             text = with_special_frame(text, preprocess.frame)
+        images = not isinstance(model.spec.source, S.Tokens)
         save(
             model,
             folder,
             to=to,
             tokenizer=text,
-            transforms=R.transforms_for(recipe.task, evaluation=True),
+            transforms=validation_transforms(recipe.task, model.spec) if images else None,
             chat_template=chat_template,
             weights=weights,
         )

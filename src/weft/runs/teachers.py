@@ -3,7 +3,7 @@
 from .. import recipe as R
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.images import usual_transforms
+from ..inference.images import validation_transforms
 from ..interop.image_processor import IMAGES, PLAIN, image_transforms, per_channel
 from ..model.model import Model
 
@@ -12,11 +12,11 @@ TOLERANCE = 0.01  # of means and deviations: files round them
 
 def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
     """Raise ValueError where a teacher of images would see pixels that are normalised otherwise than its folder says: student and teacher
-    read one batch."""
+    read one batch. A folder that says nothing means ImageNet's numbers, as in all inference."""
     source, folder = teacher.spec.source, teacher.origin
-    if not isinstance(source, S.Patches) or folder is None or not find_file(folder, IMAGES):
+    if not isinstance(source, S.Patches) or folder is None:
         return
-    ours = R.transforms_for(task, evaluation=True) or usual_transforms(source.image_size)
+    ours = validation_transforms(task, teacher.spec)
     theirs = image_transforms(folder, teacher.spec)
     normals = [
         next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
@@ -27,7 +27,9 @@ def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
         for normal in normals
     ]
     if any(abs(a - b) > TOLERANCE for a, b in zip(*numbers, strict=True)):
+        known = find_file(folder, IMAGES) is not None
         raise ValueError(
-            f"{folder / IMAGES} has {normals[0]}, and the task has {normals[1]}; student and teacher see the same pixels: "
-            "give the task the teacher's Normalize"
+            f"{folder / IMAGES} {'has' if known else 'is missing, which means'} {normals[0]}, and the task has {normals[1]}; "
+            "student and teacher see the same pixels: give the task the teacher's Normalize"
+            + ("" if known else ", or the folder the file that it was trained with")
         )

@@ -82,7 +82,7 @@ from .positions import (
     SinusoidalPositions,
     SinusoidalPositions2D,
 )
-from .spec import Spec, SpecialTokens, with_drop_path, with_dropout
+from .spec import Spec, SpecialTokens, with_drop_path, with_dropout, with_image_size
 from .spec import with_label_names as with_label_names
 from .stems import ConvStem, PatchStem, ResNetStem
 
@@ -164,4 +164,5 @@ __all__ = [
     "to_plain",
     "with_drop_path",
     "with_dropout",
+    "with_image_size",
 ]

@@ -10,7 +10,7 @@ from .heads import Head
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import GroupNorm
 from .parts import Problem
-from .positions import LearnedPositions
+from .positions import LearnedPositions, LearnedPositions2D
 from .spec import Spec, iterate_blocks
 
 
@@ -69,6 +69,11 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
             "target",
             "SharedTokens() reads the source's token table, but the source has none; give Tokens(...)",
         )
+    if (
+        isinstance(spec.target, AnchorQueries)
+        and len(spec.decoder.blocks if spec.decoder else ()) < 2
+    ):
+        yield "decoder.blocks", "boxes are refined from block to block; give two or more"
     if isinstance(spec.encoder, Pyramid) and spec.decoder is not None:
         yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
     if (
@@ -112,6 +117,13 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
         and spec.source.positions.offset
     ):
         yield "source.positions.offset", "patches have no rows to leave out; use 0"
+    if isinstance(spec.source, Patches) and isinstance(spec.source.positions, LearnedPositions2D):
+        side = spec.source.image_size // spec.source.patch_size
+        if side > spec.source.positions.count:
+            yield (
+                "source.positions.count",
+                f"{spec.source.positions.count} rows and columns for {side} of an image; give {side}",
+            )
     if isinstance(spec.source, ResNet) and len(spec.source.depths) != len(spec.source.widths):
         yield "source.depths", "one depth and one width a stage; give both the same length"
     if (

@@ -11,6 +11,7 @@ from .block import Block, ParallelBlock, Pyramid, Stack
 from .heads import Head, LayerMix, PixelDecoder
 from .initialisation import Init, NormalInit
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
+from .positions import LearnedPositions
 
 
 @choice
@@ -187,6 +188,23 @@ def with_drop_path(model: Spec, rate: float) -> Spec:
         decoder=model.decoder
         and replace(model.decoder, blocks=skip_deeper(model.decoder.blocks, rate)),
     )
+
+
+def with_image_size(model: Spec, size: int) -> Spec:
+    """Return the spec for images of another size: more or fewer patches of the same size. Weights are loaded into it with their grid of
+    positions stretched (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.2).
+
+    Args:
+        model: the spec of an image model.
+        size: rows and columns of an image in pixels.
+    """
+    if not isinstance(model.source, Patches):
+        raise ValueError("with_image_size: the model has no patches; images of any size fit")
+    source = replace(model.source, image_size=size)
+    if isinstance(source.positions, LearnedPositions):
+        cells = (size // source.patch_size) ** 2 + len(source.extra_tokens)
+        source = replace(source, positions=replace(source.positions, count=cells))
+    return replace(model, source=source)
 
 
 def skip_deeper(blocks: Blocks, rate: float) -> Blocks:

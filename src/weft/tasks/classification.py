@@ -32,7 +32,7 @@ from .base import (
 )
 from .pair_encoding import PairEncoding
 from .predict import probabilities
-from .task import EvaluationData, Metrics, TaskImplementation, column_values
+from .task import EvaluationData, Metrics, TaskImplementation
 
 if TYPE_CHECKING:
     from ..data.store import Store
@@ -220,7 +220,7 @@ class ClassificationTask(TaskImplementation):
         return probabilities(auxiliary_lm.task_logits(outputs))
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        return column_values(data.store, "label")
+        return data.store.column("label")
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
         likeliest = [row.index(max(row)) for row in predictions]

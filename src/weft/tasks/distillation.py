@@ -25,6 +25,7 @@ from .base import (
     logits_at,
     max_row_length,
 )
+from .predict import probabilities
 from .task import TaskImplementation
 
 if TYPE_CHECKING:
@@ -160,4 +161,13 @@ def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: floa
 
 
 class DistillationTask(TaskImplementation):
+    """Validated like what the student is taught, where that is classification."""
+
     preprocess_class, loss_class = DistillationPreprocess, DistillationLoss
+    references = classification.ClassificationTask.references
+    evaluate = classification.ClassificationTask.evaluate
+
+    def predict(self, outputs: tuple[Tensor, Tensor, Tensor], batch: Batch) -> list[Any]:
+        """The probability of each class: with a distillation token, of the mean of both scores (DeiT, section 4)."""
+        own_BV, copied_BV, _ = outputs
+        return probabilities((own_BV + copied_BV) / 2)

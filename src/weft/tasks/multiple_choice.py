@@ -26,7 +26,7 @@ from .base import (
 )
 from .pair_encoding import PairEncoding
 from .predict import probabilities
-from .task import EvaluationData, Metrics, TaskImplementation, column_values
+from .task import EvaluationData, Metrics, TaskImplementation
 
 if TYPE_CHECKING:
     from ..data.store import Store
@@ -137,7 +137,7 @@ class MultipleChoiceTask(TaskImplementation):
         return probabilities(auxiliary_lm.task_logits(outputs))
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        return column_values(data.store, "label")
+        return data.store.column("label")
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
         yield from multiple_choice_accuracy(predictions, references)

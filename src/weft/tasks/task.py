@@ -128,10 +128,6 @@ class HiddenTokenTask(TaskImplementation):
         yield from perplexity([loss for loss, _ in tokens])
 
 
-def column_values(store: Store, name: str) -> list[Any]:
-    return [store.row(i)[name] for i in range(len(store))]
-
-
 def task_for_model(
     opened: LoadedModel, task: R.Task, info: DataInfo, seed: int = 0
 ) -> TaskImplementation:

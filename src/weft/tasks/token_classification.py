@@ -25,7 +25,7 @@ from .base import (
 )
 from .pair_encoding import PairEncoding
 from .predict import split_by_row
-from .task import EvaluationData, Metrics, TaskImplementation, column_values
+from .task import EvaluationData, Metrics, TaskImplementation
 
 if TYPE_CHECKING:
     from ..data.store import Store
@@ -81,7 +81,7 @@ class TokenClassificationTask(TaskImplementation):
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
         """Return the tags of every word, also of those beyond the length of the row."""
-        tags = column_values(data.store, "tags")
+        tags = data.store.column("tags")
         return [row[row != IGNORE_INDEX].tolist() for row in tags]
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:

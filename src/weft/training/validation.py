@@ -40,10 +40,11 @@ class PredictionCollector:
             [prediction for _, prediction in every],
             self.implementation.references(self.data),
         )
+        metrics = self.implementation.task.validation_metrics(self.data.store.meta.rows)
         named = {
             name: float(value)
             for name, value in self.implementation.evaluate(predictions, references)
-            if name in self.implementation.task.metrics
+            if name in metrics
         }
         return {name: 0.0 if isnan(value) else value for name, value in named.items()}
 

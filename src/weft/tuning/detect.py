@@ -13,6 +13,7 @@ from ..data.columns import (
     typical_first,
 )
 from ..data.files import expand
+from ..data.formats.image_folder import FOLDER
 from ..data.formats.sniff import detect_format
 from ..data.load import (
     BadRowEntries,
@@ -74,7 +75,7 @@ def detect_data(
         raise ValueError(f"--task {task}: {suggest(task, R.tunable_names())}")
     files = expand(tuple(paths))
     only = {reader.file_format: reader for reader in members(R.Task) if reader.file_format}
-    kind, expected = detect_format(files[0]), R.task_named(task).file_format if task else None
+    kind, expected = detect_text_format(files[0]), R.task_named(task).file_format if task else None
     if expected is not None and kind in ("json", "jsonl"):
         kind = expected
     if task is not None and kind != expected and (expected or kind in only):
@@ -127,6 +128,13 @@ def detect_data(
         f"{files[0]}: {describe_data(task, row, train_rows, train)}",
         (*note, *more),
     )
+
+
+def detect_text_format(path: str) -> str:
+    kind = detect_format(path)
+    if kind == FOLDER.name:  # whose file names would be taken for texts
+        raise ValueError(f"{path} is a folder of images, and no text; give texts")
+    return kind
 
 
 def load_valid_rows(source: R.Source) -> tuple[list[SourceRow], BadRowEntries]:

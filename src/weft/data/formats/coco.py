@@ -38,12 +38,16 @@ class COCOFormat(Format):
         return read_coco(piece.paths, piece.spans[0])
 
 
+ID = str | int
+Entry = dict[str, Any] | BadRow  # an image, a category or an annotation
+
+
 class Coco(NamedTuple):
     """Images or why one is none, the annotations of each by its id, the names of categories, and annotations that are none."""
 
-    images: list[dict[str, Any] | BadRow]
-    boxes: dict[str | int, list[dict[str, Any] | BadRow]]
-    names: dict[str | int, str]
+    images: list[Entry]
+    boxes: dict[ID, list[Entry]]
+    names: dict[ID, str]
     lost: list[BadRow]
 
     @property
@@ -52,31 +56,30 @@ class Coco(NamedTuple):
         return ["" if isinstance(image, BadRow) else image["file_name"] for image in self.images]
 
 
-ID = str | int
 LISTS = {
     "images": {"id": ID, "file_name": str},
     "categories": {"id": ID, "name": str},
     "annotations": {"image_id": ID, "category_id": ID, "bbox": list},
 }
+OPTIONAL = {"images": ("width", "height"), "annotations": ("iscrowd",)}
 
 
 @lru_cache(maxsize=2)
 def load_coco(path: str, version: str) -> Coco:
     """What a file of COCO's says, without what nobody asks for."""
-    sections: dict[str, list[dict[str, Any] | BadRow]] = {}
+    sections: dict[str, list[Entry]] = {}
     cursor = JSONCursor(path)
     for name in cursor.members() if cursor.peek() == "{" else ():
         if name not in LISTS or cursor.peek() != "[":
             cursor.value()
             continue
-        sections[name] = [
-            kept_fields(place, cursor.value(), LISTS[name]) for place in cursor.elements()
-        ]
+        sections[name] = [kept_fields(place, cursor.value(), name) for place in cursor.elements()]
     missing = [name for name in LISTS if name not in sections]
     if missing:
         raise ValueError(
             f"{path} is not COCO's JSON: it has no list {', '.join(map(repr, missing))}"
         )
+    check_image_ids(path, sections["images"], sections["annotations"])
     names = {
         c["id"]: c["name"]
         for c in sorted(
@@ -84,31 +87,64 @@ def load_coco(path: str, version: str) -> Coco:
             key=lambda c: image_order(c["id"]),
         )
     }
-    boxes, lost = dict[str | int, list[dict[str, Any] | BadRow]](), list[BadRow]()
+    boxes, lost = dict[ID, list[Entry]](), list[BadRow]()
     for place, note in enumerate(sections["annotations"]):
         if isinstance(note, BadRow):
             lost.append(BadRow(place, f"annotation {place}: {note.reason}"))
-        elif not note["iscrowd"]:
+        elif not note.get("iscrowd"):
             category = note["category_id"]
             boxes.setdefault(note["image_id"], []).append(
                 {"bbox": note["bbox"], "name": names[category]}
                 if category in names
                 else BadRow(place, f"annotation {place}: no category {category!r}")
             )
-    return Coco(sections["images"], boxes, names, lost)
+    return Coco(without_shared_ids(sections["images"]), boxes, names, lost)
 
 
-def kept_fields(place: int, value: Any, fields: dict[str, Any]) -> dict[str, Any] | BadRow:
+def kept_fields(place: int, value: Any, section: str) -> Entry:
     """The fields of an object that are read."""
+    fields = LISTS[section]
     reason = describe_missing_key(value, fields)
-    return (
-        BadRow(place, reason)
-        if reason
-        else {name: value[name] for name in fields} | {"iscrowd": bool(value.get("iscrowd"))}
+    if reason:
+        return BadRow(place, reason)
+    return {name: value[name] for name in (*fields, *OPTIONAL.get(section, ())) if name in value}
+
+
+def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) -> None:
+    """Raise ValueError if no annotation belongs to an image. That some do not is usual where images were left out."""
+    known = dict.fromkeys(image["id"] for image in images if not isinstance(image, BadRow))
+    notes = (note["image_id"] for note in annotations if not isinstance(note, BadRow))
+    first = next(notes, None)
+    if first is None or not known or first in known or not known.keys().isdisjoint(notes):
+        return
+    id = next(iter(known))
+    raise ValueError(
+        f"{path}: no annotation belongs to an image: annotations name image_id {first!r} ({type(first).__name__}), "
+        f"images have id {id!r} ({type(id).__name__}); write the ids alike, or give the annotations of these images"
     )
 
 
-def image_order(id: str | int) -> tuple[bool, str | int]:
+def without_shared_ids(images: list[Entry]) -> list[Entry]:
+    """The images, with those set aside that are listed again, and those of several files under one id: nobody knows whose the boxes
+    are."""
+    files = dict[ID, str]()
+    shared = {
+        image["id"]
+        for image in images
+        if not isinstance(image, BadRow)
+        and files.setdefault(image["id"], image["file_name"]) != image["file_name"]
+    }
+    left = list[Entry]()
+    for place, image in enumerate(images):
+        if isinstance(image, dict) and image["id"] in shared:
+            image = BadRow(place, f"several images have the id {image['id']!r}")
+        elif isinstance(image, dict) and files.pop(image["id"], None) is None:
+            image = BadRow(place, f"the image of id {image['id']!r} is listed again")
+        left.append(image)
+    return left
+
+
+def image_order(id: ID) -> tuple[bool, ID]:
     """Numbers by size, then names."""
     return isinstance(id, str), id
 
@@ -127,13 +163,14 @@ def read_coco(paths: tuple[str, ...], span: Span) -> Iterator[SourceItem]:
         yield (
             BadRow(place, wrong.reason)
             if wrong
-            else boxed_row(
-                place, root, image["file_name"], [n for n in annotations if isinstance(n, dict)]
-            )
+            else boxed_row(place, root, image, [n for n in annotations if isinstance(n, dict)])
         )
 
 
-def boxed_row(place: int, root: Path, name: str, annotations: list[dict[str, Any]]) -> SourceItem:
+def boxed_row(
+    place: int, root: Path, image: dict[str, Any], annotations: list[dict[str, Any]]
+) -> SourceItem:
+    name = image["file_name"]
     try:
         file = (root / name).resolve()
         if not file.is_relative_to(root):
@@ -145,7 +182,8 @@ def boxed_row(place: int, root: Path, name: str, annotations: list[dict[str, Any
                 "boxes": [note["bbox"] for note in annotations],
                 "labels": [note["name"] for note in annotations],
                 "file": str(file),
-            },
+            }
+            | {side: image[side] for side in ("width", "height") if side in image},
         )
     except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         return BadRow(place, f"{root / name}: {error}")

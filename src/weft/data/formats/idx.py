@@ -1,6 +1,7 @@
 """idx, the format of MNIST and of the sets that took its place (LeCun et al. 1998): a file of images and one of their labels."""
 
 import os
+import zlib
 from collections.abc import Iterator
 from glob import glob
 from math import prod
@@ -77,12 +78,12 @@ class Header(NamedTuple):
 def read_header(path: str) -> Header:
     """The shape that a file says it has; ValueError where it is no idx file of bytes, or says more than it can hold."""
     with open_file(path) as stream:
-        mark = read_exactly(stream, 4, path)
+        mark = read_exactly(path, stream, 4)
         if mark[:3] != bytes((0, 0, UNSIGNED_BYTES)) or mark[3] not in (1, 3):
             raise ValueError(
                 f"{path} is not an idx file of bytes in one or three dimensions; fetch it again, or name its format"
             )
-        numbers = np.frombuffer(read_exactly(stream, 4 * mark[3], path), ">u4")
+        numbers = np.frombuffer(read_exactly(path, stream, 4 * mark[3]), ">u4")
     header = Header(tuple(map(int, numbers)), 4 + 4 * mark[3])
     limit = unpacked_limit(path) if compressed(path) else file_size(path)
     claimed = header.size + prod(header.sides)
@@ -93,10 +94,13 @@ def read_header(path: str) -> Header:
     return header
 
 
-def read_exactly(stream: Any, count: int, path: str) -> bytes:
+def read_exactly(path: str, stream: Any, count: int, start: int | None = None) -> bytes:
+    """The next bytes, or those from `start` on; ValueError for an archive that is damaged before or in them."""
     try:
+        if start is not None:
+            stream.seek(start)
         data: bytes = stream.read(count)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked: {error}; fetch it again") from None
     if len(data) < count:
         raise ValueError(f"{path} ends early; fetch it again")
@@ -108,8 +112,8 @@ def read_values(path: str, first: int, last: int) -> np.ndarray:
     header = read_header(path)
     sides = header.sides[1:]
     with open_file(path) as stream:
-        stream.seek(header.size + first * prod(sides))
-        data = read_exactly(stream, (last - first) * prod(sides), path)
+        start = header.size + first * prod(sides)
+        data = read_exactly(path, stream, (last - first) * prod(sides), start)
     return np.frombuffer(data, np.uint8).reshape(last - first, *sides)
 
 
@@ -117,10 +121,9 @@ def iter_images(path: str, first: int, last: int) -> Iterator[np.ndarray]:
     """The images one by one, some rows read at a time."""
     sides = (header := read_header(path)).sides[1:]
     with open_file(path) as stream:
-        stream.seek(header.size + first * prod(sides))
-        for start in range(first, last, ROWS_PER_READ):
-            count = min(ROWS_PER_READ, last - start)
-            data = read_exactly(stream, count * prod(sides), path)
+        for row in range(first, last, ROWS_PER_READ):
+            count, start = min(ROWS_PER_READ, last - row), header.size + row * prod(sides)
+            data = read_exactly(path, stream, count * prod(sides), start)
             yield from np.frombuffer(data, np.uint8).reshape(count, *sides)
 
 
@@ -144,7 +147,7 @@ def source_pairs(source: Source) -> list[tuple[str, str]]:
     if len(images) != len(labels) or not images:
         raise ValueError(
             f"an idx source is files of images and as many of labels, not {len(images)} and {len(labels)}; "
-            f"give both, such as {'t10k'}{IMAGES} and t10k{LABELS}"
+            f"give both, such as t10k{IMAGES} and t10k{LABELS}"
         )
     return list(zip(images, labels, strict=True))
 

@@ -10,7 +10,10 @@ from ...storage import digest_plain
 from ..files import expand, local_file_size, read_bounded, size_and_mtime
 from .base import group_by_size, stretch
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+)
 
 
 class FolderFormat(Format):

@@ -162,6 +162,10 @@ def describe_archive(path: str, file: zipfile.ZipFile) -> Archive:
     rows = arrays[images].shape[0] if images else arrays["offsets"].shape[0] - 1
     if arrays[labels].shape[0] != rows:
         raise ValueError(f"{path} holds {rows:,} images and {arrays[labels].shape[0]:,} labels")
+    if arrays[labels].shape not in ((rows,), (rows, 1)):
+        raise ValueError(
+            f"{path}: {labels} have the shape {arrays[labels].shape}; give one per image, of one-hot rows {labels}.argmax(1)"
+        )
     if images and not is_image_shape(arrays[images]):
         raise ValueError(
             f"{path}: {images} are {arrays[images].dtype} of shape {arrays[images].shape}; give uint8, "
