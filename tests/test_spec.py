@@ -362,9 +362,7 @@ def test_images_of_another_size_have_as_many_positions() -> None:
         S.with_image_size(weft.vit("base"), 100)
 
 
-def test_grids_fit_their_positions_and_boxes_are_refined() -> None:
+def test_a_grid_fits_its_learned_rows_and_columns() -> None:
     grid = S.Patches(image_size=64, patch_size=8, positions=S.LearnedPositions2D(count=7))
     with pytest.raises(ValueError, match="7 rows and columns for 8 of an image; give 8"):
         S.replace(weft.vit("base"), source=grid)
-    with pytest.raises(ValueError, match="from block to block; give two or more"):
-        weft.dab_detr(decoder_depth=1)

@@ -122,6 +122,7 @@ from .spec import to_json as to_json
 from .spec import to_plain as to_plain
 from .spec import with_drop_path as with_drop_path
 from .spec import with_dropout as with_dropout
+from .spec import with_image_size as with_image_size
 
 __version__: str
 transformer: Family

@@ -126,8 +126,9 @@ def build_model(model_spec: spec.Spec) -> nn.Module:
     return build(model_spec)
 
 
-def save_model(model: Any, folder: str) -> None:
-    save(model, folder, to="weft")
+def save_model(model: Any, folder: str, recipe: R.Recipe) -> None:
+    """As the recipe's own run would have: with what it saw of an image."""
+    save(model, folder, to="weft", transforms=R.transforms_for(recipe.task, evaluation=True))
 
 
 def start(recipe: R.Recipe) -> tuple[nn.Module, Iterator[Step]]:

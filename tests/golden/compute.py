@@ -178,9 +178,10 @@ def train(name: str, dropout: bool) -> Golden:
     with same_draws():
         if (needed := adapter.needed_model(recipe)) is not None:
             folder, other = needed
-            model = adapter.build_model(adapter.small_recipe(other, STEPS, dropout).model)
+            before = adapter.small_recipe(other, STEPS, dropout)
+            model = adapter.build_model(before.model)
             permute(model)
-            adapter.save_model(model, folder)
+            adapter.save_model(model, folder, before)
         module, steps = adapter.start(recipe)
     permute(module)
     taken = list(steps)

@@ -146,7 +146,7 @@ def test_fine_tuning_starts_at_a_higher_resolution(
 
 DETECTOR: dict[str, Any] = {
     "depth": 1,
-    "decoder_depth": 2,
+    "decoder_depth": 1,
     "width": 16,
     "heads": 2,
     "hidden": 16,

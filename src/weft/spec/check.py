@@ -69,11 +69,6 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
             "target",
             "SharedTokens() reads the source's token table, but the source has none; give Tokens(...)",
         )
-    if (
-        isinstance(spec.target, AnchorQueries)
-        and len(spec.decoder.blocks if spec.decoder else ()) < 2
-    ):
-        yield "decoder.blocks", "boxes are refined from block to block; give two or more"
     if isinstance(spec.encoder, Pyramid) and spec.decoder is not None:
         yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
     if (

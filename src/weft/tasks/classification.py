@@ -223,10 +223,14 @@ class ClassificationTask(TaskImplementation):
         return data.store.column("label")
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        likeliest = [row.index(max(row)) for row in predictions]
-        yield from classification_metrics(
-            likeliest, list(map(int, references)), range(len(predictions[0]))
-        )
+        yield from metrics_of_probabilities(predictions, references)
+
+
+def metrics_of_probabilities(predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+    likeliest = [row.index(max(row)) for row in predictions]
+    yield from classification_metrics(
+        likeliest, list(map(int, references)), range(len(predictions[0]))
+    )
 
 
 class RegressionTask(ClassificationTask):

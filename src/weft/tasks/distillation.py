@@ -1,6 +1,7 @@
 """Learn from a teacher: from its softened scores (Hinton et al. 2015, arXiv:1503.02531, section 2), or from its choice alone
 (DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4)."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from .. import recipe as R
 from .. import spec as S
 from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
+from ..metrics.perplexity import perplexity
 from ..model.heads import ClassifierHeadLayer
 from ..model.model import Model
 from . import causal_lm, classification
@@ -25,8 +27,8 @@ from .base import (
     logits_at,
     max_row_length,
 )
-from .predict import probabilities
-from .task import TaskImplementation
+from .predict import probabilities, token_losses
+from .task import EvaluationData, Metrics, TaskImplementation
 
 if TYPE_CHECKING:
     from ..data.store import Store
@@ -161,13 +163,26 @@ def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: floa
 
 
 class DistillationTask(TaskImplementation):
-    """Validated like what the student is taught, where that is classification."""
+    """Predictions and metrics are those of what the student is taught."""
 
     preprocess_class, loss_class = DistillationPreprocess, DistillationLoss
-    references = classification.ClassificationTask.references
-    evaluate = classification.ClassificationTask.evaluate
+
+    @property
+    def learns_text(self) -> bool:
+        return isinstance(self.context.data.rows, R.Documents)
+
+    def references(self, data: EvaluationData) -> Sequence[Any]:
+        return () if self.learns_text else data.store.column("label")
 
     def predict(self, outputs: tuple[Tensor, Tensor, Tensor], batch: Batch) -> list[Any]:
         """The probability of each class: with a distillation token, of the mean of both scores (DeiT, section 4)."""
-        own_BV, copied_BV, _ = outputs
-        return probabilities((own_BV + copied_BV) / 2)
+        own_TV, copied_TV, _ = outputs
+        if self.learns_text:
+            return token_losses(own_TV, batch)
+        return probabilities((own_TV + copied_TV) / 2)
+
+    def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
+        if self.learns_text:
+            yield from perplexity([loss for row in predictions for loss, _ in row])
+        else:
+            yield from classification.metrics_of_probabilities(predictions, references)
