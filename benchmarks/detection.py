@@ -149,12 +149,13 @@ def validation_images(run: Path, count: int) -> list[Image.Image]:
 def draw_detections(run: Path, path: Path) -> None:
     """Write a sheet of images with the objects that the run detects."""
     from weft.inference.detect import detect
+    from weft.inference.methods import label_names
     from weft.inference.open_model import open_model
     from weft.observe.boxes import draw_boxes
 
     model, images = open_model(str(run)), validation_images(run, SHOWN)
     drawn = [
-        draw_boxes(image, objects)
+        draw_boxes(image, objects, label_names(model))
         for image, objects in zip(images, detect(model, images, SCORE), strict=True)
     ]
     (width, height), gap = drawn[0].size, 6

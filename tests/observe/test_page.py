@@ -331,16 +331,25 @@ def test_the_page_is_used_by_keyboard_and_mouse_in_both_colour_schemes(
     assert browser.errors() == []
 
 
+def load_milliseconds(browser: Browser, page: Path) -> float:
+    browser.open(page)
+    loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    return float(browser.evaluate(loaded))
+
+
 @pytest.mark.slow
 @pytest.mark.alone
-def test_the_page_of_a_large_model_opens_in_under_three_seconds(
+def test_a_large_page_opens_nearly_as_fast_as_its_bytes_are_read(
     browser: Browser, tmp_path: Path
 ) -> None:
-    page = tmp_path / "page.html"
-    page.write_text(page_html(small_observation(heads=12, layers=12, tokens=512)))
-    browser.open(page)
-    code = "performance.getEntriesByType('navigation')[0].loadEventEnd"
-    assert browser.evaluate(code) < 3000
+    # Seconds depend on the machine and its neighbours, so the page is compared with its bytes alone.
+    page, bare = tmp_path / "page.html", tmp_path / "bare.html"
+    text = page_html(small_observation(heads=12, layers=12, tokens=512))
+    page.write_text(text)
+    bare.write_text(f"<!doctype html><script type='text/plain'>{'A' * len(text)}</script>")
+    rounds = [(load_milliseconds(browser, bare), load_milliseconds(browser, page)) for _ in range(4)]  # fmt: skip
+    fastest_bare, fastest_page = map(min, zip(*rounds, strict=True))
+    assert fastest_page < 6 * fastest_bare
     assert browser.evaluate("document.querySelectorAll('#overview canvas').length") == 144
     assert browser.errors() == []
 

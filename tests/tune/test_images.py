@@ -20,16 +20,10 @@ from weft.model.model import build
 from weft.runs import run
 from weft.tuning.plan import TuneOptions, plan_tuning
 
+from ..objectives.tuning import PATCHES
+
 COLOURS = {"blue": (40, 60, 200), "green": (60, 200, 40), "red": (200, 40, 60)}
 NORMALIZE = R.Normalize(mean=(0.5,) * 3, std=(0.25,) * 3)
-SMALL: dict[str, Any] = {
-    "depth": 2,
-    "width": 16,
-    "heads": 2,
-    "hidden": 32,
-    "image_size": 16,
-    "patch_size": 4,
-}
 
 
 def picture(colour: tuple[int, int, int], rng: np.random.Generator, side: int = 16) -> Image.Image:
@@ -70,8 +64,8 @@ def options(start: Path, data: Path, **more: Any) -> TuneOptions:
 
 
 MODELS = {
-    "vit": weft.vit(**SMALL, classes=7),
-    "mae": weft.mae(**SMALL, guess_depth=1, guess_width=16, guess_heads=2, guess_hidden=32),
+    "vit": weft.vit(**PATCHES, classes=7),
+    "mae": weft.mae(**PATCHES, guess_depth=1, guess_width=16, guess_heads=2, guess_hidden=32),
     "cct": weft.cct("2-3x2", image_size=16, classes=5),
     "swin": weft.swin(
         width=8, depths=(1, 1), heads=(1, 2), window=2, image_size=16, patch_size=4, classes=4
@@ -116,7 +110,7 @@ def test_a_run_lends_its_own_transforms_and_small_images_fit_them(tmp_path: Path
     data = R.Data(rows=R.LabelledImages(), train=R.Source(paths=(str(small),)))
     recipe = R.Recipe(
         name="before",
-        model=weft.vit(**SMALL, classes=3),
+        model=weft.vit(**PATCHES, classes=3),
         task=R.Classification(transforms=(crop, NORMALIZE)),
         data=data,
         batch=R.FixedBatch(size=8, length=17),
@@ -152,13 +146,19 @@ def test_a_frozen_body_stays_and_has_higher_rates(album: Path, tmp_path: Path) -
         assert torch.equal(weight, before.encoder.state_dict()[name])  # type: ignore[union-attr]
 
 
-def test_an_archive_is_read_and_one_that_is_sorted_needs_valid(tmp_path: Path) -> None:
+def test_an_archive_is_read_and_classes_on_one_side_alone_need_valid(tmp_path: Path) -> None:
     start, rng = checkpoint(tmp_path / "start", MODELS["vit"]), np.random.default_rng(0)
     pixels = rng.integers(0, 255, (60, 16, 16, 3), dtype=np.uint8)
     labels = np.arange(60) // 10
     np.savez(tmp_path / "sorted.npz", images=pixels, labels=labels)
     with pytest.raises(ValueError, match=r"the last tenth .* has 1 of 6 classes; give --valid"):
         plan_tuning(options(start, tmp_path / "sorted.npz"))
+    lone = tmp_path / "lone"
+    write_folder(lone, 10)
+    for file in sorted((lone / "red").iterdir())[1:]:
+        file.unlink()
+    with pytest.raises(ValueError, match="red has no image to train on"):
+        plan_tuning(replace(options(start, lone), output=str(tmp_path / "p")))
     np.savez(tmp_path / "mixed.npz", images=pixels, labels=labels[rng.permutation(60)])
     plan = plan_tuning(replace(options(start, tmp_path / "mixed.npz"), output=str(tmp_path / "o")))
     assert (plan.train_rows, plan.valid_rows) == (54, 6)

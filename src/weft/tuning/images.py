@@ -1,6 +1,5 @@
 """Fine-tuning of image models: classes from the data, augmentation from the checkpoint, a new head where the old one was."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from .plan import TuneOptions
 
 TASK = "classify"
-# Small models, such as those of our recipes, like the highest of these, ViT-B and larger ones the lowest
+# A wide range, since checkpoints of images differ in size a thousandfold
 LEARNING_RATES = (1e-3, 3e-4, 1e-4, 3e-5)
 FEW_WEIGHTS = 10  # times these rates for a new head or LoRA alone
 HELD_OUT = 0.1  # of the images, of every class in a folder, where no validation data are given
@@ -127,13 +126,14 @@ def describe_images(sources: ImageSources, train: Store, valid: Store) -> str:
         raise ValueError(
             f"{path}: every image has the class {format_labels(classes)}; a class is a sub-folder"
         )
-    held_out = Counter(valid.column("label"))
+    held_out = set(valid.column("label"))
     split = sources.valid.fraction != (0.0, 1.0)
     if split and 2 * len(held_out) < len(classes):
         raise ValueError(
             f"{path}: the last tenth of the images has {len(held_out)} of {len(classes)} classes; give --valid"
         )
-    if missing := set(range(len(classes))) - set(train.column("label")):
+    missing = set(range(len(classes))) - set(train.column("label")) if split else None
+    if missing:
         raise ValueError(
             f"{path}: {classes[min(missing)]} has no image to train on beside the held-out ones; give --valid"
         )
