@@ -28,7 +28,7 @@ from weft.recipe import (
     Source,
 )
 
-STEPS = 1500
+STEPS = 1000
 
 
 def model(queries_at: Any = "attention", **positions: Any) -> weft.Spec:
@@ -65,10 +65,10 @@ base = Recipe(
         train=Source(paths=("digits_in_small_scenes/train.json", "digits_in_small_scenes/train")),
         valid=Source(paths=("digits_in_small_scenes/valid.json", "digits_in_small_scenes/valid")),
     ),
-    batch=FixedBatch(size=16, length=64),
+    batch=FixedBatch(size=64, length=64),
     steps=STEPS,
     optimiser=Muon(lr=4e-3, weight_decay=1e-4, other=AdamW(lr=1e-3, weight_decay=1e-4)),
-    schedule=CosineSchedule(warmup_steps=150),
+    schedule=CosineSchedule(warmup_steps=100),
     grad_clip=0.1,
     precision="fp32",
     checkpoints=Checkpoints(every_steps=1000, keep=1),
