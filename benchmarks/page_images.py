@@ -113,14 +113,17 @@ def detected(found: Result) -> Lines:
     yield ""
     yield "![Scenes with detected digits](results/detection_boxes.png)"
     yield ""
-    yield "Where its encoder looks from the middle of a digit, and where its decoder looks for that digit:"
+    yield (
+        "Where its encoder looks from the middle of a digit, and where its decoder looks for that digit. The decoder looks at the digit. The encoder "
+        "looks at the same few cells from everywhere, cells at the edge without a digit, as large ViTs do (Darcet et al. 2023, arXiv:2309.16588):"
+    )
     yield ""
     yield "![Attention of the encoder and of the decoder](results/detection_maps.png)"
 
 
 def blood_cells(found: Result) -> Lines:
     yield (
-        "BCCD: photographs of blood with boxes around red cells, white cells and platelets, few enough for minutes of training. The run starts "
+        "BCCD: photographs of blood with boxes around red cells, white cells and platelets, 205 of them to train on. The run starts "
         "from the denoising run on digits; its head of classes and its object queries are new. AP is COCO's on the validation images."
     )
     yield from reached(found)

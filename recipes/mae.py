@@ -57,7 +57,7 @@ tiny = Recipe(
     optimiser=AdamW(lr=1.5e-3, betas=(0.9, 0.95), weight_decay=0.05),
     schedule=CosineSchedule(warmup_steps=60),
     grad_clip=None,
-    precision="bf16",
+    precision="auto",
 )
 
 paper = Recipe(

@@ -58,7 +58,7 @@ tiny = Recipe(
     steps=600,
     optimiser=AdamW(lr=1e-3, weight_decay=0.05),
     schedule=CosineSchedule(warmup_steps=60),
-    precision="bf16",
+    precision="auto",
 )
 
 paper = Recipe(

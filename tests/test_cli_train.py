@@ -151,6 +151,9 @@ def test_status_lists_and_compares_runs(capsys: pytest.CaptureFixture[str]) -> N
         ["a", "1/8", "stopped", "1.5000", "2.5000", "1", "k"],
         ["b", "1/8", "running", "2.5000", "3.5000", "1", "k"],
     ]
+    log_of("runs/c", [])
+    assert main(["status", "runs/c"]) == 0
+    assert "not started, 8 steps are left" in said(capsys)
     assert main(["status", "runs/b", "runs/a", "--json"]) == 0
     assert [found["run"] for found in json.loads(capsys.readouterr().out)] == ["runs/b", "runs/a"]
 

@@ -28,7 +28,7 @@ from weft.recipe import (
     Source,
 )
 
-STEPS = 1000
+STEPS = 1500
 
 
 def model(queries_at: Any = "attention", **positions: Any) -> weft.Spec:

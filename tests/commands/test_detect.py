@@ -100,6 +100,17 @@ def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
         assert picture.tobytes() != before.resize(picture.size, 0).tobytes()
 
 
+def test_the_command_says_what_it_drew_and_that_nothing_was_found(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = [str(home / "7.png"), str(home / "other.png")]
+    words = ["detect", str(home / "model"), *images, "--draw", str(tmp_path / "drawn")]
+    assert main([*words, "--threshold", "0.999"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("nothing scores 0.999 or more") == 2
+    assert f"0 objects in 2 images drawn in {tmp_path / 'drawn'}" in shown.err
+
+
 def test_the_ids_of_a_results_file_are_those_of_the_annotations(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

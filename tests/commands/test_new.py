@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -38,6 +39,12 @@ def write_data(rng: random.Random) -> None:
     names = [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}]
     table = {"images": images, "annotations": notes, "categories": names}
     Path("boxes.json").write_text(json.dumps(table))
+    for name, colour in {"red": (200, 0, 0), "blue": (0, 0, 200)}.items():
+        Path("photos", name).mkdir(parents=True)
+        for i in range(6):
+            Image.new("RGB", (40, 60), colour).save(f"photos/{name}/{i}.png")
+    digits = np.zeros((40, 28, 28), np.uint8)
+    np.savez("digits.npz", images=digits, labels=np.arange(40) % 3)
 
 
 def write_broken_data() -> None:
@@ -69,9 +76,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["classify", "reviews.csv"], {"text": "'review'", "label": "'sentiment', 2 classes: neg, pos"}),
         (["translate", "pairs.tsv"], {"pairs": "40 (tsv)"}),
         (["pretrain", "text.txt"], {"documents": "end at a blank line"}),
-        (["detect", "boxes.json", "images"], {"classes": "2: cat, dog"}),
+        (["detect", "boxes.json", "images"], {"classes": "2: cat, dog", "longest side": "64 pixels after resizing, a typical box 20"}),
+        (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 × 60 pixels", "image size": "32 × 32 pixels after a crop"}),
+        (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × 28 pixels"}),
     ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
     words: list[str], guessed: dict[str, str], capsys: pytest.CaptureFixture[str]
@@ -110,7 +119,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["pretrain", "images/0.png"], "images/0.png is a binary file"),
         (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
         (["classify", "images/0.png"], "images/0.png is a binary file"),
-        (["classify", "images"], "images is a folder; classify reads a table"),
+        (["classify", "images"], "images has no images in sub-folders; a class is a sub-folder"),
         (["pretrain", "latin1.txt"], "not UTF-8"),
         (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
         (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv: there is no row"),
@@ -158,6 +167,36 @@ def test_the_sizes_of_images_are_read_as_training_reads_them(
     (line,) = capsys.readouterr().err.splitlines()
     assert "images holds no image of boxes.json that can be read, such as ../outside0.png" in line
     assert not Path("recipe.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [([70, 5, 20, 20], "outside its image of 64×48"), ([40, 30, 60, 45], "left, top, right and bottom")],
+)  # fmt: skip
+def test_boxes_that_training_would_refuse_are_refused_before_a_recipe_is_written(
+    box: list[int], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = json.loads(Path("boxes.json").read_text())
+    for note in table["annotations"]:
+        note["bbox"] = box
+    Path("boxes.json").write_text(json.dumps(table))
+    assert main(["new", "detect", "boxes.json", "images"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "boxes of 12 of the first 12 images are wrong" in line
+    assert message in line
+    assert not Path("recipe.py").exists()
+
+
+def test_a_detector_of_large_boxes_has_larger_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    table = json.loads(Path("boxes.json").read_text())
+    for note in table["annotations"]:
+        note["bbox"] = [0, 0, 50, 48]
+    Path("boxes.json").write_text(json.dumps(table))
+    main(["new", "detect", "boxes.json", "images"])
+    assert weft.load_recipe("recipe.py").batch.length == 4**2  # of 64 pixels by 16
+    capsys.readouterr()
+    main(["show", "recipe.py"])
+    assert "for an image of 64 × 64" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_recipe_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:

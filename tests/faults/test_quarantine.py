@@ -350,6 +350,11 @@ def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(
             '{"text": "a", "label": 2}',
             "label '2' is not one of 0, 1",
         ),
+        (
+            R.LabelledTexts(labels=tuple("0123456789")),
+            '{"text": "a", "label": "x"}',
+            r"label 'x' is not one of 0, 1, 2, 3, 4, 5, 6, 7, … \(10 classes\)",
+        ),
         (R.LabelledTexts(numeric_label=True), '{"text": "a", "label": "nan"}', "not a number"),
         (
             R.LabelledTexts(numeric_label=True),
@@ -450,3 +455,14 @@ def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path
 def test_the_share_is_refused_where_it_is_none() -> None:
     with pytest.raises(ValueError, match="max_bad_row_fraction"):
         R.Data(rows=R.Documents(), train=R.Source(paths=("a",)), max_bad_row_fraction=1.5)
+
+
+def test_data_of_other_classes_are_not_called_damaged(tmp_path: Path) -> None:
+    row = R.LabelledTexts(labels=("cat", "dog"))
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a", "label": "bird"}\n')
+    data = R.Data(rows=row, train=R.Source(paths=(str(path),)), tokenizer=R.ByteTokenizer())
+    with pytest.raises(ValueError, match="no row has one of the model's classes") as raised:
+        prepare(data, tmp_path / "out")
+    assert "label 'bird' is not one of cat, dog" in str(raised.value)
+    assert "weft tune" in str(raised.value)

@@ -179,7 +179,10 @@ def test_a_new_task_and_then_a_new_metric_change_two_source_files_and_one_test_e
 TASKS = "|".join(task.__name__ for task in members(Task))
 SHARED_ROOMS = ("training", "runs", "tuning", "commands")
 # what serves some tasks only, and why
-SERVES_SOME = {"commands/guess.py": "the first recipe of `weft new`, one per kind of data"}
+SERVES_SOME = dict.fromkeys(
+    ("commands/guess.py", "commands/guess_images.py"),
+    "the first recipe of `weft new`, one per kind of data",
+)
 
 
 @pytest.mark.parametrize(

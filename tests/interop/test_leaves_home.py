@@ -129,7 +129,9 @@ def test_every_recipe_is_named_with_the_class_that_opens_it() -> None:
 
 def test_a_model_that_transformers_cannot_say_is_refused_with_what_differs() -> None:
     for name in STAYS:
-        with pytest.raises(ValueError, match="no Hugging Face family says this spec exactly"):
+        with pytest.raises(
+            ValueError, match="no Hugging Face family can express this spec exactly"
+        ):
             find_family(RECIPES[name].model)
 
 
@@ -300,6 +302,22 @@ def test_images_are_classified_alike(home: Path) -> None:
         model.spec.head.labels[i]: round(share, 5)
         for i, share in enumerate(logits.softmax(-1)[0].tolist())
     }  # type: ignore[union-attr]
+
+
+def test_an_encoder_with_fixed_positions_leaves_with_their_table(tmp_path: Path) -> None:
+    """As after MAE, whose sinusoids ViT's table can hold."""
+    spec = weft.vit(
+        depth=2, width=32, heads=2, hidden=64, image_size=16, patch_size=4, classes=3,
+        positions=S.SinusoidalPositions2D(),
+    )  # fmt: skip
+    model = weft.build(spec, seed=0).eval()
+    weft.save(model, tmp_path / "hf", to="hf")
+    other = hf.ViTForImageClassification.from_pretrained(tmp_path / "hf").eval()
+    image = torch.randn(2, 3, 16, 16)
+    torch.testing.assert_close(other(image).logits, model(image), atol=1e-6, rtol=1e-5)
+    table = other.vit.embeddings.position_embeddings
+    assert table.shape == (1, 17, 32)
+    assert table[:, 0].count_nonzero() == 0  # of the class token
 
 
 OWN = (

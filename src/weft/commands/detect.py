@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..console import print_result, report, spinner
+from ..console import count_of, print_result, report, spinner
 from . import AddCommand, Fields
 from .options import add_batch_size, add_device, add_model_name, add_precision, fraction
 from .predict import open_for_prediction
@@ -43,22 +43,27 @@ def detect(args: argparse.Namespace) -> int:
         write_coco(args.coco, coco_results(rows, *ids))
     for row in rows:
         row["objects"] = [thing for thing in row["objects"] if thing["score"] >= args.threshold]
-    for row, out in zip(rows if drawings else [], drawings, strict=True):
-        draw(row, out, names)
+    if drawings:
+        draw_all(rows, drawings, names)
     if args.output:
         write_output_rows(args.output, rows)
         return report_written(len(rows), args.output)
-    print_result(args, rows, lambda _: "\n".join(map(object_lines, rows)))
+    print_result(args, rows, lambda _: "\n".join(object_lines(row, args.threshold) for row in rows))
     return 0
 
 
-def object_lines(row: Fields) -> str:
+def object_lines(row: Fields, threshold: float) -> str:
     """An image with a line per object."""
     lines = [
         f"  {thing['label']}  {thing['score']:.3f}  " + " ".join(f"{x:.1f}" for x in thing["box"])
         for thing in row["objects"]
     ]
-    return "\n".join([row["image"], *(lines or ["  nothing"])])
+    return "\n".join(
+        [
+            row["image"],
+            *(lines or [f"  nothing scores {threshold:g} or more; --threshold sets this"]),
+        ]
+    )
 
 
 Ids = dict[str, Any]
@@ -156,14 +161,20 @@ def check_overwrites(
         check_keeps_inputs(option, [path] if path else [], inputs)
 
 
-def draw(row: Fields, out: Path, names: Sequence[str]) -> None:
-    """Draw one image; its folder is made now, when nothing can be refused any more."""
+def draw_all(rows: Sequence[Fields], drawings: Sequence[Path], names: Sequence[str]) -> None:
+    """Draw the images; their folder is made now, when nothing can be refused any more."""
     from ..data.images import open_image
     from ..observe.boxes import draw_boxes
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draw_boxes(open_image(Path(row["image"]).read_bytes()), row["objects"], names).save(out)
-    report(f"{len(row['objects'])} objects drawn in {out}")
+    for row, out in zip(rows, drawings, strict=True):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draw_boxes(open_image(Path(row["image"]).read_bytes()), row["objects"], names).save(out)
+    objects = count_of(sum(len(row["objects"]) for row in rows), "object")
+    report(
+        f"{objects} drawn in {drawings[0]}"
+        if len(drawings) == 1
+        else f"{objects} in {len(rows):,} images drawn in {drawings[0].parent}"
+    )
 
 
 def add(verb: AddCommand) -> None:

@@ -1,68 +1,37 @@
 """`weft new`: what a data file holds, and the first recipe for it. Every reader and every rule is that of `data` and `tuning`."""
 
-import os
-import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, pairwise
-from math import ceil, log2
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from itertools import pairwise
+from math import log2
+from typing import Any, cast
 
 from .. import recipe as R
 from .. import spec as S
 from ..data.columns import check_columns_exist, infer_row_schema
-from ..data.files import find, size_and_mtime
-from ..data.formats.coco import load_coco, read_coco
+from ..data.files import find
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
-from ..data.images import displayed_size
-from ..data.load import load_source, split_bad_rows
-from ..data.quarantine import MAX_BAD_ROWS, check_bad_row_limit
-from ..data.source import read_piece, resolve_source, split_source
-from ..recipe.formats import SourceRow
+from ..data.load import load_source
+from ..data.source import resolve_source, split_source
 from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
-from .recipe_code import Call, Name
+from .first_recipe import (
+    COMMENTS,
+    Guess,
+    TableOptions,
+    count_steps,
+    plan_fields,
+    recipe_name,
+    rounded_up,
+    sample_rows,
+    with_valid,
+)
+from .guess_images import guess_detect, guess_image_classes, holds_images
+from .recipe_code import Call
 
-SAMPLE_ROWS, SAMPLE_IMAGES = 2000, 100
 PIECES_PER_WORD, CHARACTERS_PER_TOKEN = 1.4, 3.5  # of subwords, about
-COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 LONGEST, COVERED = 512, 0.99  # tokens of a row, and the fraction of rows that fit whole
-
-
-class TableOptions(NamedTuple):
-    """How the user says that a table is read."""
-
-    columns: Sequence[str] = ()
-    column_names: Sequence[str] = ()
-    max_bad_row_fraction: float = MAX_BAD_ROWS
-
-
-class Guess(NamedTuple):
-    """A recipe, and what was guessed on the way."""
-
-    title: str
-    facts: dict[str, str]  # what is printed
-    values: dict[str, Any]  # fields of the recipe
-    comments: dict[str, str]
-    use: str  # the command that uses the trained model
-    constants: dict[str, Any] = {}
-
-
-def recipe_name(path: str) -> str:
-    """Return the name of the file or, where many files are called so, of its folder."""
-    stem = Path(path).name.split(".")[0] or "mine"
-    folder = Path(path).resolve().parent.name
-    if stem.lower() in COMMON_STEMS and folder:
-        stem = folder
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", stem).lstrip("-._") or "mine"
-
-
-def rounded_up(number: float, multiple: int, most: int) -> int:
-    return min(most, max(multiple, multiple * ceil(number / multiple)))
 
 
 def row_length(words: Sequence[int]) -> int:
@@ -77,53 +46,12 @@ def vocabulary_size(characters: float) -> int:
     return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
 
 
-def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:
-    return int(min(most, max(50, ceil(epochs * samples / per_step))))
-
-
-def split_source_at(source: R.Source, rows: int) -> tuple[R.Source, R.Source]:
-    """Return the first nine tenths and the last tenth; of few rows more, so that some are left to validate on."""
-    share = round(1 - max(0.1, min(0.5, 5 / max(rows, 1))), 2)
-    return replace(source, fraction=(0.0, share)), replace(source, fraction=(share, 1.0))
-
-
-def with_valid(source: R.Source, valid: Sequence[str], rows: int) -> tuple[R.Source, R.Source, str]:
-    if valid:
-        return source, replace(source, paths=tuple(valid)), ", ".join(valid)
-    train, valid_source = split_source_at(source, rows)
-    return (
-        train,
-        valid_source,
-        f"the last {1 - train.fraction[1]:.0%} of the file; shuffle a sorted file first",
-    )
-
-
-def plan_fields(steps: int, lr: float) -> dict[str, Any]:
-    """Return what every first recipe has: a short warm-up, precision by the machine, ten validations."""
-    return {
-        "steps": steps,
-        "optimiser": R.AdamW(lr=lr),
-        "schedule": R.CosineSchedule(warmup_steps=max(1, steps // 10), final_fraction=0.1),
-        "precision": "auto",
-        "eval_every": max(10, steps // 10),
-        "checkpoints": R.Checkpoints(every_steps=max(10, steps // 10)),
-    }
-
-
-COMMENTS = {
-    "task": "the objective; its fields are in weft.recipe",
-    "data": "read once and prepared under prepared/; relative paths start where weft is called",
-    "steps": "more steps for more data; weft show on this file prints their cost",
-    "precision": "bf16 where the processor is fast at it, else fp32",
-}
-
-
 # One function per kind
 
 
 def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    if os.path.isdir(find(files[0])[0]):
-        raise ValueError(f"{files[0]} is a folder; classify reads a table of texts and labels")
+    if holds_images(files[0]):
+        return guess_image_classes(files, valid, table)
     names, share = table.column_names, table.max_bad_row_fraction
     detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
     row = detected.row
@@ -266,20 +194,6 @@ def named_columns(
         raise ValueError(f"{path}: {error}") from None
 
 
-def sample_rows(source: R.Source, table: TableOptions, count: int = SAMPLE_ROWS) -> list[SourceRow]:
-    """Return the first rows; ValueError if there is none, or if too many of them cannot be read."""
-    items = (
-        (item, piece.paths[0])
-        for piece in split_source(source)
-        for item in read_piece(source, piece, ())
-    )
-    rows, bad = split_bad_rows(islice(items, count), source.format)
-    check_bad_row_limit(len(rows), bad, table.max_bad_row_fraction)
-    if not rows:
-        raise ValueError(f"{', '.join(source.paths)}: there is no row that can be read")
-    return rows
-
-
 def guess_pretrain(files: list[str], valid: list[str], table: TableOptions) -> Guess:
     row: R.RowSchema = R.Documents()
     source = resolve_source(R.Source(paths=tuple(files)), row)
@@ -326,84 +240,6 @@ def guess_pretrain(files: list[str], valid: list[str], table: TableOptions) -> G
         | {"model": "weft families lists other architectures, such as weft.llama and weft.bert"},
         f'weft generate runs/{recipe_name(files[0])} "The" --temperature 0.8',
     )
-
-
-def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    if len(files) != 2 or not os.path.isdir(find(files[1])[0]):
-        raise ValueError(
-            "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
-        )
-    path, folder = (find(file)[0] for file in files)
-    coco = load_coco(path, size_and_mtime(path))
-    names = [name for name in coco.files if name]
-    boxes = [len(notes) for notes in coco.boxes.values()]
-    if not names or not boxes:
-        raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
-    sizes = image_sizes(path, folder)
-    if not sizes:
-        raise ValueError(
-            f"{folder} holds no image of {files[0]} that can be read, such as {names[0]}; give their folder"
-        )
-    classes = tuple(dict.fromkeys(coco.names.values()))
-    side = rounded_up(min(256, sorted(max(size) for size in sizes)[len(sizes) // 2]), 32, 256)
-    source = R.Source(paths=tuple(files), format="coco")
-    train, valid_source, validation_text = with_valid(source, valid, len(names))
-    queries = rounded_up(1.5 * max(boxes), 10, 300)
-    shape: dict[str, Any] = {
-        "depth": 2,
-        "decoder_depth": 3,
-        "width": 128,
-        "heads": 8,
-        "hidden": 384,
-    }
-    shape |= {"queries": queries, "depths": (1, 1, 2), "widths": (32, 64, 128), "stem": 32}
-    shape |= {"activation": "relu", "dropout": 0.0, "classes": len(classes)}
-    resnet = {"block": "basic", "norm": S.GroupNorm(groups=8), "padding": "masked"}
-    return Guess(
-        f"Detection in the images of {files[1]}: DAB-DETR with denoising queries, made small.",
-        {
-            "images": f"{len(names):,}, the usual one {'{} × {}'.format(*sorted(sizes)[len(sizes) // 2])} pixels",
-            "boxes": f"{sum(boxes):,}, at most {max(boxes)} in an image: {queries} queries",
-            "classes": f"{len(classes)}: {format_labels(classes)}",
-            "longest side": f"{side} pixels after resizing",
-            "validation": validation_text,
-        },
-        {
-            "name": recipe_name(files[0]),
-            "model": Name("MODEL"),
-            "task": R.Detection(
-                class_cost=2.0,
-                transforms=(
-                    R.RandomHorizontalFlip(),
-                    R.Resize(size=side, max_size=side),
-                    R.Normalize(),
-                ),
-                denoising=R.DenoisingQueries(groups=5),
-            ),
-            "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
-            "batch": R.FixedBatch(size=16, length=(side // 16) ** 2),
-            **plan_fields(count_steps(60, len(names), 16, 20_000), 5e-4),
-            "grad_clip": 0.1,
-        },
-        COMMENTS | {"batch": "images per step, and cells of the last feature map in one of them"},
-        f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
-        {
-            "DETR": Call("weft.dab_detr", shape),
-            "MODEL": Call(
-                "replace", {"source": Call("replace", resnet, Name("DETR.source"))}, Name("DETR")
-            ),
-        },
-    )
-
-
-def image_sizes(table: str, folder: str) -> list[tuple[int, int]]:
-    """Return width and height of the first images, without those that training would skip."""
-    sizes = []
-    for item in read_coco((table, folder), (0, SAMPLE_IMAGES)):
-        if isinstance(item, SourceRow):
-            with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
-                sizes.append(displayed_size(item.fields["image"]))
-    return sizes
 
 
 KINDS = {

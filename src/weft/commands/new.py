@@ -12,7 +12,7 @@ from .rows import check_input_files
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
-    from .guess import Guess
+    from .first_recipe import Guess
 
 UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
 
@@ -27,7 +27,8 @@ def new(args: argparse.Namespace) -> int:
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
     check_input_files("new", [*args.data, *args.valid])
     with spinner(f"reading {args.data[0]}"):
-        from .guess import TableOptions, guess
+        from .first_recipe import TableOptions
+        from .guess import guess
 
         table = TableOptions(args.columns, args.column_names, args.max_bad_row_fraction)
         first = guess(args.task, args.data, args.valid, table)
@@ -110,13 +111,13 @@ def add(verb: AddCommand) -> None:
     parser.add_argument(
         "task",
         choices=("translate", "classify", "pretrain", "detect"),
-        help="what the model learns: translate and classify texts, pretrain on plain text, detect objects",
+        help="what the model learns: translate texts, classify texts or images, pretrain on plain text, detect objects",
     )
     parser.add_argument(
         "data",
         nargs="+",
         metavar="DATA",
-        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; or COCO's JSON and the folder of its images",
+        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; a folder of images, a class a sub-folder; or COCO's JSON and the folder of its images",
     )
     parser.add_argument(
         "-o",

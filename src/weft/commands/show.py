@@ -8,6 +8,7 @@ from ..console import format_duration, format_number
 from ..recipe import cost as cost_module
 from ..recipe import recipe as recipe_module
 from ..recipe.cost import checkpoint_bytes, run_flops
+from ..recipe.workload import image_side
 from ..spec import describe
 from ..spec.describe import (
     default_length,
@@ -36,11 +37,12 @@ def recipe_summary(recipe: R.Recipe) -> dict[str, Any]:
     per_step = recipe_module.rows_per_step(recipe) * (
         1 if unit == "images" else recipe.batch.length
     )
+    length = image_side(recipe) or default_length(recipe.model)
     return {
         "name": recipe.name,
         "parameters": recipe.model.parameter_count(),
-        "flops": recipe.model.flops(length=describe.default_length(recipe.model)),
-        "length": describe.default_length(recipe.model),
+        "flops": recipe.model.flops(length=length),
+        "length": length,
         "steps": recipe.steps,
         "rows_per_step": recipe_module.rows_per_step(recipe),
         "unit": unit,
@@ -72,7 +74,7 @@ def recipe_page(recipe: R.Recipe) -> "Table":
         ("recipe", recipe.name + (f": {recipe.paper}" if recipe.paper else "")),
         (
             "model",
-            f"{f['parameters']:,} parameters, {format_number(f['flops'], 'FLOP')} forward for {describe.describe_workload(m)}",
+            f"{f['parameters']:,} parameters, {format_number(f['flops'], 'FLOP')} forward for {describe_workload(m, f['length'])}",
         ),
     ]
     rows += [

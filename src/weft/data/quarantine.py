@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import recipe as R
 from ..addresses import Location, matching
-from ..recipe.cells import require_cell
+from ..recipe.cells import UNKNOWN_CLASS, require_cell
 from ..recipe.formats import BadRow, Format, SourceItem, SourceRow
 from ..registry import named
 from ..storage import write_if_changed
@@ -112,6 +112,10 @@ def check_bad_row_limit(
     option = f"--max-bad-row-fraction {enough:g}"
     if kept_in:  # preparing, which two verbs do
         option = f"weft prepare {option} or weft train --set data.max_bad_row_fraction={enough:g}"
+    if not rows and all(UNKNOWN_CLASS in entry["reason"] for entry in bad):
+        raise ValueError(
+            f"no row has one of the model's classes ({describe_bad_rows(bad)}); give data that have, or fine-tune on these with weft tune"
+        )
     more = f", or allow more with {option}" if rows else ""
     raise ValueError(
         f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)}){listed}; at most {int(allowed_bad_rows(total, share)):,} may "

@@ -122,6 +122,21 @@ def move_position_rows(spec: S.Spec) -> Change:
     return one
 
 
+# Fixed positions of patches, which their file holds as a table
+
+
+def as_learned_positions(spec: S.Spec) -> S.Spec | None:
+    """Say the table of sinusoids as ViT says its own, as an encoder after MAE is published (arXiv:2111.06377)."""
+    patches = spec.source
+    if not isinstance(patches, S.Patches) or not isinstance(
+        patches.positions, S.SinusoidalPositions2D
+    ):
+        return None
+    cells = (patches.image_size // patches.patch_size) ** 2
+    table = S.LearnedPositions(count=cells + len(patches.extra_tokens))
+    return S.replace(spec, source=S.replace(patches, positions=table))
+
+
 # A head that transformers has no class for, apart from the rest (`interop.modules`)
 
 
@@ -155,6 +170,7 @@ REWRITINGS = (
     Rewrite(logit_bias),
     Rewrite(sines_first, permute_channels),
     Rewrite(with_position_offset, move_position_rows),
+    Rewrite(as_learned_positions),
     Rewrite(norm_biases),
     Rewrite(without_head(S.HeadTransform(activation="tanh"))),
     Rewrite(without_head(None)),
@@ -214,7 +230,7 @@ def find_family(s: S.Spec, hint: str | None = None) -> ExportPlan:
                 continue
             return ExportPlan(family, spec, steps)
     raise ValueError(
-        f'no Hugging Face family says this spec exactly{nearest_family(s, families_by_hint)}; Weft\'s own layout can: to="weft", or --to weft'
+        f'no Hugging Face family can express this spec exactly{nearest_family(s, families_by_hint)}; Weft\'s own layout can: to="weft", or --to weft'
     )
 
 

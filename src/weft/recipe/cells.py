@@ -63,10 +63,14 @@ def sorted_classes(names: Iterable[str]) -> list[str]:
     return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
 
 
+UNKNOWN_CLASS = "is not one of"
+
+
 def label_index(labels: tuple[str, ...], label: Any) -> int:
     name = class_name(label)
     if name not in labels:
-        raise ValueError(f"label {short(name)} is not one of {', '.join(labels[:8])}")
+        more = f", … ({len(labels)} classes)" if len(labels) > 8 else ""
+        raise ValueError(f"label {short(name)} {UNKNOWN_CLASS} {', '.join(labels[:8])}{more}")
     return labels.index(name)
 
 
@@ -105,7 +109,7 @@ def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
         )
         if inside < VISIBLE * w * h:
             corners = 0 <= x < w <= width and 0 <= y < h <= height
-            look = "it looks like left, top, right and bottom" if corners else "mend the box"
+            look = "it looks like left, top, right and bottom" if corners else "correct the box"
             raise ValueError(
                 f"box {short(box)} is outside its image of {width}×{height} pixels; "
                 f"boxes are x, y, width and height: {look}"

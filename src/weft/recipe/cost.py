@@ -9,7 +9,7 @@ from ..spec.spec import iterate_blocks
 from .batching import FixedBatch
 from .recipe import Recipe, rows_per_step
 from .rows import Documents
-from .workload import holds_average, row_flops, workload_of_recipe
+from .workload import holds_average, image_side, image_size, row_flops, workload_of_recipe
 
 ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
 
@@ -81,7 +81,7 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
     if isinstance(source, S.Tokens):
         read = 16 * average_row_length(recipe)  # ids and labels, as int64
     else:
-        read = 4 * source.channels * getattr(source, "image_size", 224) ** 2
+        read = 4 * source.channels * (image_side(recipe) or image_size(recipe.model)) ** 2
     return MemoryEstimate(
         state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)) // parts,
         batch_bytes=int(rows_per_rank * read * recipe.task.sequences_per_row()),
@@ -100,9 +100,9 @@ def average_row_length(recipe: Recipe) -> float:
 def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
     """Bytes per row: the inputs of each linear map and activation of each block, and the logits with their gradient."""
     size = 2 if recipe.precision == "bf16" else 4
-    length = round(average_row_length(recipe)) if isinstance(spec.source, S.Tokens) else None
-    task = recipe.task
-    target = None if length is None else max(1, round(length * task.decoder_ratio()))
+    task, reads_text = recipe.task, isinstance(spec.source, S.Tokens)
+    length = round(average_row_length(recipe)) if reads_text else image_side(recipe)
+    target = max(1, round(length * task.decoder_ratio())) if length and reads_text else None
     tokens = flops.input_tokens(spec, length, target, task.visible_fraction())
     total = 0.0
     for placed in iterate_blocks(spec):

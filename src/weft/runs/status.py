@@ -46,12 +46,13 @@ def run_status(folder: Path) -> dict[str, Any]:
     window = [
         line for line in steps if max(0, end - (recipe.eval_every or RECENT)) < line["step"] <= end
     ]
+    idle = "stopped" if done or saved else "not started"
     return {
         "run": str(folder),
         "recipe": recipe.name,
         "step": done,
         "steps": recipe.steps,
-        "state": "finished" if over else "running" if is_locked(folder) else "stopped",
+        "state": "finished" if over else "running" if is_locked(folder) else idle,
         "finished": over,
         "loss": mean_loss(window, unit),
         "loss_steps": [window[0]["step"], window[-1]["step"]] if window else None,
@@ -147,6 +148,8 @@ def status_page(status: dict[str, Any]) -> "Table":
         else f" after step {status['step']:,}; the final validation and export are left"
         if status["step"] == status["steps"]
         else f", step {status['step']:,} of {status['steps']:,}, about {format_duration(status['seconds_left'])} of training left"
+        if status["step"]
+        else f", {status['steps']:,} steps are left"
     )
     page.add_row("run", f"{status['run']} ({status['recipe']})")
     page.add_row("state", status["state"] + left)
@@ -239,6 +242,6 @@ def status_table(statuses: list[dict[str, Any]]) -> "Table":
             metric_text,
             read,
             "" if s["speed"] is None else f"{format_number(s['speed'])}/s",
-            "" if s["finished"] else format_duration(s["seconds_left"]),
+            "" if s["finished"] or not s["step"] else format_duration(s["seconds_left"]),
         )
     return table

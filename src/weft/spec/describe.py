@@ -40,8 +40,8 @@ def default_length(spec: Spec) -> int:
     return length
 
 
-def describe_workload(spec: Spec) -> str:
-    n, out = default_length(spec), spec.target is not None
+def describe_workload(spec: Spec, length: int | None = None) -> str:
+    n, out = length or default_length(spec), spec.target is not None
     return (
         f"{n:,} tokens" + f" in and {n:,} out" * out
         if isinstance(spec.source, Tokens)

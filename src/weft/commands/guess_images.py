@@ -1,0 +1,276 @@
+"""`weft new` for images: classes of a folder, boxes of COCO's layout."""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from math import log2
+from statistics import median
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+from .. import spec as S
+from ..console import count_of
+from ..data.files import find, size_and_mtime
+from ..data.formats.coco import load_coco, read_coco
+from ..data.formats.image_folder import image_files
+from ..data.formats.sniff import detect_format
+from ..data.images import displayed_size
+from ..data.quarantine import allowed_bad_rows
+from ..data.source import format_of, read_piece, resolve_source, split_source
+from ..recipe.cells import class_names, sorted_classes
+from ..recipe.formats import SourceRow
+from ..tuning.detect import format_labels
+from .first_recipe import (
+    COMMENTS,
+    Guess,
+    TableOptions,
+    count_steps,
+    plan_fields,
+    recipe_name,
+    rounded_up,
+    sample_rows,
+    with_valid,
+)
+from .recipe_code import Call, Name
+
+SAMPLE_IMAGES = 100
+IMAGE_FORMATS = ("folder", "npz", "idx")
+SIDES = (32, 64, 128)  # of the squares that a small classifier sees
+SHRINK = (
+    0.75  # an image is rather made this much smaller than larger, which costs four times as much
+)
+FEW = 1000  # images, with which a model from random weights learns little
+LARGE_BOX = 48  # pixels
+LEAST_STEPS = 1500  # before which a detector finds nothing, however few the images are
+
+
+def holds_images(path: str) -> bool:
+    """Whether a file is of images with their classes."""
+    return detect_format(path) in IMAGE_FORMATS
+
+
+def usual_size(sizes: Sequence[tuple[int, int]]) -> str:
+    return "{} × {} pixels".format(*sorted(sizes)[len(sizes) // 2])
+
+
+def few_images(count: int, way_out: str) -> dict[str, str]:
+    return {"warning": f"{count:,} images are few to learn from; {way_out}"} if count < FEW else {}
+
+
+# Classes
+
+
+def labels_of(source: R.Source, column: str) -> Iterator[list[str]]:
+    """Yield the classes of each row."""
+    for piece in split_source(source):
+        for item in read_piece(source, piece, (column,)):
+            if isinstance(item, SourceRow):
+                yield class_names(item.fields.get(column))
+
+
+def classes_and_count(source: R.Source, column: str) -> tuple[list[str], int]:
+    """Return the classes and the number of images; the images of a folder are not opened for it."""
+    pieces = split_source(source)
+    known = format_of(source).class_names(source, pieces)
+    if known is not None:
+        return known, sum(len(piece.paths) for piece in pieces)
+    labels = list(labels_of(source, column))
+    return sorted_classes({name for names in labels for name in names}), len(labels)
+
+
+def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
+    """Return small shifts for images that all have this size, else a random part of each."""
+    if set(sizes) == {(side, side)}:
+        return R.RandomCrop(size=side, padding=side // 8)
+    return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
+
+
+def guess_image_classes(files: list[str], valid: list[str], table: TableOptions) -> Guess:
+    rows = R.LabelledImages()
+    source = resolve_source(R.Source(paths=tuple(files)), rows)
+    classes, count = classes_and_count(source, rows.label)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{files[0]}: every image has the class {format_labels(tuple(classes))}; a class is a sub-folder"
+        )
+    sizes = readable_sizes(item.fields for item in sample_rows(source, table, SAMPLE_IMAGES))
+    if not sizes:
+        raise ValueError(f"{files[0]} holds no image that can be read among the first ones")
+    shortest = median(min(size) for size in sizes)
+    side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
+    train, valid_source, validation_text = with_valid(source, valid, count)
+    name = recipe_name(files[0])
+    if source.format == "folder" and not valid:
+        validation_text = f"the last {1 - train.fraction[1]:.0%} of each class, by name"
+    shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
+    return Guess(
+        f"Classification of the images of {files[0]} into {len(classes)} classes: CCT, a Transformer behind a few convolutions.",
+        {
+            "images": f"{count:,} ({source.format}), typically {usual_size(sizes)}",
+            "classes": f"{len(classes)}: {format_labels(tuple(classes))}",
+            "image size": f"{side} × {side} pixels after a crop",
+            "validation": validation_text,
+            **few_images(count, "weft tune starts from a pre-trained model"),
+        },
+        {
+            "name": name,
+            "model": Call("weft.cct", shape, "4-3x2"),
+            "task": R.Classification(
+                label_smoothing=0.1,
+                transforms=(image_crop(side, sizes), R.RandomHorizontalFlip(), R.Normalize()),
+            ),
+            "data": R.Data(rows=rows, train=train, valid=valid_source),
+            "batch": R.FixedBatch(size=32, length=64),
+            **plan_fields(count_steps(50, count, 32, 20_000), 1e-3),
+        },
+        COMMENTS
+        | {
+            "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
+            "task": "without the flip where left and right differ, as for digits and text",
+            "batch": "images per step, and tokens in one of them",
+        },
+        f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0], (0.0, 1.0))[0])}"
+        if source.format == "folder"
+        else f"weft evaluate runs/{name}",
+    )
+
+
+def readable_sizes(rows: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Return width and height of images, without those that training would skip."""
+    sizes = []
+    for fields in rows:
+        with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
+            sizes.append(displayed_size(fields["image"]))
+    return sizes
+
+
+# Boxes
+
+
+class BoxedImage(NamedTuple):
+    size: tuple[int, int]
+    boxes: list[Any]
+    problem: str | None  # why training would refuse its boxes
+
+
+def sample_boxes(table: str, folder: str) -> list[BoxedImage]:
+    """Return the first images, without those that training would skip."""
+    schema, samples = R.ImagesWithBoxes(), []
+    for item in read_coco((table, folder), (0, SAMPLE_IMAGES)):
+        sizes = readable_sizes([item.fields]) if isinstance(item, SourceRow) else []
+        if not sizes:
+            continue
+        assert isinstance(item, SourceRow)
+        problem = None
+        try:
+            schema.check_image(item.fields, sizes[0])
+        except ValueError as error:
+            problem = f"{item.fields['file']}: {error}"
+        samples.append(BoxedImage(sizes[0], item.fields["boxes"], problem))
+    return samples
+
+
+def check_sample(path: str, samples: list[BoxedImage], max_bad_rows: float) -> None:
+    """Raise ValueError if training would refuse more of these images than it may skip."""
+    problems = [image.problem for image in samples if image.problem]
+    if len(problems) > allowed_bad_rows(len(samples), max_bad_rows):
+        raise ValueError(
+            f"{path}: boxes of {len(problems)} of the first {count_of(len(samples), 'image')} are wrong, such as {problems[0]}"
+        )
+
+
+def box_side(samples: list[BoxedImage], side: int) -> float:
+    """Return the usual shorter side of a box in pixels, after images are resized so that their longer side is this."""
+    sides = [
+        float(min(box[2:])) * side / max(image.size)
+        for image in samples
+        if not image.problem
+        for box in image.boxes
+    ]
+    return median(sides or [side])
+
+
+def small_detector(boxes: float, queries: int, classes: int) -> dict[str, Call]:
+    """A light DAB-DETR from random weights. A cell of its last map is 8 pixels wide, or 16 where boxes are large enough to cover
+    several such cells."""
+    shape: dict[str, Any] = {"depth": 1, "decoder_depth": 3, "width": 128, "heads": 4}
+    shape |= {"hidden": 384, "queries": queries}
+    large = boxes >= LARGE_BOX
+    shape |= {"depths": (1, 1, 2) if large else (1, 2)}
+    shape |= {"widths": (32, 64, 128) if large else (32, 128), "stem": 32}
+    shape |= {"activation": "relu", "dropout": 0.0, "classes": classes}
+    resnet = {"block": "basic", "norm": S.GroupNorm(groups=8), "padding": "masked"}
+    return {
+        "DETR": Call("weft.dab_detr", shape),
+        "MODEL": Call(
+            "replace", {"source": Call("replace", resnet, Name("DETR.source"))}, Name("DETR")
+        ),
+    }
+
+
+def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Guess:
+    if len(files) != 2 or not os.path.isdir(find(files[1])[0]):
+        raise ValueError(
+            "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
+        )
+    path, folder = (find(file)[0] for file in files)
+    coco = load_coco(path, size_and_mtime(path))
+    names = [name for name in coco.files if name]
+    boxes = [len(notes) for notes in coco.boxes.values()]
+    if not names or not boxes:
+        raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
+    samples = sample_boxes(path, folder)
+    if not samples:
+        raise ValueError(
+            f"{folder} holds no image of {files[0]} that can be read, such as {names[0]}; give their folder"
+        )
+    check_sample(files[0], samples, table.max_bad_row_fraction)
+    sizes = [image.size for image in samples]
+    classes = tuple(dict.fromkeys(coco.names.values()))
+    side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
+    usual_box = box_side(samples, side)
+    source = R.Source(paths=tuple(files), format="coco")
+    train, valid_source, validation_text = with_valid(source, valid, len(names))
+    queries = rounded_up(1.5 * max(boxes), 10, 300)
+    steps = max(LEAST_STEPS, count_steps(60, len(names), 16, 20_000))
+    return Guess(
+        f"Detection in the images of {files[1]}: DAB-DETR with denoising queries, made small.",
+        {
+            "images": f"{len(names):,}, typically {usual_size(sizes)}",
+            "boxes": f"{sum(boxes):,}, at most {max(boxes)} in an image: {queries} queries",
+            "classes": f"{len(classes)}: {format_labels(classes)}",
+            "longest side": f"{side} pixels after resizing, a typical box {usual_box:.0f}",
+            "validation": validation_text,
+            **few_images(len(names), "give more, or start from a trained detector with init_from"),
+        },
+        {
+            "name": recipe_name(files[0]),
+            "model": Name("MODEL"),
+            "task": R.Detection(
+                class_cost=2.0,
+                transforms=(
+                    R.RandomHorizontalFlip(),
+                    R.Resize(size=side, max_size=side),
+                    R.Normalize(),
+                ),
+                denoising=R.DenoisingQueries(groups=5),
+            ),
+            "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
+            "batch": R.FixedBatch(
+                size=16, length=(side // (16 if usual_box >= LARGE_BOX else 8)) ** 2
+            ),
+            **plan_fields(steps, 1e-3),
+            "optimiser": R.Muon(
+                lr=4e-3, weight_decay=1e-4, other=R.AdamW(lr=1e-3, weight_decay=1e-4)
+            ),
+            "grad_clip": 0.1,
+        },
+        COMMENTS
+        | {
+            "task": "without the flip where left and right differ, as for digits and text",
+            "batch": "images per step, and cells of the last feature map in one of them",
+        },
+        f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
+        small_detector(usual_box, queries, len(classes)),
+    )
