@@ -599,7 +599,7 @@ def page(folder: Path = FOLDER) -> str:
                 for picture in sorted(folder.glob(f"{name}.svg"))
             ]
             lines.append(
-                f"`{held['command']}`, commit {held['commit'][:7]}{' and changes' * ('changes' in held['commit'])}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n"
+                f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}: [{name}.json](results/{name}.json)\n"
             )
     return "\n".join(lines)
 
