@@ -54,6 +54,13 @@ def refused(recipe: R.Recipe, *words: str) -> str:
 # Paths
 
 
+def test_one_text_is_enough_where_a_list_of_texts_is_meant() -> None:
+    found = R.apply_overrides(GPT, ["data.train.paths=../photos", 'data.valid.paths=["a", "b"]'])
+    assert isinstance(found.data.train, R.Source)
+    assert isinstance(found.data.valid, R.Source)
+    assert (found.data.train.paths, found.data.valid.paths) == (("../photos",), ("a", "b"))
+
+
 def test_a_star_reaches_every_block_and_the_whole_is_checked_once() -> None:
     found = R.apply_overrides(
         GPT,

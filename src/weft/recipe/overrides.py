@@ -145,7 +145,8 @@ def parse_value(text: str, old: Any) -> Any:
     try:
         new = json.loads(text)
     except json.JSONDecodeError:
-        return text
+        one_of_texts = isinstance(old, list) and all(isinstance(item, str) for item in old)
+        return [text] if one_of_texts and old else text
     if type(new) is float and type(old) is int and new.is_integer():
         return int(new)  # 1e5 steps
     return float(new) if type(new) is int and isinstance(old, float) else new

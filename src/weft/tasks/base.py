@@ -413,7 +413,7 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
             else f"{name} reads {expected} output{'s' * (expected != 1)}"
         )
         raise ValueError(
-            f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected})"
+            f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected}), or --set model.head.num_labels={expected}"
         )
     names = getattr(s.head, "labels", None)
     if outputs is None and names is not None and tuple(names) != tuple(labels or ()):
