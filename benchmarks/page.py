@@ -39,7 +39,7 @@ def spread(numbers: list[float], digits: int) -> str:
 
 def multi30k(found: Result) -> Lines:
     yield (
-        f"Multi30k, English to German, from nothing on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
+        f"Multi30k, English to German, from scratch on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
         f"steps, beam {found['beams']}, length penalty {found['alpha']:g}; "
         f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes a seed. The best small system known reaches 41.02 on "
         f"test_2016_flickr, lower-cased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462)."
@@ -97,7 +97,7 @@ def characters(found: Result) -> Lines:
 def tuned(found: Result) -> Lines:
     own = found["settings"]
     yield (
-        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, rate "
+        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, learning rate "
         f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
         f"standard deviation on rows that neither saw."
     )
@@ -125,7 +125,7 @@ def transfer(found: Result) -> Lines:
     yield (
         "Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
         "three tenths of CoNLL-2003, beside the same models from scratch; F1 of entities on the dev set, each at its "
-        "best rate. Measured before two causes of ELECTRA's and T5's losses were mended and before BERT's next-sentence labels "
+        "best learning rate. Measured before two causes of ELECTRA's and T5's losses were mended and before BERT's next-sentence labels "
         "were a fair coin ([log.md](log.md)); the next table is of the code since then, at a quarter of the FLOP."
     )
     yield from transfer_table(found)
@@ -143,7 +143,14 @@ def short_transfer(found: Result) -> Lines:
 def transfer_table(found: Result) -> Lines:
     yield ""
     yield from table(
-        ("model", "pre-training FLOP", "from scratch", "pre-trained", "each seed", "rates"),
+        (
+            "model",
+            "pre-training FLOP",
+            "from scratch",
+            "pre-trained",
+            "each seed",
+            "learning rates",
+        ),
         *(
             (
                 name.upper(),

@@ -105,7 +105,7 @@ def detected(found: Result) -> Lines:
     yield (
         "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
         "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
-        "random weights. One seed per row; optimiser and rates were chosen in pilots on the same scenes. AP is of the moving average of the weights, "
+        "random weights. One seed per row; optimiser and learning rates were chosen in pilots on the same scenes. AP is of the moving average of the weights, "
         "the curves are of the weights themselves."
     )
     yield from reached(found)

@@ -16,7 +16,7 @@ def table(*rows: tuple[Any, ...]) -> Lines:
 
 def deep(found: Result) -> Lines:
     yield (
-        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same rate for all: the loss on held-out text, and the runs that "
+        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same learning rate for all: the loss on held-out text, and the runs that "
         f"learned no more than how often each byte occurs ({found['entropy']:.2f} nats)."
     )
     yield ""
@@ -43,7 +43,7 @@ def ladder(found: Result) -> Lines:
         return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
     yield (
-        "Five GPTs on the bytes of WikiText-2, nats per byte of held-out text where a branch of the constant rate has decayed. "
+        "Five GPTs on the bytes of WikiText-2, nats per byte of held-out text where a branch of the constant learning rate has decayed. "
         f"L = E + A / N^a + B / D^b: a = {interval('a')}, b = {interval('b')}; the best loss at each compute falls as C^-g, "
         f"-g = {interval('minus_g')}; 90 % intervals of the bootstrap; the largest error of the fit is {found['fit']['largest_error']:.2f} "
         "nats. More data helps; an effect of size is not resolved at this length, since the loss does not fall steadily with it: the ladder shows "
@@ -75,7 +75,7 @@ def recurrent(found: Result) -> Lines:
         seeds = len({run["seed"] for run in found["runs"]})
         yield ""
         yield (
-            "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from nothing, after few steps, "
+            "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from scratch, after few steps, "
             f"{seeds} seed{'s' * (seeds > 1)}:"
         )
         yield ""

@@ -1,4 +1,4 @@
-"""GPT-3's arithmetic, learnt from nothing: a small decoder reads solved problems and is then asked others, after 0, 1, 4 and 16 examples.
+"""GPT-3's arithmetic, learnt from scratch: a small decoder reads solved problems and is then asked others, after 0, 1, 4 and 16 examples.
 
     python -m benchmarks.arithmetic_data arithmetic
     weft train recipes/gpt_arithmetic.py
