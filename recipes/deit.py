@@ -6,7 +6,7 @@
 Paper:  `paper` is DeiT-B with distillation, table 9: 300 epochs of batches of 1,024, three repeats of each image: 83.4 % top-1.
 Cost:   `tiny` (0.81M parameters) 10 epochs of 391 steps of CIFAR-10 and the teacher's forward passes; `paper` 4e19 FLOP and the teacher's.
 Expect: `tiny` starts at ln 10 = 2.3 nats for each of the two losses.
-Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` folders imagenet/train, imagenet/val, a class a sub-folder.
+Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` folders imagenet/train, imagenet/val, one sub-folder per class.
 """
 
 import weft

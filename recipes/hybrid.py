@@ -5,7 +5,7 @@
 Paper:  `paper` is R50+ViT-B/16 on ImageNet alone, at the settings of table 3; the authors pre-train theirs on larger sets.
 Cost:   `tiny` (0.7M parameters) 10 epochs of 391 steps of CIFAR-10, 5e13 FLOP; `paper` 5e19 FLOP.
 Expect: `tiny` starts at ln 10 = 2.3 nats.
-Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` folders imagenet/train, imagenet/val, a class a sub-folder.
+Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` folders imagenet/train, imagenet/val, one sub-folder per class.
 """
 
 import weft

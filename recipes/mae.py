@@ -7,7 +7,7 @@
 Paper:  `paper` is the base model, table 8: 800 epochs of batches of 4,096, a rate of 1.5e-4 for every 256 images.
 Cost:   `tiny` 600 steps of 128 images, about three minutes on two cores; `cifar10` 20 epochs, 7,820 steps, 1.3e14 FLOP; `paper` 6e19 FLOP.
 Expect: `tiny` starts above 1, the variance of a normalised patch, and is at 0.8 after fifty steps; then slowly on.
-Data:   folders of image files, a class a sub-folder: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val;
+Data:   folders of image files, one sub-folder per class: cifar10/train, cifar10/test; for `paper` imagenet/train, imagenet/val;
         for `cifar10` the arrays cifar10/train.npz and cifar10/test.npz.
 """
 

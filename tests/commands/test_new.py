@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 import weft
+from weft import recipe as R
 from weft.cli import main
 
 from ..conftest import unknown_options
@@ -45,6 +48,16 @@ def write_data(rng: random.Random) -> None:
             Image.new("RGB", (40, 60), colour).save(f"photos/{name}/{i}.png")
     digits = np.zeros((40, 28, 28), np.uint8)
     np.savez("digits.npz", images=digits, labels=np.arange(40) % 3)
+    photos = [Path(f"photos/{('red', 'blue')[i % 2]}/{i // 2}.png").read_bytes() for i in range(12)]
+    rows = [
+        {"img": {"bytes": photo, "path": None}, "fine_label": i % 2}
+        for i, photo in enumerate(photos)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "hub.parquet")
+    rows = [
+        {"image": photo, "label": i % 2, "text": sentence(rng)} for i, photo in enumerate(photos)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "bytes.parquet")
 
 
 def write_broken_data() -> None:
@@ -60,6 +73,9 @@ def write_broken_data() -> None:
     for name, rows in tables.items():
         Path(f"{name}.csv").write_text("\n".join([headers.get(name, "text,label"), *rows, ""]))
     Path("one_column.csv").write_text("text\na b c\nd e f\n")
+    for name in ("a", "b"):
+        Path("broken_photos", name).mkdir(parents=True)
+        Path("broken_photos", name, "0.png").write_bytes(b"no image")
     Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
 
 
@@ -79,6 +95,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["detect", "boxes.json", "images"], {"classes": "2: cat, dog", "longest side": "64 pixels after resizing, a typical box 20"}),
         (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 × 60 pixels", "image size": "32 × 32 pixels after a crop"}),
         (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × 28 pixels"}),
+        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically 40 × 60 pixels"}),
+        (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
+        (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), typically 40 × 60 pixels"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )  # fmt: skip
@@ -120,6 +139,11 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
         (["classify", "images/0.png"], "images/0.png is a binary file"),
         (["classify", "images"], "images has no images in sub-folders; a class is a sub-folder"),
+        (
+            ["classify", "hub.parquet"],
+            "which column is the label? There are 'img', 'fine_label'; name it with --columns IMAGE LABEL",
+        ),
+        (["classify", "broken_photos"], "none of the first 2 images can be read; give PNG, JPEG"),
         (["pretrain", "latin1.txt"], "not UTF-8"),
         (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
         (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv: there is no row"),
@@ -185,6 +209,30 @@ def test_boxes_that_training_would_refuse_are_refused_before_a_recipe_is_written
     assert "boxes of 12 of the first 12 images are wrong" in line
     assert message in line
     assert not Path("recipe.py").exists()
+
+
+def test_images_of_one_size_are_shifted_and_others_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    for side, first in (
+        (32, R.RandomCrop(size=32, padding=4)),
+        (30, R.RandomResizedCrop(size=32, scale=(0.5, 1.0))),
+    ):
+        images = np.zeros((40, side, side), np.uint8)
+        np.savez("digits.npz", images=images, labels=np.arange(40) % 2)
+        guessed = guessed_of(["classify", "digits.npz", "-o", f"side{side}.py"], capsys)
+        assert "sorted" not in guessed["warning"]
+        assert weft.load_recipe(f"side{side}.py").task.transforms[0] == first
+
+
+def test_images_that_are_sorted_by_class_are_no_fair_validation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    images = np.zeros((40, 32, 32), np.uint8)
+    np.savez("digits.npz", images=images, labels=np.arange(40) // 20)
+    warning = guessed_of(["classify", "digits.npz"], capsys)["warning"]
+    assert "40 images are few" in warning
+    assert "sorted by label" in warning
+    images_and_valid = ["classify", "digits.npz", "--valid", "digits.npz", "-o", "other.py"]
+    assert "sorted by label" not in guessed_of(images_and_valid, capsys)["warning"]
 
 
 def test_a_detector_of_large_boxes_has_larger_cells(capsys: pytest.CaptureFixture[str]) -> None:

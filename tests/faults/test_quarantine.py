@@ -462,7 +462,7 @@ def test_data_of_other_classes_are_not_called_damaged(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "a", "label": "bird"}\n')
     data = R.Data(rows=row, train=R.Source(paths=(str(path),)), tokenizer=R.ByteTokenizer())
-    with pytest.raises(ValueError, match="no row has one of the model's classes") as raised:
+    with pytest.raises(ValueError, match="no row has one of the expected classes") as raised:
         prepare(data, tmp_path / "out")
     assert "label 'bird' is not one of cat, dog" in str(raised.value)
     assert "weft tune" in str(raised.value)

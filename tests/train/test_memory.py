@@ -155,3 +155,20 @@ def test_fewer_numbers_are_kept_where_fewer_are_needed() -> None:
         1.25 * whole.state_bytes
     )
     assert isinstance(GPT.model.decoder, S.Stack)
+
+
+def test_a_detector_needs_memory_for_images_of_its_batch_and_not_of_the_usual_size() -> None:
+    shape = {"depth": 1, "decoder_depth": 1, "width": 32, "heads": 2, "hidden": 64, "classes": 3}
+    detector = replace(
+        VIT,
+        model=weft.detr(**shape, queries=5, depths=(1, 1), widths=(8, 16), stem=8),
+        task=R.Detection(),
+        data=replace(DATA, rows=R.ImagesWithBoxes()),
+    )
+    small, large = (
+        estimate_memory(replace(detector, batch=R.FixedBatch(size=2, length=cells**2)))
+        for cells in (4, 16)
+    )
+    assert small.batch_bytes == 2 * 3 * 4 * (4 * 8) ** 2  # a cell is 8 pixels wide
+    assert large.batch_bytes == 16 * small.batch_bytes
+    assert 4 * small.activations_per_row < large.activations_per_row

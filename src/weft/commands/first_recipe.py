@@ -1,9 +1,10 @@
 """`weft new`: what every first recipe has, whatever its data are. Every reader and every rule is that of `data` and `tuning`."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,15 +61,30 @@ def split_source_at(source: R.Source, rows: int) -> tuple[R.Source, R.Source]:
     return replace(source, fraction=(0.0, share)), replace(source, fraction=(share, 1.0))
 
 
-def with_valid(source: R.Source, valid: Sequence[str], rows: int) -> tuple[R.Source, R.Source, str]:
+def with_valid(
+    source: R.Source,
+    valid: Sequence[str],
+    rows: int,
+    last_of: str = "of the file; shuffle a sorted file first",
+) -> tuple[R.Source, R.Source, str]:
     if valid:
         return source, replace(source, paths=tuple(valid)), ", ".join(valid)
     train, valid_source = split_source_at(source, rows)
-    return (
-        train,
-        valid_source,
-        f"the last {1 - train.fraction[1]:.0%} of the file; shuffle a sorted file first",
-    )
+    return train, valid_source, f"the last {1 - train.fraction[1]:.0%} {last_of}"
+
+
+def sorted_labels(labels: Sequence[str]) -> str:
+    """Return a warning where the label changes far less often along the rows than in random order: then the last rows are of few classes."""
+    changes = sum(label != following for label, following in pairwise(labels))
+    squares = sum((count / len(labels)) ** 2 for count in Counter(labels).values())
+    if changes > 0.1 * len(labels) * (1 - squares):
+        return ""
+    return "the rows are sorted by label, and the last ones are no fair validation; shuffle the file, or give --valid"
+
+
+def warnings_of(*texts: str) -> dict[str, str]:
+    """Return the line of those that are not empty."""
+    return {"warning": ". ".join(filter(None, texts))} if any(texts) else {}
 
 
 def plan_fields(steps: int, lr: float) -> dict[str, Any]:

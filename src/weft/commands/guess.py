@@ -1,9 +1,7 @@
 """`weft new`: what a data file holds, and the first recipe for it. Every reader and every rule is that of `data` and `tuning`."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from math import log2
 from typing import Any, cast
 
@@ -25,9 +23,11 @@ from .first_recipe import (
     recipe_name,
     rounded_up,
     sample_rows,
+    sorted_labels,
+    warnings_of,
     with_valid,
 )
-from .guess_images import guess_detect, guess_image_classes, holds_images
+from .guess_images import guess_detect, guess_image_classes, image_rows
 from .recipe_code import Call
 
 PIECES_PER_WORD, CHARACTERS_PER_TOKEN = 1.4, 3.5  # of subwords, about
@@ -50,8 +50,8 @@ def vocabulary_size(characters: float) -> int:
 
 
 def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    if holds_images(files[0]):
-        return guess_image_classes(files, valid, table)
+    if (images := image_rows(files[0], table)) is not None:
+        return guess_image_classes(files, valid, images, table)
     names, share = table.column_names, table.max_bad_row_fraction
     detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
     row = detected.row
@@ -83,10 +83,8 @@ def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> G
             "longest row": f"{length} tokens hold {COVERED:.0%} of the rows",
             "vocabulary": f"{vocab:,} pieces of words",
             "validation": validation_text,
-            **(
-                {}
-                if valid
-                else warn_if_sorted([str(fields[row.label]) for fields in detected.rows])
+            **warnings_of(
+                "" if valid else sorted_labels([str(fields[row.label]) for fields in detected.rows])
             ),
         },
         {
@@ -105,17 +103,6 @@ def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> G
         },
         f'weft classify runs/{recipe_name(files[0])} "{shorten(texts[0])}"',
     )
-
-
-def warn_if_sorted(labels: Sequence[str]) -> dict[str, str]:
-    """Return a warning where the label changes far less often along the rows than in random order: then the last rows are of few classes."""
-    changes = sum(label != following for label, following in pairwise(labels))
-    squares = sum((count / len(labels)) ** 2 for count in Counter(labels).values())
-    if changes > 0.1 * len(labels) * (1 - squares):
-        return {}
-    return {
-        "warning": "the rows are sorted by label, and the last ones are no fair validation; shuffle the file, or give --valid"
-    }
 
 
 def quoted_columns(row: R.RowSchema) -> str:

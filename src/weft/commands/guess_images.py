@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from .. import recipe as R
 from .. import spec as S
 from ..console import count_of
+from ..data.column_names import LABEL_COLUMNS
+from ..data.columns import check_columns_exist, find_column, require_column
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco, read_coco
 from ..data.formats.image_folder import image_files
 from ..data.formats.sniff import detect_format
 from ..data.images import displayed_size
-from ..data.quarantine import allowed_bad_rows
+from ..data.quarantine import allowed_bad_rows, image_bytes
 from ..data.source import format_of, read_piece, resolve_source, split_source
 from ..recipe.cells import class_names, sorted_classes
 from ..recipe.formats import SourceRow
@@ -30,6 +32,8 @@ from .first_recipe import (
     recipe_name,
     rounded_up,
     sample_rows,
+    sorted_labels,
+    warnings_of,
     with_valid,
 )
 from .recipe_code import Call, Name
@@ -37,25 +41,43 @@ from .recipe_code import Call, Name
 SAMPLE_IMAGES = 100
 IMAGE_FORMATS = ("folder", "npz", "idx")
 SIDES = (32, 64, 128)  # of the squares that a small classifier sees
-SHRINK = (
-    0.75  # an image is rather made this much smaller than larger, which costs four times as much
-)
-FEW = 1000  # images, with which a model from random weights learns little
+# An image is rather made this much smaller than larger, which costs four times as much
+SHRINK = 0.75
+FEW = 1000  # images
 LARGE_BOX = 48  # pixels
 LEAST_STEPS = 1500  # before which a detector finds nothing, however few the images are
 
 
-def holds_images(path: str) -> bool:
-    """Whether a file is of images with their classes."""
-    return detect_format(path) in IMAGE_FORMATS
+def image_rows(path: str, table: TableOptions) -> R.LabelledImages | None:
+    """Return the columns of an image and its class in a file, None if it holds no images."""
+    kind = detect_format(path)
+    if kind in IMAGE_FORMATS:
+        return R.LabelledImages()
+    if kind != "parquet":  # the one table that holds bytes
+        return None
+    rows = [
+        item.fields
+        for item in sample_rows(R.Source(paths=(path,), format=kind), table, SAMPLE_IMAGES)
+    ]
+    check_columns_exist(rows[0], table.columns)
+    named = table.columns[:1] or tuple(rows[0])
+    image = next((name for name in named if readable_sizes(rows, name)), None)
+    if image is None:
+        return None
+    label = next(iter(table.columns[1:]), find_column(rows[0], LABEL_COLUMNS, [image]))
+    return R.LabelledImages(
+        image=image,
+        label=require_column(rows[0], label, "label", "--columns IMAGE LABEL"),
+    )
 
 
 def usual_size(sizes: Sequence[tuple[int, int]]) -> str:
     return "{} × {} pixels".format(*sorted(sizes)[len(sizes) // 2])
 
 
-def few_images(count: int, way_out: str) -> dict[str, str]:
-    return {"warning": f"{count:,} images are few to learn from; {way_out}"} if count < FEW else {}
+def few_images(count: int, way_out: str) -> str:
+    """Return a warning where a model from random weights learns little."""
+    return f"{count:,} images are few to learn from; {way_out}" if count < FEW else ""
 
 
 # Classes
@@ -69,14 +91,21 @@ def labels_of(source: R.Source, column: str) -> Iterator[list[str]]:
                 yield class_names(item.fields.get(column))
 
 
-def classes_and_count(source: R.Source, column: str) -> tuple[list[str], int]:
-    """Return the classes and the number of images; the images of a folder are not opened for it."""
+class LabelFacts(NamedTuple):
+    classes: list[str]
+    images: int
+    warning: str  # about their order
+
+
+def read_labels(source: R.Source, column: str) -> LabelFacts:
+    """Read the class of every image; the images of a folder are not opened for it."""
     pieces = split_source(source)
     known = format_of(source).class_names(source, pieces)
-    if known is not None:
-        return known, sum(len(piece.paths) for piece in pieces)
+    if known is not None:  # a folder, of which each class is divided by itself
+        return LabelFacts(known, sum(len(piece.paths) for piece in pieces), "")
     labels = list(labels_of(source, column))
-    return sorted_classes({name for names in labels for name in names}), len(labels)
+    classes = sorted_classes({name for names in labels for name in names})
+    return LabelFacts(classes, len(labels), sorted_labels([" ".join(names) for names in labels]))
 
 
 def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
@@ -86,23 +115,28 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
 
 
-def guess_image_classes(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    rows = R.LabelledImages()
+def guess_image_classes(
+    files: list[str], valid: list[str], rows: R.LabelledImages, table: TableOptions
+) -> Guess:
     source = resolve_source(R.Source(paths=tuple(files)), rows)
-    classes, count = classes_and_count(source, rows.label)
+    in_folder = source.format == "folder"
+    classes, count, order_warning = read_labels(source, rows.label)
     if len(classes) < 2:
         raise ValueError(
-            f"{files[0]}: every image has the class {format_labels(tuple(classes))}; a class is a sub-folder"
+            f"{files[0]}: every image has the class {format_labels(tuple(classes))}; "
+            + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
         )
-    sizes = readable_sizes(item.fields for item in sample_rows(source, table, SAMPLE_IMAGES))
+    samples = [item.fields for item in sample_rows(source, table, SAMPLE_IMAGES)]
+    sizes = readable_sizes(samples, rows.image)
     if not sizes:
-        raise ValueError(f"{files[0]} holds no image that can be read among the first ones")
+        raise ValueError(
+            f"{files[0]}: none of the first {count_of(len(samples), 'image')} can be read; give PNG, JPEG or another format that Pillow opens"
+        )
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
-    train, valid_source, validation_text = with_valid(source, valid, count)
+    last_of = {"last_of": "of each class, by name"} if in_folder else {}
+    train, valid_source, validation_text = with_valid(source, valid, count, **last_of)
     name = recipe_name(files[0])
-    if source.format == "folder" and not valid:
-        validation_text = f"the last {1 - train.fraction[1]:.0%} of each class, by name"
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(
         f"Classification of the images of {files[0]} into {len(classes)} classes: CCT, a Transformer behind a few convolutions.",
@@ -111,7 +145,10 @@ def guess_image_classes(files: list[str], valid: list[str], table: TableOptions)
             "classes": f"{len(classes)}: {format_labels(tuple(classes))}",
             "image size": f"{side} × {side} pixels after a crop",
             "validation": validation_text,
-            **few_images(count, "weft tune starts from a pre-trained model"),
+            **warnings_of(
+                few_images(count, "weft tune starts from a pre-trained model"),
+                "" if valid else order_warning,
+            ),
         },
         {
             "name": name,
@@ -131,17 +168,17 @@ def guess_image_classes(files: list[str], valid: list[str], table: TableOptions)
             "batch": "images per step, and tokens in one of them",
         },
         f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0], (0.0, 1.0))[0])}"
-        if source.format == "folder"
+        if in_folder
         else f"weft evaluate runs/{name}",
     )
 
 
-def readable_sizes(rows: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
+def readable_sizes(rows: Iterable[dict[str, Any]], column: str = "image") -> list[tuple[int, int]]:
     """Return width and height of images, without those that training would skip."""
     sizes = []
     for fields in rows:
         with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
-            sizes.append(displayed_size(fields["image"]))
+            sizes.append(displayed_size(image_bytes(fields[column])))
     return sizes
 
 
@@ -191,12 +228,11 @@ def box_side(samples: list[BoxedImage], side: int) -> float:
     return median(sides or [side])
 
 
-def small_detector(boxes: float, queries: int, classes: int) -> dict[str, Call]:
-    """A light DAB-DETR from random weights. A cell of its last map is 8 pixels wide, or 16 where boxes are large enough to cover
-    several such cells."""
+def small_detector(cell: int, queries: int, classes: int) -> dict[str, Call]:
+    """A light DAB-DETR from random weights. A cell of its last map is 8 or 16 pixels wide."""
     shape: dict[str, Any] = {"depth": 1, "decoder_depth": 3, "width": 128, "heads": 4}
     shape |= {"hidden": 384, "queries": queries}
-    large = boxes >= LARGE_BOX
+    large = cell == 16
     shape |= {"depths": (1, 1, 2) if large else (1, 2)}
     shape |= {"widths": (32, 64, 128) if large else (32, 128), "stem": 32}
     shape |= {"activation": "relu", "dropout": 0.0, "classes": classes}
@@ -230,6 +266,7 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
     classes = tuple(dict.fromkeys(coco.names.values()))
     side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
     usual_box = box_side(samples, side)
+    cell = 16 if usual_box >= LARGE_BOX else 8  # a large box covers several cells
     source = R.Source(paths=tuple(files), format="coco")
     train, valid_source, validation_text = with_valid(source, valid, len(names))
     queries = rounded_up(1.5 * max(boxes), 10, 300)
@@ -242,7 +279,9 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "longest side": f"{side} pixels after resizing, a typical box {usual_box:.0f}",
             "validation": validation_text,
-            **few_images(len(names), "give more, or start from a trained detector with init_from"),
+            **warnings_of(
+                few_images(len(names), "give more, or start from a trained detector with init_from")
+            ),
         },
         {
             "name": recipe_name(files[0]),
@@ -257,9 +296,7 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
                 denoising=R.DenoisingQueries(groups=5),
             ),
             "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
-            "batch": R.FixedBatch(
-                size=16, length=(side // (16 if usual_box >= LARGE_BOX else 8)) ** 2
-            ),
+            "batch": R.FixedBatch(size=16, length=(side // cell) ** 2),
             **plan_fields(steps, 1e-3),
             "optimiser": R.Muon(
                 lr=4e-3, weight_decay=1e-4, other=R.AdamW(lr=1e-3, weight_decay=1e-4)
@@ -272,5 +309,5 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             "batch": "images per step, and cells of the last feature map in one of them",
         },
         f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
-        small_detector(usual_box, queries, len(classes)),
+        small_detector(cell, queries, len(classes)),
     )

@@ -117,7 +117,7 @@ def add(verb: AddCommand) -> None:
         "data",
         nargs="+",
         metavar="DATA",
-        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; a folder of images, a class a sub-folder; or COCO's JSON and the folder of its images",
+        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; images (Parquet, npz, idx, or a folder with one sub-folder per class); or COCO's JSON and the folder of its images",
     )
     parser.add_argument(
         "-o",

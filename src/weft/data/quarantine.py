@@ -114,7 +114,7 @@ def check_bad_row_limit(
         option = f"weft prepare {option} or weft train --set data.max_bad_row_fraction={enough:g}"
     if not rows and all(UNKNOWN_CLASS in entry["reason"] for entry in bad):
         raise ValueError(
-            f"no row has one of the model's classes ({describe_bad_rows(bad)}); give data that have, or fine-tune on these with weft tune"
+            f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data that have, or fine-tune on these with weft tune"
         )
     more = f", or allow more with {option}" if rows else ""
     raise ValueError(

@@ -109,8 +109,8 @@ def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
         )
         if inside < VISIBLE * w * h:
             corners = 0 <= x < w <= width and 0 <= y < h <= height
-            look = "it looks like left, top, right and bottom" if corners else "correct the box"
+            hint = "it looks like left, top, right and bottom" if corners else "correct the box"
             raise ValueError(
                 f"box {short(box)} is outside its image of {width}×{height} pixels; "
-                f"boxes are x, y, width and height: {look}"
+                f"boxes are x, y, width and height: {hint}"
             )
