@@ -387,6 +387,19 @@ def test_a_mistake_is_one_line_with_the_way_out(
     assert hint in errors[0]
 
 
+@pytest.mark.parametrize("verb", ["train", "prepare"])
+@pytest.mark.parametrize("documented", [True, False])
+def test_a_recipe_whose_data_are_missing_says_what_they_are(
+    verb: str, documented: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docstring = '"""A recipe.\n\nData:   any text.\n"""\n' if documented else ""
+    Path("mine.py").write_text(docstring + RECIPE.replace("text.txt", "missing.txt"))
+    assert main([verb, "mine.py:tiny"]) == 2
+    error = capsys.readouterr().err
+    assert "no file missing.txt here" in error
+    assert ("; mine.py says at its top what data it reads" in error) == documented
+
+
 def test_a_caller_who_stops_asking_finds_the_step_saved() -> None:
     recipe = R.apply_overrides(R.load_recipe("small.py"), ["checkpoints.every_steps=100"])
     for event in run.train(recipe):

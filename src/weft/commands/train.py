@@ -3,6 +3,8 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..recipe.overrides import Report
     from ..runs.run import RunState
+
+
+@contextmanager
+def data_of_recipe(path: str) -> Iterator[None]:
+    """Add to the error about a missing file where the recipe describes its data."""
+    from ..data.files import MissingFile
+
+    try:
+        yield
+    except MissingFile as error:
+        file = Path(path.partition(":")[0])
+        if file.suffix != ".py" or "\nData:" not in file.read_text():
+            raise
+        raise MissingFile(f"{error}; {file} says at its top what data it reads") from None
 
 
 def prepare(args: argparse.Namespace) -> int:
@@ -55,7 +71,10 @@ def prepare(args: argparse.Namespace) -> int:
     data = replace(
         data, max_bad_row_fraction=max(data.max_bad_row_fraction, args.max_bad_row_fraction)
     )
-    with progress.PrepareProgressLine("looking at the sources") as preparing:
+    with (
+        data_of_recipe(args.paths[0]),
+        progress.PrepareProgressLine("looking at the sources") as preparing,
+    ):
         folder = make(
             data,
             args.output,
@@ -84,11 +103,12 @@ def train(args: argparse.Namespace) -> int:
         recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.load_recipe(args.recipe)
     )
     changed = recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank())
-    return train_with_progress(
-        with_loggers(changed, args.log_to),
-        args.output or (args.recipe if folder.is_dir() else None),
-        args,
-    )
+    with data_of_recipe(args.recipe):
+        return train_with_progress(
+            with_loggers(changed, args.log_to),
+            args.output or (args.recipe if folder.is_dir() else None),
+            args,
+        )
 
 
 def resume(args: argparse.Namespace) -> int:
