@@ -1,6 +1,7 @@
 """`weft detect`: the objects of image files, printed, drawn, and in COCO's layout."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from weft import spec as S
 from weft.cli import main
 from weft.data.transforms import ImagePipeline
 from weft.interop.image_processor import image_transforms
-from weft.observe.boxes import draw_boxes
+from weft.observe.boxes import draw_boxes, free_place, overlap
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +222,25 @@ def test_a_box_is_drawn_where_it_is() -> None:
         assert drawn.getpixel((x, y)) != (0, 0, 0)
     assert drawn.getpixel((200, 210)) == (0, 0, 0)
     assert black.getpixel((100, 200)) == (0, 0, 0)
+
+
+def test_labels_of_neighbouring_boxes_hide_neither_each_other_nor_leave_the_image() -> None:
+    boxes = [
+        (10, 30, 90, 80),
+        (14, 34, 90, 80),
+        (18, 26, 90, 80),
+        (0, 0, 80, 50),
+        (340, 380, 60, 20),
+    ]
+    places = list[tuple[float, float, float, float]]()
+    for box in boxes:
+        places.append(free_place(box, (50, 15), (400, 400), places))
+    assert places[0] == (10, 15, 60, 30)  # above its box
+    for first, second in combinations(places, 2):
+        assert not overlap(first, second)
+    for left, top, right, bottom in places:
+        assert 0 <= left < right <= 400
+        assert 0 <= top < bottom <= 400
 
 
 @pytest.mark.parametrize(
