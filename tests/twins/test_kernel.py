@@ -113,6 +113,27 @@ def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(
             assert (a - b).abs().max() <= 1e-6 * b.abs().max().clamp(min=1)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_learned_bias_has_its_gradient_from_products_as_in_the_open(rows: int) -> None:
+    """As Swin's windows and T5's distances have it; some pairs are masked, one query sees nothing."""
+    g = torch.Generator().manual_seed(5)
+    q, k, v = (torch.randn(2, 4, n, 8, generator=g) for n in (5, 7, 7))
+    bias = torch.randn(rows, 4, 5, 7, generator=g)
+    hidden = torch.rand(rows, 1, 5, 7, generator=g) < 0.3
+    hidden[:, :, 2] = True
+    results = []
+    for kernel in (sdpa_attention, eager_attention):
+        q_, k_, v_, bias_ = parts = [t.clone().requires_grad_() for t in (q, k, v, bias)]
+        mask = bias_.masked_fill(hidden, float("-inf"))
+        assert sdpa_backward_is_slow(q_, k_, mask)
+        y = kernel(q_, k_, v_, mask, causal=False, scale=None, dropout=0.0)
+        y.square().sum().backward()
+        results.append([y.detach(), *(p.grad for p in parts)])
+    assert not sdpa_backward_is_slow(q.clone().requires_grad_(), k, bias)
+    for a, b in zip(*results, strict=True):
+        assert (a - b).abs().max() <= 1e-6 * b.abs().max().clamp(min=1)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_within_two(
     causal: bool,
@@ -130,7 +151,7 @@ def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_w
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     def ours(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        assert sdpa_backward_is_slow(q, k)
+        assert sdpa_backward_is_slow(q, k, None)
         return sdpa_attention(q, k, v, None, causal=causal, scale=None, dropout=0.0)
 
     for i, (true, found) in enumerate(

@@ -82,7 +82,7 @@ def sdpa_attention(
             dropout=dropout,
             softcap=softcap,
         )
-    if sdpa_backward_is_slow(q_BHLK, k_BGMK) or (
+    if sdpa_backward_is_slow(q_BHLK, k_BGMK, mask) or (
         dropout and is_eager_cpu(q_BHLK)
     ):  # torch's own has no fused dropout on a CPU either
         return matmul_attention(
@@ -100,10 +100,11 @@ def sdpa_attention(
     )
 
 
-def sdpa_backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor) -> bool:
-    """On the CPU, torch's bf16 backward takes several times the matrix products; these keep the weights, so not for long inputs."""
+def sdpa_backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None) -> bool:
+    """On the CPU, torch's bf16 backward takes several times the matrix products, and a mask that is learned has no fused kernel;
+    the products keep the weights, so not for long inputs."""
     return (
-        q_BHLK.dtype == torch.bfloat16
+        (q_BHLK.dtype == torch.bfloat16 or (mask is not None and mask.requires_grad))
         and is_eager_cpu(q_BHLK)
         and q_BHLK.requires_grad
         and torch.is_grad_enabled()

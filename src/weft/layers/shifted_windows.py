@@ -79,11 +79,9 @@ class ShiftedWindowAttention(AttentionLayer):
         mask = self.bias(window) if self.offsets is not None else None
         if shift:
             region = self.regions(padded, shift, context.positions.query_BL.device)
-            same_region = (region[:, :, None] == region[:, None, :])[
-                :, None
-            ]  # (windows, 1, cells, cells)
-            same_region = same_region.expand(batch, *same_region.shape).flatten(0, 1)
+            same_region = region[:, None, :, None] == region[:, None, None, :]  # of a window
             mask = same_region if mask is None else add_position_bias(mask, same_region)
+            mask = mask.expand(batch, *mask.shape).flatten(0, 1)
         return mask
 
     def bias(self, window: tuple[int, int]) -> Tensor:
