@@ -76,6 +76,15 @@ def write_broken_data() -> None:
     for name in ("a", "b"):
         Path("broken_photos", name).mkdir(parents=True)
         Path("broken_photos", name, "0.png").write_bytes(b"no image")
+    image = Path("photos/red/0.png").read_bytes()
+    tables = {
+        "unlabelled": {"image": image, "label": None},
+        "one_label": {"image": image, "label": "red"},
+        "paths": {"image": {"bytes": None, "path": "photos/red/0.png"}, "label": "red"},
+    }
+    for name, row in tables.items():
+        rows = [row, row | {"label": "blue"} if name == "paths" else row]
+        pq.write_table(pa.Table.from_pylist(rows), f"{name}.parquet")
     Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
 
 
@@ -144,6 +153,15 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
             "which column is the label? There are 'img', 'fine_label'; name it with --columns IMAGE LABEL",
         ),
         (["classify", "broken_photos"], "none of the first 2 images can be read; give PNG, JPEG"),
+        (
+            ["classify", "unlabelled.parquet"],
+            "label is empty in every row; name another column with --columns IMAGE LABEL",
+        ),
+        (["classify", "one_label.parquet"], "every image has the class red; give images of two"),
+        (
+            ["classify", "paths.parquet"],
+            "none of the first 2 images can be read: an image without its bytes; write the images",
+        ),
         (["pretrain", "latin1.txt"], "not UTF-8"),
         (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
         (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv: there is no row"),

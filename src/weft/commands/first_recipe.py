@@ -73,7 +73,7 @@ def with_valid(
     return train, valid_source, f"the last {1 - train.fraction[1]:.0%} {last_of}"
 
 
-def sorted_labels(labels: Sequence[str]) -> str:
+def warn_if_sorted(labels: Sequence[str]) -> str:
     """Return a warning where the label changes far less often along the rows than in random order: then the last rows are of few classes."""
     changes = sum(label != following for label, following in pairwise(labels))
     squares = sum((count / len(labels)) ** 2 for count in Counter(labels).values())
@@ -84,7 +84,7 @@ def sorted_labels(labels: Sequence[str]) -> str:
 
 def warnings_of(*texts: str) -> dict[str, str]:
     """Return the line of those that are not empty."""
-    return {"warning": ". ".join(filter(None, texts))} if any(texts) else {}
+    return {"warning": "; ".join(filter(None, texts))} if any(texts) else {}
 
 
 def plan_fields(steps: int, lr: float) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from .first_recipe import (
     recipe_name,
     rounded_up,
     sample_rows,
-    sorted_labels,
+    warn_if_sorted,
     warnings_of,
     with_valid,
 )
-from .guess_images import guess_detect, guess_image_classes, image_rows
+from .guess_images import find_images, guess_detect, guess_image_classes
 from .recipe_code import Call
 
 PIECES_PER_WORD, CHARACTERS_PER_TOKEN = 1.4, 3.5  # of subwords, about
@@ -50,8 +50,8 @@ def vocabulary_size(characters: float) -> int:
 
 
 def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    if (images := image_rows(files[0], table)) is not None:
-        return guess_image_classes(files, valid, images, table)
+    if (images := find_images(files, table)) is not None:
+        return guess_image_classes(files, valid, images)
     names, share = table.column_names, table.max_bad_row_fraction
     detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
     row = detected.row
@@ -84,7 +84,9 @@ def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> G
             "vocabulary": f"{vocab:,} pieces of words",
             "validation": validation_text,
             **warnings_of(
-                "" if valid else sorted_labels([str(fields[row.label]) for fields in detected.rows])
+                ""
+                if valid
+                else warn_if_sorted([str(fields[row.label]) for fields in detected.rows])
             ),
         },
         {

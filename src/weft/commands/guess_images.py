@@ -32,7 +32,7 @@ from .first_recipe import (
     recipe_name,
     rounded_up,
     sample_rows,
-    sorted_labels,
+    warn_if_sorted,
     warnings_of,
     with_valid,
 )
@@ -46,36 +46,50 @@ SHRINK = 0.75
 FEW = 1000  # images
 LARGE_BOX = 48  # pixels
 LEAST_STEPS = 1500  # before which a detector finds nothing, however few the images are
+IMAGE_COMMENTS = COMMENTS | {
+    "task": "without the flip where left and right differ, as for digits and text",
+    "workers": "processes that read the images; more if the wait for data is over 3 %",
+}
 
 
-def image_rows(path: str, table: TableOptions) -> R.LabelledImages | None:
-    """Return the columns of an image and its class in a file, None if it holds no images."""
-    kind = detect_format(path)
-    if kind in IMAGE_FORMATS:
-        return R.LabelledImages()
-    if kind != "parquet":  # the one table that holds bytes
+class Images(NamedTuple):
+    source: R.Source
+    rows: R.LabelledImages
+    sample: list[dict[str, Any]]
+
+
+def find_images(files: list[str], table: TableOptions) -> Images | None:
+    """Return images with their classes, None if the files hold no images."""
+    kind = detect_format(files[0])
+    if kind not in (*IMAGE_FORMATS, "parquet"):  # the one table that holds bytes
         return None
-    rows = [
-        item.fields
-        for item in sample_rows(R.Source(paths=(path,), format=kind), table, SAMPLE_IMAGES)
-    ]
-    check_columns_exist(rows[0], table.columns)
-    named = table.columns[:1] or tuple(rows[0])
-    image = next((name for name in named if readable_sizes(rows, name)), None)
+    source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
+    sample = [item.fields for item in sample_rows(source, table, SAMPLE_IMAGES)]
+    if kind in IMAGE_FORMATS:
+        return Images(source, R.LabelledImages(), sample)
+    check_columns_exist(sample[0], table.columns)
+    image = image_column(sample, table.columns[:1] or tuple(sample[0]))
     if image is None:
         return None
-    label = next(iter(table.columns[1:]), find_column(rows[0], LABEL_COLUMNS, [image]))
-    return R.LabelledImages(
-        image=image,
-        label=require_column(rows[0], label, "label", "--columns IMAGE LABEL"),
+    label = next(iter(table.columns[1:]), find_column(sample[0], LABEL_COLUMNS, [image]))
+    label = require_column(sample[0], label, "label", "--columns IMAGE LABEL")
+    return Images(source, R.LabelledImages(image=image, label=label), sample)
+
+
+def image_column(sample: list[dict[str, Any]], names: Sequence[str]) -> str | None:
+    """Return the first column with images, else the first that the `datasets` library would take for one."""
+    readable = (name for name in names if readable_sizes(sample, name))
+    declared = (
+        name for name in names if isinstance(cell := sample[0][name], dict) and "bytes" in cell
     )
+    return next(readable, None) or next(declared, None)
 
 
 def usual_size(sizes: Sequence[tuple[int, int]]) -> str:
     return "{} × {} pixels".format(*sorted(sizes)[len(sizes) // 2])
 
 
-def few_images(count: int, way_out: str) -> str:
+def warn_if_few(count: int, way_out: str) -> str:
     """Return a warning where a model from random weights learns little."""
     return f"{count:,} images are few to learn from; {way_out}" if count < FEW else ""
 
@@ -105,7 +119,7 @@ def read_labels(source: R.Source, column: str) -> LabelFacts:
         return LabelFacts(known, sum(len(piece.paths) for piece in pieces), "")
     labels = list(labels_of(source, column))
     classes = sorted_classes({name for names in labels for name in names})
-    return LabelFacts(classes, len(labels), sorted_labels([" ".join(names) for names in labels]))
+    return LabelFacts(classes, len(labels), warn_if_sorted([" ".join(names) for names in labels]))
 
 
 def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
@@ -115,23 +129,40 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
 
 
-def guess_image_classes(
-    files: list[str], valid: list[str], rows: R.LabelledImages, table: TableOptions
-) -> Guess:
-    source = resolve_source(R.Source(paths=tuple(files)), rows)
+def check_classes(path: str, images: Images, classes: list[str]) -> None:
+    """Raise ValueError unless there are two classes or more."""
+    if len(classes) > 1:
+        return
+    if not classes:
+        raise ValueError(
+            f"{path}: {images.rows.label} is empty in every row; name another column with --columns IMAGE LABEL"
+        )
+    in_folder = images.source.format == "folder"
+    raise ValueError(
+        f"{path}: every image has the class {classes[0]}; "
+        + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
+    )
+
+
+def sizes_of_sample(path: str, images: Images) -> list[tuple[int, int]]:
+    """Return width and height of the first images; ValueError if none can be read."""
+    sizes = readable_sizes(images.sample, images.rows.image)
+    if sizes:
+        return sizes
+    first = f"none of the first {count_of(len(images.sample), 'image')} can be read"
+    try:
+        image_bytes(images.sample[0][images.rows.image])
+    except ValueError as error:
+        raise ValueError(f"{path}: {first}: {error}; write the images into the table") from None
+    raise ValueError(f"{path}: {first}; give PNG, JPEG or another format that Pillow opens")
+
+
+def guess_image_classes(files: list[str], valid: list[str], images: Images) -> Guess:
+    source, rows, _ = images
     in_folder = source.format == "folder"
     classes, count, order_warning = read_labels(source, rows.label)
-    if len(classes) < 2:
-        raise ValueError(
-            f"{files[0]}: every image has the class {format_labels(tuple(classes))}; "
-            + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
-        )
-    samples = [item.fields for item in sample_rows(source, table, SAMPLE_IMAGES)]
-    sizes = readable_sizes(samples, rows.image)
-    if not sizes:
-        raise ValueError(
-            f"{files[0]}: none of the first {count_of(len(samples), 'image')} can be read; give PNG, JPEG or another format that Pillow opens"
-        )
+    check_classes(files[0], images, classes)
+    sizes = sizes_of_sample(files[0], images)
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
     last_of = {"last_of": "of each class, by name"} if in_folder else {}
@@ -146,7 +177,7 @@ def guess_image_classes(
             "image size": f"{side} × {side} pixels after a crop",
             "validation": validation_text,
             **warnings_of(
-                few_images(count, "weft tune starts from a pre-trained model"),
+                warn_if_few(count, "weft tune starts from a pre-trained model"),
                 "" if valid else order_warning,
             ),
         },
@@ -160,11 +191,11 @@ def guess_image_classes(
             "data": R.Data(rows=rows, train=train, valid=valid_source),
             "batch": R.FixedBatch(size=32, length=64),
             **plan_fields(count_steps(50, count, 32, 20_000), 1e-3),
+            "workers": 1,
         },
-        COMMENTS
+        IMAGE_COMMENTS
         | {
             "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
-            "task": "without the flip where left and right differ, as for digits and text",
             "batch": "images per step, and tokens in one of them",
         },
         f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0], (0.0, 1.0))[0])}"
@@ -280,7 +311,9 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             "longest side": f"{side} pixels after resizing, a typical box {usual_box:.0f}",
             "validation": validation_text,
             **warnings_of(
-                few_images(len(names), "give more, or start from a trained detector with init_from")
+                warn_if_few(
+                    len(names), "give more, or start from a trained detector with init_from"
+                )
             ),
         },
         {
@@ -298,14 +331,14 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
             "batch": R.FixedBatch(size=16, length=(side // cell) ** 2),
             **plan_fields(steps, 1e-3),
+            "workers": 1,
             "optimiser": R.Muon(
                 lr=4e-3, weight_decay=1e-4, other=R.AdamW(lr=1e-3, weight_decay=1e-4)
             ),
             "grad_clip": 0.1,
         },
-        COMMENTS
+        IMAGE_COMMENTS
         | {
-            "task": "without the flip where left and right differ, as for digits and text",
             "batch": "images per step, and cells of the last feature map in one of them",
         },
         f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
