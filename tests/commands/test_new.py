@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import subprocess
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,8 @@ def write_data(rng: random.Random) -> None:
         {"image": photo, "label": i % 2, "text": sentence(rng)} for i, photo in enumerate(photos)
     ]
     pq.write_table(pa.Table.from_pylist(rows), "bytes.parquet")
+    rows = [row | {"label": ("red", "blue")[i % 2]} for i, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(rows), "named.parquet")
 
 
 def write_broken_data() -> None:
@@ -81,10 +84,30 @@ def write_broken_data() -> None:
         "unlabelled": {"image": image, "label": None},
         "one_label": {"image": image, "label": "red"},
         "paths": {"image": {"bytes": None, "path": "photos/red/0.png"}, "label": "red"},
+        "junk": {"image": b"no image", "label": "red"},
+        "lists": {"image": image, "label": ["red"]},
     }
     for name, row in tables.items():
-        rows = [row, row | {"label": "blue"} if name == "paths" else row]
+        other = ["blue"] if name == "lists" else "blue"
+        rows = [row, row if name in ("unlabelled", "one_label") else row | {"label": other}]
         pq.write_table(pa.Table.from_pylist(rows), f"{name}.parquet")
+    for i, name in enumerate(("a", "a", "a", "a", "b")):
+        Path("one_of_b", name).mkdir(parents=True, exist_ok=True)
+        Path("one_of_b", name, f"{i}.jpg").write_bytes(image)
+    Path("one_of_each", "a").mkdir(parents=True)
+    Path("one_of_each", "b").mkdir()
+    for name in ("a", "b"):
+        Path("one_of_each", name, "0.png").write_bytes(image)
+    Path("empty_class", "a").mkdir(parents=True)
+    Path("empty_class", "b").mkdir()
+    Path("empty_class", "a", "0.png").write_bytes(image)
+    cut = BytesIO()
+    Image.effect_noise((64, 64), 50).convert("RGB").save(cut, "JPEG")
+    for name in ("a", "b"):
+        Path("cut", name).mkdir(parents=True)
+        for i in range(4):
+            Path("cut", name, f"{i}.jpg").write_bytes(cut.getvalue()[: len(cut.getvalue()) // 2])
+    np.savez("rare.npz", images=np.zeros((40, 28, 28), np.uint8), labels=[*[0, 1] * 19, 2, 2])
     Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
 
 
@@ -104,7 +127,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["detect", "boxes.json", "images"], {"classes": "2: cat, dog", "longest side": "64 pixels after resizing, a typical box 20"}),
         (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 × 60 pixels", "image size": "32 × 32 pixels after a crop"}),
         (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × 28 pixels"}),
-        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically 40 × 60 pixels"}),
+        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically 40 × 60 pixels", "columns": "'image' and 'label'"}),
+        (["classify", "photos", "--valid", "named.parquet"], {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"}),
         (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
         (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), typically 40 × 60 pixels"}),
     ],
@@ -128,6 +152,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
     small = ["steps=2", "schedule.warmup_steps=1", "precision=fp32"]
     small += ["batch.tokens=64" if words[0] == "translate" else "batch.size=2"]
     recipe = weft.load_recipe("mine.py", small)
+    assert recipe.workers == ("images" in guessed or "longest side" in guessed)
     assert [step.step for step in weft.train(recipe)] == [1, 2]
     assert summary["use"].split()[2] == f"runs/{recipe.name}"
     assert Path("runs", recipe.name, "model").is_dir()
@@ -152,7 +177,10 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
             ["classify", "hub.parquet"],
             "which column is the label? There are 'img', 'fine_label'; name it with --columns IMAGE LABEL",
         ),
-        (["classify", "broken_photos"], "none of the first 2 images can be read; give PNG, JPEG"),
+        (
+            ["classify", "broken_photos"],
+            "2 of 2 rows cannot be read (broken_photos/a/0.png and others: cannot identify the image)",
+        ),
         (
             ["classify", "unlabelled.parquet"],
             "label is empty in every row; name another column with --columns IMAGE LABEL",
@@ -160,7 +188,25 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["classify", "one_label.parquet"], "every image has the class red; give images of two"),
         (
             ["classify", "paths.parquet"],
-            "none of the first 2 images can be read: an image without its bytes; write the images",
+            "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes)",
+        ),
+        (["classify", "junk.parquet"], "rows 1, 2: cannot identify the image"),
+        (["classify", "lists.parquet"], "label ['red'] is not the name of a class"),
+        (["classify", "cut"], "8 of 8 rows cannot be read (cut/a/0.jpg and others: "),
+        (
+            ["classify", "one_of_b"],
+            "b has no image to train on beside the held-out ones; give more",
+        ),
+        (["classify", "one_of_each"], "one_of_each has too few images of each class"),
+        (["classify", "empty_class"], "every image has the class a; a class is a sub-folder"),
+        (
+            ["classify", "rare.npz"],
+            "2 has no image to train on beside the held-out ones; give more",
+        ),
+        (["classify", "photos", "bytes.parquet"], "bytes.parquet is not a folder; give the folder"),
+        (
+            ["detect", "boxes.json", "images", "--valid", "boxes.json"],
+            "the JSON and the folder of its images; give both, not boxes.json alone",
         ),
         (["pretrain", "latin1.txt"], "not UTF-8"),
         (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
@@ -185,35 +231,38 @@ def test_what_is_no_data_of_its_kind_is_refused_in_one_line_and_nothing_is_writt
     assert not Path("recipe.py").exists()
 
 
+@pytest.mark.parametrize("bad", ["../outside.png", "eps.png", "broken.png"])
 def test_the_sizes_of_images_are_read_as_training_reads_them(
-    capsys: pytest.CaptureFixture[str],
+    bad: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only inside the folder, and only in formats that are opened; the rest would be skipped."""
+    """Only inside the folder, and only in formats that are opened; a few others are skipped, and no more."""
+    Image.new("RGB", (200, 200)).save("outside.png")
+    Path("images/eps.png").write_text(
+        "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 300 300\n%%EndComments\n"
+    )
+    Path("images/broken.png").write_bytes(b"no image")
     table = json.loads(Path("boxes.json").read_text())
-    table["images"] = table["images"][:1]
-    for i in range(3):
-        Image.new("RGB", (200, 200)).save(f"outside{i}.png")
-        table["images"].append({"id": 1 + i, "file_name": f"../outside{i}.png"})
-        Path(f"images/eps{i}.png").write_text(
-            "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 300 300\n%%EndComments\n"
-        )
-        table["images"].append({"id": 4 + i, "file_name": f"eps{i}.png"})
-        Path(f"images/broken{i}.png").write_bytes(b"no image")
-        table["images"].append({"id": 7 + i, "file_name": f"broken{i}.png"})
+    table["images"] = [table["images"][0], {"id": 1, "file_name": bad}]
     Path("boxes.json").write_text(json.dumps(table))
     assert "64 × 48" in guessed_of(["detect", "boxes.json", "images"], capsys)["images"]
-    table["images"] = table["images"][1:]
+    table["images"] += [{"id": 2, "file_name": bad}]
     Path("boxes.json").write_text(json.dumps(table))
     Path("recipe.py").unlink()
     assert main(["new", "detect", "boxes.json", "images"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "images holds no image of boxes.json that can be read, such as ../outside0.png" in line
+    assert "2 of 3 rows cannot be read" in line
     assert not Path("recipe.py").exists()
 
 
 @pytest.mark.parametrize(
     ("box", "message"),
-    [([70, 5, 20, 20], "outside its image of 64×48"), ([40, 30, 60, 45], "left, top, right and bottom")],
+    [
+        ([70, 5, 20, 20], "outside its image of 64×48"),
+        ([40, 30, 60, 45], "left, top, right and bottom"),
+        ([None, 5, 20, 20], "a box's side is None, not a number"),
+        ([5, 5, 20], "boxes are four numbers and a label each"),
+        ([float("nan"), 5, 20, 20], "a box's side is nan"),
+    ],
 )  # fmt: skip
 def test_boxes_that_training_would_refuse_are_refused_before_a_recipe_is_written(
     box: list[int], message: str, capsys: pytest.CaptureFixture[str]
@@ -224,7 +273,7 @@ def test_boxes_that_training_would_refuse_are_refused_before_a_recipe_is_written
     Path("boxes.json").write_text(json.dumps(table))
     assert main(["new", "detect", "boxes.json", "images"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "boxes of 12 of the first 12 images are wrong" in line
+    assert "12 of 12 rows cannot be read" in line
     assert message in line
     assert not Path("recipe.py").exists()
 

@@ -40,11 +40,16 @@ class Guess(NamedTuple):
 
 def recipe_name(path: str) -> str:
     """Return the name of the file or, where many files are called so, of its folder."""
-    stem = Path(path).name.split(".")[0] or "mine"
-    folder = Path(path).resolve().parent.name
-    if stem.lower() in COMMON_STEMS and folder:
-        stem = folder
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", stem).lstrip("-._") or "mine"
+    place = Path(path).resolve()
+    stem = plain_name(place.name.split(".")[0])
+    if stem.lower() in COMMON_STEMS:
+        stem = plain_name(place.parent.name) or stem
+    return stem or "mine"
+
+
+def plain_name(name: str) -> str:
+    """Return a name without the signs of a pattern such as train-*."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", name).strip("-._")
 
 
 def rounded_up(number: float, multiple: int, most: int) -> int:
@@ -83,7 +88,7 @@ def warn_if_sorted(labels: Sequence[str]) -> str:
 
 
 def warnings_of(*texts: str) -> dict[str, str]:
-    """Return the line of those that are not empty."""
+    """Join the warnings that there are."""
     return {"warning": "; ".join(filter(None, texts))} if any(texts) else {}
 
 

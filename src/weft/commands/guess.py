@@ -51,7 +51,7 @@ def vocabulary_size(characters: float) -> int:
 
 def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
     if (images := find_images(files, table)) is not None:
-        return guess_image_classes(files, valid, images)
+        return guess_image_classes(files, valid, images, table)
     names, share = table.column_names, table.max_bad_row_fraction
     detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
     row = detected.row

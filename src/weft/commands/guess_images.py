@@ -2,24 +2,25 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import log2
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..console import count_of
-from ..data.column_names import LABEL_COLUMNS
+from ..data.column_names import IMAGE_COLUMNS, LABEL_COLUMNS
 from ..data.columns import check_columns_exist, find_column, require_column
 from ..data.files import find, size_and_mtime
-from ..data.formats.coco import load_coco, read_coco
+from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import image_files
 from ..data.formats.sniff import detect_format
 from ..data.images import displayed_size
-from ..data.quarantine import allowed_bad_rows, image_bytes
-from ..data.source import format_of, read_piece, resolve_source, split_source
+from ..data.load import check_rows
+from ..data.quarantine import check_bad_row_limit, image_bytes
+from ..data.source import read_piece, resolve_source, split_source
 from ..recipe.cells import class_names, sorted_classes
 from ..recipe.formats import SourceRow
 from ..tuning.detect import format_labels
@@ -52,37 +53,69 @@ IMAGE_COMMENTS = COMMENTS | {
 }
 
 
-class Images(NamedTuple):
+class SampledImages(NamedTuple):
     source: R.Source
     rows: R.LabelledImages
-    sample: list[dict[str, Any]]
+    sample: list[SourceRow]
 
 
-def find_images(files: list[str], table: TableOptions) -> Images | None:
+def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
     """Return images with their classes, None if the files hold no images."""
     kind = detect_format(files[0])
     if kind not in (*IMAGE_FORMATS, "parquet"):  # the one table that holds bytes
         return None
     source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
-    sample = [item.fields for item in sample_rows(source, table, SAMPLE_IMAGES)]
+    sample = sample_rows(source, table, SAMPLE_IMAGES)
     if kind in IMAGE_FORMATS:
-        return Images(source, R.LabelledImages(), sample)
-    check_columns_exist(sample[0], table.columns)
-    image = image_column(sample, table.columns[:1] or tuple(sample[0]))
+        return SampledImages(source, R.LabelledImages(), sample)
+    first = sample[0].fields
+    check_columns_exist(first, table.columns)
+    image = find_image_column(sample, table.columns[:1] or tuple(first))
     if image is None:
         return None
-    label = next(iter(table.columns[1:]), find_column(sample[0], LABEL_COLUMNS, [image]))
-    label = require_column(sample[0], label, "label", "--columns IMAGE LABEL")
-    return Images(source, R.LabelledImages(image=image, label=label), sample)
+    label = next(iter(table.columns[1:]), find_column(first, LABEL_COLUMNS, [image]))
+    label = require_column(first, label, "label", "--columns IMAGE LABEL")
+    return SampledImages(source, R.LabelledImages(image=image, label=label), sample)
 
 
-def image_column(sample: list[dict[str, Any]], names: Sequence[str]) -> str | None:
-    """Return the first column with images, else the first that the `datasets` library would take for one."""
-    readable = (name for name in names if readable_sizes(sample, name))
-    declared = (
-        name for name in names if isinstance(cell := sample[0][name], dict) and "bytes" in cell
-    )
-    return next(readable, None) or next(declared, None)
+def find_image_column(sample: list[SourceRow], names: Sequence[str]) -> str | None:
+    """Return a column that holds images, else one that claims to: by its name, or as the `datasets` library wraps images."""
+    names = sorted(names, key=lambda name: name.lower() not in IMAGE_COLUMNS)
+    readable = (name for name in names if any(is_image(row.fields[name]) for row in sample))
+    claims = (name for name in names if claims_images(name, sample[0].fields[name]))
+    return next(readable, None) or next(claims, None)
+
+
+def is_image(cell: Any) -> bool:
+    """Return whether a cell begins as an image does; its pixels are not read."""
+    with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
+        displayed_size(image_bytes(cell))
+        return True
+    return False
+
+
+def claims_images(name: str, cell: Any) -> bool:
+    if isinstance(cell, bytes):
+        return name.lower() in IMAGE_COLUMNS
+    return isinstance(cell, dict) and "bytes" in cell
+
+
+def usable_rows(
+    sample: list[SourceRow],
+    rows: R.RowSchema,
+    classes: Sequence[str],
+    source: R.Source,
+    table: TableOptions,
+) -> list[SourceRow]:
+    """Return the rows that training can use; ValueError if the others are more than it may skip."""
+    good, bad = check_rows(sample, rows, classes, source.format)
+    check_bad_row_limit(len(good), bad, table.max_bad_row_fraction)
+    return good
+
+
+def sizes_of(sample: list[SourceRow], column: str = "image") -> list[tuple[int, int]]:
+    """Return width and height of each image."""
+    return [displayed_size(image_bytes(row.fields[column])) for row in sample]
 
 
 def usual_size(sizes: Sequence[tuple[int, int]]) -> str:
@@ -114,9 +147,9 @@ class LabelFacts(NamedTuple):
 def read_labels(source: R.Source, column: str) -> LabelFacts:
     """Read the class of every image; the images of a folder are not opened for it."""
     pieces = split_source(source)
-    known = format_of(source).class_names(source, pieces)
-    if known is not None:  # a folder, of which each class is divided by itself
-        return LabelFacts(known, sum(len(piece.paths) for piece in pieces), "")
+    if source.format == "folder":  # each class is divided by itself
+        files = [path for piece in pieces for path in piece.paths]
+        return LabelFacts(sorted({Path(path).parent.name for path in files}), len(files), "")
     labels = list(labels_of(source, column))
     classes = sorted_classes({name for names in labels for name in names})
     return LabelFacts(classes, len(labels), warn_if_sorted([" ".join(names) for names in labels]))
@@ -129,7 +162,7 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
 
 
-def check_classes(path: str, images: Images, classes: list[str]) -> None:
+def check_classes(path: str, images: SampledImages, classes: list[str]) -> None:
     """Raise ValueError unless there are two classes or more."""
     if len(classes) > 1:
         return
@@ -144,35 +177,38 @@ def check_classes(path: str, images: Images, classes: list[str]) -> None:
     )
 
 
-def sizes_of_sample(path: str, images: Images) -> list[tuple[int, int]]:
-    """Return width and height of the first images; ValueError if none can be read."""
-    sizes = readable_sizes(images.sample, images.rows.image)
-    if sizes:
-        return sizes
-    first = f"none of the first {count_of(len(images.sample), 'image')} can be read"
-    try:
-        image_bytes(images.sample[0][images.rows.image])
-    except ValueError as error:
-        raise ValueError(f"{path}: {first}: {error}; write the images into the table") from None
-    raise ValueError(f"{path}: {first}; give PNG, JPEG or another format that Pillow opens")
+def check_split(path: str, train: R.Source, column: str, classes: list[str]) -> None:
+    """Raise ValueError if all images of a class are held out."""
+    missing = sorted(set(classes) - set(read_labels(train, column).classes))
+    if missing:
+        raise ValueError(
+            f"{path}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
+        )
 
 
-def guess_image_classes(files: list[str], valid: list[str], images: Images) -> Guess:
-    source, rows, _ = images
+def guess_image_classes(
+    files: list[str], valid: list[str], images: SampledImages, table: TableOptions
+) -> Guess:
+    source, rows, sample = images
     in_folder = source.format == "folder"
     classes, count, order_warning = read_labels(source, rows.label)
     check_classes(files[0], images, classes)
-    sizes = sizes_of_sample(files[0], images)
+    sizes = sizes_of(usable_rows(sample, rows, classes, source, table), rows.image)
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
     last_of = {"last_of": "of each class, by name"} if in_folder else {}
     train, valid_source, validation_text = with_valid(source, valid, count, **last_of)
+    if valid:  # of any format
+        valid_source = resolve_source(R.Source(paths=tuple(valid)), rows)
+    else:
+        check_split(files[0], train, rows.label, classes)
     name = recipe_name(files[0])
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(
         f"Classification of the images of {files[0]} into {len(classes)} classes: CCT, a Transformer behind a few convolutions.",
         {
             "images": f"{count:,} ({source.format}), typically {usual_size(sizes)}",
+            **({} if in_folder else {"columns": f"{rows.image!r} and {rows.label!r}"}),
             "classes": f"{len(classes)}: {format_labels(tuple(classes))}",
             "image size": f"{side} × {side} pixels after a crop",
             "validation": validation_text,
@@ -198,63 +234,21 @@ def guess_image_classes(files: list[str], valid: list[str], images: Images) -> G
             "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
             "batch": "images per step, and tokens in one of them",
         },
-        f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0], (0.0, 1.0))[0])}"
+        f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0])[0])}"
         if in_folder
         else f"weft evaluate runs/{name}",
     )
 
 
-def readable_sizes(rows: Iterable[dict[str, Any]], column: str = "image") -> list[tuple[int, int]]:
-    """Return width and height of images, without those that training would skip."""
-    sizes = []
-    for fields in rows:
-        with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
-            sizes.append(displayed_size(image_bytes(fields[column])))
-    return sizes
-
-
 # Boxes
 
 
-class BoxedImage(NamedTuple):
-    size: tuple[int, int]
-    boxes: list[Any]
-    problem: str | None  # why training would refuse its boxes
-
-
-def sample_boxes(table: str, folder: str) -> list[BoxedImage]:
-    """Return the first images, without those that training would skip."""
-    schema, samples = R.ImagesWithBoxes(), []
-    for item in read_coco((table, folder), (0, SAMPLE_IMAGES)):
-        sizes = readable_sizes([item.fields]) if isinstance(item, SourceRow) else []
-        if not sizes:
-            continue
-        assert isinstance(item, SourceRow)
-        problem = None
-        try:
-            schema.check_image(item.fields, sizes[0])
-        except ValueError as error:
-            problem = f"{item.fields['file']}: {error}"
-        samples.append(BoxedImage(sizes[0], item.fields["boxes"], problem))
-    return samples
-
-
-def check_sample(path: str, samples: list[BoxedImage], max_bad_rows: float) -> None:
-    """Raise ValueError if training would refuse more of these images than it may skip."""
-    problems = [image.problem for image in samples if image.problem]
-    if len(problems) > allowed_bad_rows(len(samples), max_bad_rows):
-        raise ValueError(
-            f"{path}: boxes of {len(problems)} of the first {count_of(len(samples), 'image')} are wrong, such as {problems[0]}"
-        )
-
-
-def box_side(samples: list[BoxedImage], side: int) -> float:
+def box_side(sample: list[SourceRow], side: int) -> float:
     """Return the usual shorter side of a box in pixels, after images are resized so that their longer side is this."""
     sides = [
-        float(min(box[2:])) * side / max(image.size)
-        for image in samples
-        if not image.problem
-        for box in image.boxes
+        float(min(box[2:])) * side / max(size)
+        for row, size in zip(sample, sizes_of(sample), strict=True)
+        for box in row.fields["boxes"]
     ]
     return median(sides or [side])
 
@@ -281,24 +275,20 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
         raise ValueError(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
         )
-    path, folder = (find(file)[0] for file in files)
+    path = find(files[0])[0]
     coco = load_coco(path, size_and_mtime(path))
     names = [name for name in coco.files if name]
     boxes = [len(notes) for notes in coco.boxes.values()]
     if not names or not boxes:
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
-    samples = sample_boxes(path, folder)
-    if not samples:
-        raise ValueError(
-            f"{folder} holds no image of {files[0]} that can be read, such as {names[0]}; give their folder"
-        )
-    check_sample(files[0], samples, table.max_bad_row_fraction)
-    sizes = [image.size for image in samples]
     classes = tuple(dict.fromkeys(coco.names.values()))
-    side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
-    usual_box = box_side(samples, side)
-    cell = 16 if usual_box >= LARGE_BOX else 8  # a large box covers several cells
     source = R.Source(paths=tuple(files), format="coco")
+    sample = sample_rows(source, table, SAMPLE_IMAGES)
+    sample = usable_rows(sample, R.ImagesWithBoxes(), classes, source, table)
+    sizes = sizes_of(sample)
+    side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
+    usual_box = box_side(sample, side)
+    cell = 16 if usual_box >= LARGE_BOX else 8  # a large box covers several cells
     train, valid_source, validation_text = with_valid(source, valid, len(names))
     queries = rounded_up(1.5 * max(boxes), 10, 300)
     steps = max(LEAST_STEPS, count_steps(60, len(names), 16, 20_000))

@@ -52,6 +52,7 @@ LABEL_COLUMNS = (
     "ner_tags",
     "answer",
 )
+IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo")
 WORD_COLUMNS, TAG_COLUMNS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
 CONTEXT_COLUMNS, ENDING_COLUMNS = (
     ("context", "ctx", "startphrase", "question", "premise", "sent1", "text"),

@@ -137,7 +137,7 @@ def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
 def rows_from_lines(
     lines: Iterable[tuple[int, str | BadRow]], default: list[SourceItem] | None = None
 ) -> list[SourceItem]:
-    """Return JSON rows if one of the first lines is an object; else one text per line, or `otherwise`."""
+    """Return JSON rows if one of the first lines is an object; else one text per line, or `default`."""
     lines = list(lines)
     if any(
         map(

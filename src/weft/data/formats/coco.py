@@ -192,7 +192,7 @@ def boxed_row(
 def coco_pieces(source: Source, piece_bytes: int) -> list[Piece]:
     if len(source.paths) != 2:
         raise ValueError(
-            f"a COCO source has two paths, the JSON and the folder of images, not {len(source.paths)}"
+            f"COCO's layout has two paths, the JSON and the folder of its images; give both, not {' '.join(source.paths)} alone"
         )
     (table,), (root,) = map(find, source.paths)
     word = file_identity(table)

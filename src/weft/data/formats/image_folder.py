@@ -27,7 +27,8 @@ class FolderFormat(Format):
         return 0.5 if not head and os.path.isdir(path) else 0.0
 
     def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
-        return sorted({name for folder in expand(source.paths) for name in class_folders(folder)})
+        folders = expand(source.paths)
+        return sorted({Path(file).parent.name for f in folders for file in image_files(f)})
 
     def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
         return [
@@ -42,24 +43,32 @@ class FolderFormat(Format):
         return read_image_folder(piece.paths)
 
 
-def image_files(folder: str, fraction: tuple[float, float]) -> list[str]:
-    """Class by class, each in the order of names; `part` is a stretch of each class."""
-    selected = []
-    for name in class_folders(folder):
-        files = sorted(
-            e.path
-            for e in os.scandir(os.path.join(folder, name))
-            if e.name.lower().endswith(IMAGE_SUFFIXES)
-        )
-        begin, end = stretch(len(files), fraction)
-        selected += files[begin:end]
-    if not selected:
+def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list[str]:
+    """Class by class, each in the order of names; `fraction` is a stretch of each class."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"{folder} is not a folder; give the folder with one sub-folder per class")
+    classes = {name: files_of_class(folder, name) for name in class_folders(folder)}
+    if not any(classes.values()):
         raise ValueError(f"{folder} has no images in sub-folders; a class is a sub-folder")
+    stretches = {name: stretch(len(files), fraction) for name, files in classes.items()}
+    selected = [file for name, files in classes.items() for file in files[slice(*stretches[name])]]
+    if not selected:
+        raise ValueError(
+            f"{folder} has too few images of each class to train on some and validate on others; give more, or validation images of their own"
+        )
     return selected
 
 
 def class_folders(folder: str) -> list[str]:
     return sorted(e.name for e in os.scandir(folder) if e.is_dir() and not e.name.startswith("."))
+
+
+def files_of_class(folder: str, name: str) -> list[str]:
+    return sorted(
+        e.path
+        for e in os.scandir(os.path.join(folder, name))
+        if e.name.lower().endswith(IMAGE_SUFFIXES)
+    )
 
 
 def read_image_folder(paths: tuple[str, ...]) -> Iterator[SourceItem]:
