@@ -5,6 +5,8 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import ExifTags, Image
@@ -15,10 +17,10 @@ from tests.objectives.scenes import detector
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.images import fit_to_size, normalise, usual_transforms
+from weft.data.images import fit_to_size, normalise, open_image, usual_transforms
 from weft.data.transforms import ImagePipeline
 from weft.inference.evaluation_data import task_of
-from weft.inference.images import validation_transforms
+from weft.inference.images import load_labelled_images, validation_transforms
 from weft.interop.image_processor import image_transforms
 
 LABELS = ("dark", "bright")
@@ -156,7 +158,50 @@ def test_a_model_is_evaluated_on_a_folder_of_classes(
     assert scores["accuracy"] == pytest.approx(np.mean(right))
 
 
-def trained(out: Path, transforms: tuple[R.Transform, ...] | None) -> Path:
+def image_table(folder: Path, file: Path, image: str, label: str) -> list[str]:
+    """The images of a folder as a Parquet file with these columns; its words for a command."""
+    files = sorted((folder / "data").rglob("*.png"))
+    rows = [{image: file.read_bytes(), label: file.parent.name} for file in files]
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return [str(file), "--columns", image, label]
+
+
+def test_images_of_a_table_are_evaluated_by_the_columns_that_are_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = []
+    table = image_table(folder, tmp_path / "t.parquet", "picture", "kind")
+    for data in ([str(folder / "data")], table):
+        arguments = ["evaluate", str(folder / "model"), "--task", "classify", "--json", "--data"]
+        assert main([*arguments, *data]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["scores"])
+    assert scores[0] == scores[1]
+    assert main(["classify", str(folder / "model"), "--input", table[0]]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'picture' holds no names of files; give image files or folders" in line
+    assert len(line) < 300
+
+
+def test_a_run_of_a_table_is_evaluated_on_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _, image, label = image_table(folder, tmp_path / "t.parquet", "picture", "kind")
+    data = R.Data(
+        rows=R.LabelledImages(image=image, label=label),
+        train=R.Source(paths=(path,)),
+        valid=R.Source(paths=(path,)),
+    )
+    scores = []
+    run = trained(tmp_path, None, data)
+    for name in (path, str(folder / "data")):
+        assert main(["evaluate", str(run), "--data", name, "--json"]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["scores"])
+    assert scores[0] == scores[1]
+
+
+def trained(
+    out: Path, transforms: tuple[R.Transform, ...] | None, data: R.Data | None = None
+) -> Path:
     """A run of two steps on images of the model's size, with validation."""
     for label, bright in zip(LABELS, (False, True), strict=True):
         (out / "album" / label).mkdir(parents=True)
@@ -167,7 +212,7 @@ def trained(out: Path, transforms: tuple[R.Transform, ...] | None) -> Path:
         name="small",
         model=weft.vit(**SMALL, classes=2),
         task=R.Classification(transforms=transforms),
-        data=R.Data(rows=R.LabelledImages(), train=source, valid=source),
+        data=data or R.Data(rows=R.LabelledImages(), train=source, valid=source),
         batch=R.FixedBatch(size=4, length=17),
         steps=2,
         optimiser=R.AdamW(lr=1e-3),
@@ -232,6 +277,41 @@ def test_a_detector_has_no_vector_of_an_image(
     assert f"{name} is a detector, whose images have no single vector; use weft detect" in line
 
 
+def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weft.save(weft.build(detector()), tmp_path / "detr", to="weft")
+    picture(0, True).save(tmp_path / "a.png")
+    assert main(["classify", str(tmp_path / "detr"), str(tmp_path / "a.png")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"is a detector; use weft detect {tmp_path / 'detr'} IMAGE")
+
+
+def test_what_is_no_image_is_named_in_one_line(folder: Path, tmp_path: Path) -> None:
+    weft.save(weft.build(detector()), tmp_path / "detr", to="weft")
+    for method in (weft.open(folder / "model").classify, weft.open(tmp_path / "detr").detect):
+        with pytest.raises(
+            ValueError, match="give a file, its bytes or an image of Pillow"
+        ) as info:
+            method(np.zeros((64, 64, 3), np.uint8))
+        assert len(str(info.value).splitlines()[0]) < 300
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # Pillow's own, earlier
+def test_an_image_beyond_the_limit_says_so(tmp_path: Path) -> None:
+    Image.new("1", (12_000, 12_000)).save(tmp_path / "large.png")
+    with pytest.raises(ValueError, match="12000 × 12000 pixels are more than the 134,217,728"):
+        open_image((tmp_path / "large.png").read_bytes())
+
+
+def test_empty_labels_are_no_class(folder: Path, tmp_path: Path) -> None:
+    rows = [
+        {"image": file.read_bytes(), "label": None if i else file.parent.name}
+        for i, file in enumerate(sorted((folder / "data").rglob("*.png")))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    store = load_labelled_images([str(tmp_path / "t.parquet")], None, 0.9, print)
+    assert store.meta.labels == ("bright",)
+
+
 def test_a_model_of_text_has_no_features_of_images(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +325,7 @@ def test_a_model_of_text_has_no_features_of_images(
     ("name", "words"),
     [
         ("nowhere.png", "is not a file"),
-        ("text.png", "is not an image"),
+        ("text.png", "cannot be read"),
         ("empty", "without images"),
     ],
 )

@@ -135,6 +135,10 @@ def image_rows(args: argparse.Namespace, rows: list[Fields]) -> list[Fields]:
     if args.texts:
         return [{"file": file} for file in expand_folders(args.texts)]
     column = (args.columns or ["file" if "file" in rows[0] else next(iter(rows[0]))])[0]
+    if not isinstance(rows[0][column], str):
+        raise ValueError(
+            f"{args.file}: {column!r} holds no names of files; give image files or folders, or a column of their names with --columns"
+        )
     return [row | {"file": str(row[column])} for row in rows]
 
 

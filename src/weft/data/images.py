@@ -193,7 +193,9 @@ def read_image_header(data: bytes) -> Image.Image:
     """An image whose pixels are not read yet; ValueError for too many of them."""
     image = Image.open(BytesIO(data), formats=FORMATS)
     if image.width * image.height > MAX_PIXELS:
-        raise ValueError(f"an image of {image.width} × {image.height} pixels")
+        raise ValueError(
+            f"{image.width} × {image.height} pixels are more than the {MAX_PIXELS:,} that are read; make the image smaller"
+        )
     return image
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.columns import infer_row_schema
 from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows, training_source
 from ..data.quarantine import MAX_BAD_ROWS
@@ -71,7 +72,7 @@ def load_files(
         source, [*columns, *row.columns], alike, assume_header=True
     )
     rows, bad = load_source(source)
-    if rows and not isinstance(row, R.ContextQuestions | R.LabelledImages | R.ImagesWithBoxes):
+    if rows and not isinstance(row, R.ContextQuestions | R.ImagesWithBoxes):
         try:
             row = match_columns(row, task, [item.fields for item in rows], columns, report)
         except ValueError as error:
@@ -103,6 +104,8 @@ def match_columns(
     """Return the row schema if its columns exist; else the one that the columns suggest for the task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
+    if isinstance(row, R.LabelledImages):
+        return infer_row_schema(R.LabelledImages(labels=row.labels), rows, columns)
     schema = task.infer_rows(rows, columns, name=task.name)
     if isinstance(schema, R.Documents) and isinstance(row, R.Documents):
         schema = replace(schema, sentence_boundaries=row.sentence_boundaries)

@@ -29,6 +29,7 @@ from ..data.store import Store
 from ..interop.image_processor import image_transforms
 from ..model.heads import pool_tokens
 from ..model.loaded_model import LoadedModel
+from ..recipe.cells import class_names, sorted_classes
 from ..tasks.base import (
     ArrayRow,
     Batch,
@@ -89,7 +90,7 @@ def encoded_image(image: ImageInput) -> bytes:
         data = read_bounded(name)
         open_image(data)
     except ValueError as error:
-        raise ValueError(f"{name} is not an image: {error}") from None
+        raise ValueError(f"{name} cannot be read: {error}") from None
     return data
 
 
@@ -110,7 +111,8 @@ def load_labelled_images(
     rows = R.LabelledImages()
     source = resolve_source(R.Source(paths=tuple(paths)), rows)
     items, bad = load_source(source)
-    labels = labels or tuple(sorted({str(item.fields.get("label")) for item in items}))
+    names = {name for item in items for name in class_names(item.fields.get("label"))}
+    labels = labels or tuple(sorted_classes(names))
     good, wrong = check_rows(items, rows, labels, source.format)
     report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
     if not good:

@@ -46,6 +46,8 @@ def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
     """Raise ValueError for a model that lacks the head of a task, with the command that adds it."""
     s, head = opened.model.spec, task.head
     if not isinstance(s.head, head):
+        if isinstance(s.head, S.DetectionHead):
+            raise ValueError(f"{opened.name} is a detector; use weft detect {opened.name} IMAGE")
         data = "FOLDER" if opened.reads_images else "FILE"
         raise ValueError(
             f"{opened.name} has the head {type(s.head).__name__}, and this needs {head.__name__}; "

@@ -23,6 +23,7 @@ from ..interop.loading import load
 from ..kernels.devices import resolve_device
 from ..model.loaded_model import LoadedModel
 from ..model.model import build_on_meta
+from ..recipe.cells import short
 from ..tasks.predict import PredictOptions
 from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
@@ -179,7 +180,7 @@ class OpenModel(LoadedModel):
             batch_size: the number of images per forward pass.
         """
         check_method(self, "detect")
-        listed = images if isinstance(images, list) else [images]
+        listed = as_list(images, *IMAGES)
         return like_input(images, detect(self, listed, threshold, PredictOptions(batch_size)))
 
 
@@ -218,11 +219,12 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
         ValueError: if an input has none of the types (default: str).
     """
     items = list(inputs) if isinstance(inputs, list) else [inputs]
+    types_of = {"image": "a file, its bytes or an image of Pillow", "text": "a text"}
     for item in items:
         if not isinstance(item, types or str):
             what = "image" if Image.Image in types else "text"
             raise ValueError(
-                f"{item!r} is of type {type(item).__name__}; give {'an' if what == 'image' else 'a'} {what}, or a list of {what}s"
+                f"{short(item)} is of type {type(item).__name__}; give {types_of[what]}, or a list of {what}s"
             )
     return items
 
