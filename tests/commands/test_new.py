@@ -98,6 +98,8 @@ def write_broken_data() -> None:
     Path("one_of_each", "b").mkdir()
     for name in ("a", "b"):
         Path("one_of_each", name, "0.png").write_bytes(image)
+    for name in ("test", "train"):
+        Path("splits", name, "a").mkdir(parents=True)
     Path("empty_class", "a").mkdir(parents=True)
     Path("empty_class", "b").mkdir()
     Path("empty_class", "a", "0.png").write_bytes(image)
@@ -198,6 +200,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
             "b has no image to train on beside the held-out ones; give more",
         ),
         (["classify", "one_of_each"], "one_of_each has too few images of each class"),
+        (["classify", "splits"], "and here those of train are: give splits/train"),
         (["classify", "empty_class"], "every image has the class a; a class is a sub-folder"),
         (
             ["classify", "rare.npz"],

@@ -49,7 +49,9 @@ def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list
         raise ValueError(f"{folder} is not a folder; give the folder with one sub-folder per class")
     classes = {name: files_of_class(folder, name) for name in class_folders(folder)}
     if not any(classes.values()):
-        raise ValueError(f"{folder} has no images in sub-folders; a class is a sub-folder")
+        raise ValueError(
+            f"{folder} has no images in sub-folders; a class is a sub-folder{nested_split(folder)}"
+        )
     stretches = {name: stretch(len(files), fraction) for name, files in classes.items()}
     selected = [file for name, files in classes.items() for file in files[slice(*stretches[name])]]
     if not selected:
@@ -61,6 +63,15 @@ def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list
 
 def class_folders(folder: str) -> list[str]:
     return sorted(e.name for e in os.scandir(folder) if e.is_dir() and not e.name.startswith("."))
+
+
+def nested_split(folder: str) -> str:
+    """Return a hint where folders such as train and test hold the classes."""
+    names = [name for name in class_folders(folder) if class_folders(os.path.join(folder, name))]
+    if not names:
+        return ""
+    split = "train" if "train" in names else names[0]
+    return f", and here those of {split} are: give {os.path.join(folder, split)}"
 
 
 def files_of_class(folder: str, name: str) -> list[str]:
