@@ -97,7 +97,9 @@ def opened_by(folder: Path) -> str:
 def row(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> dict[str, Any]:
     folder = leave(recipe, home, all_recipes)
     outputs = max(verify.verify(folder).values())
-    checks = compare_with_transformers(open_model(folder), folder)
+    # A reward is that of an answer after its prompt, and `classify` reads a text alone
+    which = ("tokens", "embeddings") if isinstance(recipe.task, R.RewardModelling) else ()
+    checks = compare_with_transformers(open_model(folder), folder, which)
     return {
         "class": opened_by(folder),
         "outputs": outputs,
