@@ -153,6 +153,9 @@ def test_an_archive_is_read_and_classes_on_one_side_alone_need_valid(tmp_path: P
     np.savez(tmp_path / "sorted.npz", images=pixels, labels=labels)
     with pytest.raises(ValueError, match=r"the last tenth .* has 1 of 6 classes; give --valid"):
         plan_tuning(options(start, tmp_path / "sorted.npz"))
+    np.savez(tmp_path / "one.npz", images=pixels, labels=np.zeros(60, int))
+    with pytest.raises(ValueError, match=r"has the class 0; give images of two classes or more"):
+        plan_tuning(replace(options(start, tmp_path / "one.npz"), output=str(tmp_path / "q")))
     lone = tmp_path / "lone"
     write_folder(lone, 10)
     for file in sorted((lone / "red").iterdir())[1:]:

@@ -2,10 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from math import log2
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,10 +20,11 @@ from ..data.formats.sniff import detect_format
 from ..data.images import displayed_size
 from ..data.load import check_rows
 from ..data.quarantine import check_bad_row_limit, image_bytes
-from ..data.source import read_piece, resolve_source, split_source
+from ..data.source import format_of, read_piece, resolve_source, split_source
 from ..recipe.cells import class_names, sorted_classes
 from ..recipe.formats import SourceRow
 from ..tuning.detect import format_labels
+from ..tuning.images import check_class_count, check_classes_left
 from .first_recipe import (
     COMMENTS,
     Guess,
@@ -79,11 +80,11 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
 
 
 def find_image_column(sample: list[SourceRow], names: Sequence[str]) -> str | None:
-    """Return a column that holds images, else one that claims to: by its name, or as the `datasets` library wraps images."""
+    """Return a column that holds images, else one that seems to: by its name, or as the `datasets` library wraps images."""
     names = sorted(names, key=lambda name: name.lower() not in IMAGE_COLUMNS)
     readable = (name for name in names if any(is_image(row.fields[name]) for row in sample))
-    claims = (name for name in names if claims_images(name, sample[0].fields[name]))
-    return next(readable, None) or next(claims, None)
+    likely = (name for name in names if looks_like_images(name, sample[0].fields[name]))
+    return next(readable, None) or next(likely, None)
 
 
 def is_image(cell: Any) -> bool:
@@ -94,7 +95,7 @@ def is_image(cell: Any) -> bool:
     return False
 
 
-def claims_images(name: str, cell: Any) -> bool:
+def looks_like_images(name: str, cell: Any) -> bool:
     if isinstance(cell, bytes):
         return name.lower() in IMAGE_COLUMNS
     return isinstance(cell, dict) and "bytes" in cell
@@ -130,12 +131,14 @@ def warn_if_few(count: int, way_out: str) -> str:
 # Classes
 
 
-def labels_of(source: R.Source, column: str) -> Iterator[list[str]]:
-    """Yield the classes of each row."""
-    for piece in split_source(source):
-        for item in read_piece(source, piece, (column,)):
-            if isinstance(item, SourceRow):
-                yield class_names(item.fields.get(column))
+def labels_of(source: R.Source, column: str) -> list[list[str]]:
+    """Return the classes of each row."""
+    return [
+        class_names(item.fields.get(column))
+        for piece in split_source(source)
+        for item in read_piece(source, piece, (column,))
+        if isinstance(item, SourceRow)
+    ]
 
 
 class LabelFacts(NamedTuple):
@@ -145,13 +148,12 @@ class LabelFacts(NamedTuple):
 
 
 def read_labels(source: R.Source, column: str) -> LabelFacts:
-    """Read the class of every image; the images of a folder are not opened for it."""
-    pieces = split_source(source)
-    if source.format == "folder":  # each class is divided by itself
-        files = [path for piece in pieces for path in piece.paths]
-        return LabelFacts(sorted({Path(path).parent.name for path in files}), len(files), "")
-    labels = list(labels_of(source, column))
-    classes = sorted_classes({name for names in labels for name in names})
+    """Read the class of every image, and no image."""
+    labels = labels_of(source, column)
+    known = format_of(source).class_names(source, split_source(source))
+    if known is not None:  # a folder, where each class is divided by itself
+        return LabelFacts(known, len(labels), "")
+    classes = sorted_classes(set(chain.from_iterable(labels)))
     return LabelFacts(classes, len(labels), warn_if_sorted([" ".join(names) for names in labels]))
 
 
@@ -162,37 +164,13 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
 
 
-def check_classes(path: str, images: SampledImages, classes: list[str]) -> None:
-    """Raise ValueError unless there are two classes or more."""
-    if len(classes) > 1:
-        return
-    if not classes:
-        raise ValueError(
-            f"{path}: {images.rows.label} is empty in every row; name another column with --columns IMAGE LABEL"
-        )
-    in_folder = images.source.format == "folder"
-    raise ValueError(
-        f"{path}: every image has the class {classes[0]}; "
-        + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
-    )
-
-
-def check_split(path: str, train: R.Source, column: str, classes: list[str]) -> None:
-    """Raise ValueError if all images of a class are held out."""
-    missing = sorted(set(classes) - set(read_labels(train, column).classes))
-    if missing:
-        raise ValueError(
-            f"{path}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
-        )
-
-
 def guess_image_classes(
     files: list[str], valid: list[str], images: SampledImages, table: TableOptions
 ) -> Guess:
     source, rows, sample = images
     in_folder = source.format == "folder"
     classes, count, order_warning = read_labels(source, rows.label)
-    check_classes(files[0], images, classes)
+    check_class_count(source, classes, rows.label)
     sizes = sizes_of(usable_rows(sample, rows, classes, source, table), rows.image)
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
@@ -201,7 +179,7 @@ def guess_image_classes(
     if valid:  # of any format
         valid_source = resolve_source(R.Source(paths=tuple(valid)), rows)
     else:
-        check_split(files[0], train, rows.label, classes)
+        check_classes_left(source, classes, set(chain.from_iterable(labels_of(train, rows.label))))
     name = recipe_name(files[0])
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(

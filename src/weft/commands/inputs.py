@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import Fields
 from .rows import image_rows, input_rows
@@ -21,14 +21,23 @@ def input_texts(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) ->
     return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
 
 
-def rows_and_inputs(
-    args: argparse.Namespace, rows: list[Fields], model: "OpenModel"
-) -> tuple[list[Fields], list[tuple[str, str | None]]]:
-    """Return the rows and the texts, pairs of texts or image files to ask about."""
+class Inputs(NamedTuple):
+    """What a model is asked about."""
+
+    rows: list[Fields]
+    inputs: list[tuple[Any, str | None]]  # texts, pairs of texts, or images
+    names: list[str]  # of the inputs on the screen
+
+
+def rows_and_inputs(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> Inputs:
     if model.reads_images:
-        rows = image_rows(args, rows)
-        return rows, [(row["file"], None) for row in rows]
-    return rows, text_pairs(args, rows, model)
+        trained_on = getattr(model.recipe and model.recipe.data.rows, "image", None)
+        rows, images = image_rows(args, rows, trained_on)
+        return Inputs(rows, [(image, None) for image in images], [row["file"] for row in rows])
+    pairs = text_pairs(args, rows, model)
+    return Inputs(
+        rows, pairs, ["  |  ".join(text for text in pair if text is not None) for pair in pairs]
+    )
 
 
 def text_pairs(

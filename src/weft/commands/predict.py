@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 def classify(args: argparse.Namespace) -> int:
     rows = input_texts(args)
     model, options = open_for_prediction(args)
-    rows, pairs = rows_and_inputs(args, rows, model)
+    rows, inputs, input_names = rows_and_inputs(args, rows, model)
     from ..inference import methods
 
     with prediction_progress(args, options) as options:
-        predictions = methods.classify(model, pairs, options)
+        predictions = methods.classify(model, inputs, options)
     names = methods.label_names(model)
 
     def class_fields(probabilities: list[float] | float) -> Fields:
@@ -50,19 +50,19 @@ def classify(args: argparse.Namespace) -> int:
             "probabilities": dict(zip(names, probabilities, strict=True)),
         }
 
-    def line(fields: Fields, pair: tuple[str, str | None]) -> str:
+    def line(fields: Fields, input_name: str) -> str:
         label_text = (
             f"{fields['prediction']}  {fields['probability']:.3f}"
             if "probability" in fields
             else f"{fields['prediction']:.3f}"
         )
-        return f"{label_text}  {pair[0]}" + (f"  |  {pair[1]}" if pair[1] is not None else "")
+        return f"{label_text}  {input_name}"
 
     return output_predictions(
         args,
         rows,
         [class_fields(probabilities) for probabilities in predictions],
-        lambda fields_of_rows: "\n".join(map(line, fields_of_rows, pairs)),
+        lambda fields_of_rows: "\n".join(map(line, fields_of_rows, input_names)),
     )
 
 
@@ -179,28 +179,27 @@ def finite_or_none(score: float) -> float | None:
 def embed(args: argparse.Namespace) -> int:
     rows = input_texts(args, ())
     model, options = open_for_prediction(args)
-    rows, pairs = rows_and_inputs(args, rows, model)
-    texts = [first for first, _ in pairs]
+    rows, inputs, input_names = rows_and_inputs(args, rows, model)
+    items = [first for first, _ in inputs]
     from ..inference import methods
 
     with prediction_progress(args, options) as options:
-        embeddings = methods.embed(model, texts, args.pooling, args.normalise, options)
+        embeddings = methods.embed(model, items, args.pooling, args.normalise, options)
     if args.output and args.output.endswith(".npy"):
         import numpy as np
 
         np.save(args.output, np.array(embeddings, np.float32), allow_pickle=False)
         return report_written(len(rows), args.output)
 
-    def line(text: str, embedding: list[float]) -> str:
-        return (
-            f"[{', '.join(f'{x:.4f}' for x in embedding[:4])}, … {len(embedding)} numbers]  {text}"
-        )
+    def line(name: str, embedding: list[float]) -> str:
+        first = ", ".join(f"{x:.4f}" for x in embedding[:4])
+        return f"[{first}, … {len(embedding)} numbers]  {name}"
 
     return output_predictions(
         args,
         rows,
         [{"vector": embedding} for embedding in embeddings],
-        lambda _: "\n".join(map(line, texts, embeddings)),
+        lambda _: "\n".join(map(line, input_names, embeddings)),
     )
 
 

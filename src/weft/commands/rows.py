@@ -5,14 +5,20 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..console import count_of, report
 from . import COLUMN_PREFIX, Fields
 
 if TYPE_CHECKING:
     from ..recipe import Source
+
+
+class ImageRows(NamedTuple):
+    rows: list[Fields]
+    images: list[str | bytes]
 
 
 def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
@@ -128,18 +134,54 @@ def input_rows(
     return rows
 
 
-def image_rows(args: argparse.Namespace, rows: list[Fields]) -> list[Fields]:
-    """Return one row per image file: those of the command line and of folders, or of a column of file names."""
+def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | None) -> ImageRows:
+    """Return one row per image and the images: files of the command line and of folders, or of a column of a table, as names of files
+    or as their bytes. `file` names the image; bytes are no part of a row.
+
+    Args:
+        args: of the command.
+        rows: of the table.
+        trained_on: the column of the images that the model was trained on.
+    """
+    from ..data.columns import check_columns_exist
     from ..inference.images import expand_folders
 
     if args.texts:
-        return [{"file": file} for file in expand_folders(args.texts)]
-    column = (args.columns or ["file" if "file" in rows[0] else next(iter(rows[0]))])[0]
-    if not isinstance(rows[0][column], str):
-        raise ValueError(
-            f"{args.file}: {column!r} holds no names of files; give image files or folders, or a column of their names with --columns"
-        )
-    return [row | {"file": str(row[column])} for row in rows]
+        files = expand_folders(args.texts)
+        return ImageRows([{"file": file} for file in files], list(files))
+    column = next(iter(args.columns or ()), None) or image_column(rows[0], trained_on)
+    check_columns_exist(rows[0], [column])
+    images = [image_in_cell(row.get(column)) for row in rows]
+    for i, (name, image) in enumerate(images):
+        if image is None:
+            raise ValueError(
+                f"{args.file}: {column!r} of row {i + 1} holds no image and no name of a file; give image files or folders, or name the column with --columns"
+            )
+        kept = {key: cell for key, cell in rows[i].items() if not holds_bytes(cell)}
+        rows[i] = kept | {"file": name or f"row {i + 1}"}
+    return ImageRows(rows, [image for _, image in images if image is not None])
+
+
+def image_column(fields: Fields, trained_on: str | None) -> str:
+    from ..data.column_names import IMAGE_COLUMNS
+    from ..data.columns import find_column
+
+    names = ["file", *([trained_on] if trained_on else []), *IMAGE_COLUMNS]
+    return find_column(fields, names) or next(iter(fields))
+
+
+def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
+    """Return the name of an image, and its bytes or its file; the `datasets` library keeps the bytes beside a path, or the path alone."""
+    from ..data.quarantine import image_bytes
+
+    path = cell.get("path") if isinstance(cell, dict) else cell if isinstance(cell, str) else None
+    with suppress(ValueError):
+        return path, image_bytes(cell)
+    return path, path
+
+
+def holds_bytes(cell: Any) -> bool:
+    return isinstance(cell, bytes) or (isinstance(cell, dict) and "bytes" in cell)
 
 
 def training_source(run: str) -> "Source | None":

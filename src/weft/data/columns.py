@@ -179,13 +179,13 @@ def require_column(fields: Fields, column: str | None, what: str, option: str = 
 
 
 def check_columns_exist(fields: Fields, columns: Sequence[str]) -> None:
-    from ..synonyms import suggest
+    from ..synonyms import closest_name
 
     wrong = next((name for name in columns if name not in fields), None)
     if wrong is not None:
-        raise ValueError(
-            f"no column {wrong!r} among {', '.join(map(repr, fields))}; {suggest(wrong, list(map(str, fields)))}"
-        )
+        near = closest_name(wrong, [*map(str, fields)])
+        way_out = f"did you mean {near!r}?" if near else "name one of these"
+        raise ValueError(f"no column {wrong!r} among {', '.join(map(repr, fields))}; {way_out}")
 
 
 def text_columns(rows: Sequence[Fields], columns: Sequence[str] = ()) -> tuple[str, str | None]:

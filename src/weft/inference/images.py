@@ -97,7 +97,14 @@ def encoded_image(image: ImageInput) -> bytes:
 def image_store(model: LoadedModel, images: Sequence[ImageInput]) -> InMemoryStore:
     """The images as samples; a label, which nothing reads, is the first."""
     labels = model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 1))))
-    rows = [{"image": encoded_image(image), "label": labels[0]} for image in images]
+    rows = []
+    for i, image in enumerate(images):
+        try:
+            rows.append({"image": encoded_image(image), "label": labels[0]})
+        except ValueError as error:  # a file is named already
+            if not isinstance(image, bytes) or len(images) == 1:
+                raise
+            raise ValueError(f"image {i + 1} of {len(images)} cannot be read: {error}") from None
     return InMemoryStore(rows, R.LabelledImages(), None, labels)
 
 

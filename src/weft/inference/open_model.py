@@ -219,12 +219,12 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
         ValueError: if an input has none of the types (default: str).
     """
     items = list(inputs) if isinstance(inputs, list) else [inputs]
-    types_of = {"image": "a file, its bytes or an image of Pillow", "text": "a text"}
+    expected = {"image": "a file, its bytes or an image of Pillow", "text": "a text"}
     for item in items:
         if not isinstance(item, types or str):
             what = "image" if Image.Image in types else "text"
             raise ValueError(
-                f"{short(item)} is of type {type(item).__name__}; give {types_of[what]}, or a list of {what}s"
+                f"{short(item)} is of type {type(item).__name__}; give {expected[what]}, or a list of {what}s"
             )
     return items
 

@@ -84,9 +84,9 @@ def number(name: str, label: Any) -> float:
 
 
 def short(value: Any) -> str:
-    """A value in a message."""
+    """A value in a message, on one line."""
     try:
-        text = repr(value)
+        text = " ".join(line.strip() for line in repr(value).splitlines())
     except ValueError:  # an integer of more digits than Python prints
         return f"an integer of {value.bit_length():,} bits"
     return text if len(text) <= 60 else f"{text[:60]}…"

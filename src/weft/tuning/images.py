@@ -1,5 +1,6 @@
 """Fine-tuning of image models: classes from the data, augmentation from the checkpoint, a new head where the old one was."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -115,27 +116,45 @@ def resized_first(transforms: tuple[R.Transform, ...]) -> tuple[R.Transform, ...
     return transforms
 
 
+def check_class_count(source: R.Source, classes: Sequence[str], column: str) -> None:
+    """Raise ValueError unless there are two classes or more."""
+    if len(classes) > 1:
+        return
+    path, in_folder = source.paths[0], source.format == "folder"
+    if not classes:
+        raise ValueError(
+            f"{path}: {column} is empty in every row; name another column with --columns IMAGE LABEL"
+        )
+    raise ValueError(
+        f"{path}: every image has the class {classes[0]}; "
+        + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
+    )
+
+
+def check_classes_left(source: R.Source, classes: Sequence[str], left: Collection[str]) -> None:
+    """Raise ValueError if all images of a class are held out."""
+    missing = [name for name in classes if name not in left]
+    if missing:
+        raise ValueError(
+            f"{source.paths[0]}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
+        )
+
+
 def describe_images(sources: ImageSources, train: Store, valid: Store) -> str:
     """Describe what is read in one sentence.
 
     Raises:
-        ValueError: if the images have one class, or the held-out ones lack most of the classes.
+        ValueError: if the images have one class, or the held-out ones lack most of the classes or hold all images of one.
     """
     classes, path = train.meta.labels or (), sources.train.paths[0]
-    if len(classes) < 2:
-        raise ValueError(
-            f"{path}: every image has the class {format_labels(classes)}; a class is a sub-folder"
-        )
+    check_class_count(sources.train, classes, sources.rows.label)
     held_out = set(valid.column("label"))
     split = sources.valid.fraction != (0.0, 1.0)
     if split and 2 * len(held_out) < len(classes):
         raise ValueError(
             f"{path}: the last tenth of the images has {len(held_out)} of {len(classes)} classes; give --valid"
         )
-    missing = set(range(len(classes))) - set(train.column("label")) if split else None
-    if missing:
-        raise ValueError(
-            f"{path}: {classes[min(missing)]} has no image to train on beside the held-out ones; give --valid"
-        )
+    if split:
+        check_classes_left(sources.train, classes, {classes[i] for i in set(train.column("label"))})
     text = f"{path}: {len(train) + len(valid) * split:,} images ({sources.train.format}), {len(classes)} classes ({format_labels(classes)}): {TASK}"
     return f"{text}; {len(valid):,} held out" if split else text

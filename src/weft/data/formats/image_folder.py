@@ -40,7 +40,7 @@ class FolderFormat(Format):
     def read(
         self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
     ) -> Iterator[SourceItem]:
-        return read_image_folder(piece.paths)
+        return read_image_folder(piece.paths, not columns or "image" in columns)
 
 
 def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list[str]:
@@ -82,12 +82,11 @@ def files_of_class(folder: str, name: str) -> list[str]:
     )
 
 
-def read_image_folder(paths: tuple[str, ...]) -> Iterator[SourceItem]:
+def read_image_folder(paths: tuple[str, ...], with_images: bool) -> Iterator[SourceItem]:
     for path in paths:
         try:
-            yield SourceRow(
-                0, {"image": read_bounded(path), "label": Path(path).parent.name, "file": path}
-            )
+            image = {"image": read_bounded(path)} if with_images else {}
+            yield SourceRow(0, image | {"label": Path(path).parent.name, "file": path})
         except ValueError as error:
             yield BadRow(0, str(error), path)
 
