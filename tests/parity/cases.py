@@ -702,9 +702,12 @@ def saved(c: Case) -> Path:
 @cache
 def scratch(c: Case) -> Path:
     """The same model as one that never saw a file: its config is all Weft's."""
+    loaded = ours(
+        c
+    )  # not inside the context, where a first call would build transformers' model on meta too
     with torch.device("meta"):
-        model = weft.Model(ours(c).spec)
-    model.load_state_dict(ours(c).state_dict(), assign=True)
+        model = weft.Model(loaded.spec)
+    model.load_state_dict(loaded.state_dict(), assign=True)
     model.family = c.family  # several can say some specs
     return weft.save(model, shelf() / f"{c.name}-scratch")
 
