@@ -229,6 +229,23 @@ def test_a_table_without_images_is_refused_in_one_line(
     assert words in line
 
 
+def test_the_columns_of_images_are_found_by_their_content(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, *_ = image_table(folder, tmp_path / "t.parquet", "pixels", "class")
+    scores = []
+    for data in (path, str(folder / "data")):
+        arguments = ["evaluate", str(folder / "model"), "--task", "classify", "--json"]
+        assert main([*arguments, "--data", data]) == 0
+        printed = capsys.readouterr()
+        scores.append(json.loads(printed.out)["scores"])
+        assert ("reading 'pixels' as image, 'class' as label" in printed.err) == (data == path)
+        arguments = ["probe", str(folder / "model"), "--json", "--shots", "1"]
+        assert main([*arguments, "--data", data, "--valid", data]) == 0
+        scores.append(json.loads(capsys.readouterr().out))
+    assert scores[:2] == scores[2:]
+
+
 def test_a_run_of_a_table_is_evaluated_on_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -166,6 +168,17 @@ def test_an_archive_is_read_and_classes_on_one_side_alone_need_valid(tmp_path: P
     plan = plan_tuning(replace(options(start, tmp_path / "mixed.npz"), output=str(tmp_path / "o")))
     assert (plan.train_rows, plan.valid_rows) == (54, 6)
     assert "60 images (npz), 6 classes (0, 1, 2, 3, …): classify; 6 held out" in plan.summary
+
+
+def test_the_columns_of_a_table_are_found(album: Path, tmp_path: Path) -> None:
+    start = checkpoint(tmp_path / "start", MODELS["vit"])
+    files = sorted(album.rglob("*.png"), key=lambda file: file.name)
+    rows = [
+        {"img": {"bytes": f.read_bytes(), "path": f.name}, "class": f.parent.name} for f in files
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    plan = plan_tuning(options(start, tmp_path / "t.parquet"))
+    assert "60 images (parquet), 3 classes (blue, green, red)" in plan.summary
 
 
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(

@@ -4,15 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.load import split_bad_rows
+from ..data.load import load_source
 from ..data.quarantine import MAX_BAD_ROWS, check_bad_row_limit
-from ..data.source import read_piece, split_source
 from ..recipe.formats import SourceRow
 
 SAMPLE_ROWS = 2000
@@ -114,12 +113,7 @@ COMMENTS = {
 
 def sample_rows(source: R.Source, table: TableOptions, count: int = SAMPLE_ROWS) -> list[SourceRow]:
     """Return the first rows; ValueError if there is none, or if too many of them cannot be read."""
-    items = (
-        (item, piece.paths[0])
-        for piece in split_source(source)
-        for item in read_piece(source, piece, ())
-    )
-    rows, bad = split_bad_rows(islice(items, count), source.format)
+    rows, bad = load_source(source, most=count)
     check_bad_row_limit(len(rows), bad, table.max_bad_row_fraction)
     if not rows:
         raise ValueError(f"{', '.join(source.paths)}: there is no row that can be read")

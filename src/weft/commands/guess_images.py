@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import chain
 from math import log2
 from statistics import median
@@ -11,12 +10,12 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.column_names import IMAGE_COLUMNS, LABEL_COLUMNS
-from ..data.columns import check_columns_exist, find_column, require_column
+from ..data.columns import check_columns_exist
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import image_files
 from ..data.formats.sniff import detect_format
+from ..data.image_columns import SAMPLE_IMAGES, find_image_column, infer_labelled_images
 from ..data.images import displayed_size
 from ..data.load import check_rows
 from ..data.quarantine import check_bad_row_limit, image_bytes
@@ -40,7 +39,6 @@ from .first_recipe import (
 )
 from .recipe_code import Call, Name
 
-SAMPLE_IMAGES = 100
 IMAGE_FORMATS = ("folder", "npz", "idx")
 SIDES = (32, 64, 128)  # of the squares that a small classifier sees
 # An image is rather made this much smaller than larger, which costs four times as much
@@ -69,36 +67,14 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
     sample = sample_rows(source, table, SAMPLE_IMAGES)
     if kind in IMAGE_FORMATS:
         return SampledImages(source, R.LabelledImages(), sample)
-    first = sample[0].fields
-    check_columns_exist(first, table.columns)
-    image = find_image_column(sample, table.columns[:1] or tuple(first))
+    fields = [row.fields for row in sample]
+    check_columns_exist(fields[0], table.columns)
+    image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
     if image is None:
         return None
-    label = next(iter(table.columns[1:]), find_column(first, LABEL_COLUMNS, [image]))
-    label = require_column(first, label, "label", "--columns IMAGE LABEL")
-    return SampledImages(source, R.LabelledImages(image=image, label=label), sample)
-
-
-def find_image_column(sample: list[SourceRow], names: Sequence[str]) -> str | None:
-    """Return a column that holds images, else one that seems to: by its name, or as the `datasets` library wraps images."""
-    names = sorted(names, key=lambda name: name.lower() not in IMAGE_COLUMNS)
-    readable = (name for name in names if any(is_image(row.fields[name]) for row in sample))
-    likely = (name for name in names if looks_like_images(name, sample[0].fields[name]))
-    return next(readable, None) or next(likely, None)
-
-
-def is_image(cell: Any) -> bool:
-    """Return whether a cell begins as an image does; its pixels are not read."""
-    with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
-        displayed_size(image_bytes(cell))
-        return True
-    return False
-
-
-def looks_like_images(name: str, cell: Any) -> bool:
-    if isinstance(cell, bytes):
-        return name.lower() in IMAGE_COLUMNS
-    return isinstance(cell, dict) and "bytes" in cell
+    label = next(iter(table.columns[1:]), None)
+    rows = infer_labelled_images(R.LabelledImages(), fields, image, label)
+    return SampledImages(source, rows, sample)
 
 
 def usable_rows(

@@ -8,6 +8,7 @@ from ..console import print_result, report, spinner
 from . import AddCommand
 from .options import (
     add_batch_size,
+    add_columns_option,
     add_device,
     add_max_bad_rows,
     add_model_name,
@@ -47,7 +48,7 @@ def labelled_images(
     """Return the names of the classes, those of the first files unless given, and the images."""
     from ..inference.images import load_labelled_images
 
-    store = load_labelled_images(paths, labels, args.max_bad_row_fraction, report)
+    store = load_labelled_images(paths, labels, args.max_bad_row_fraction, report, args.columns)
     return store.meta.labels or (), store
 
 
@@ -109,6 +110,7 @@ def add(verb: AddCommand) -> None:
         choices=("mean", "max", "cls", "last"),
         help="how the vectors of the tokens become one (default: the class token, else the mean)",
     )
+    add_columns_option(parser, "columns of the image and its class in a table")
     add_max_bad_rows(parser)
     add_batch_size(parser)
     add_precision(parser)

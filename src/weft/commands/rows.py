@@ -149,7 +149,7 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
     if args.texts:
         files = expand_folders(args.texts)
         return ImageRows([{"file": file} for file in files], list(files))
-    column = next(iter(args.columns or ()), None) or image_column(rows[0], trained_on)
+    column = next(iter(args.columns or ()), None) or image_column(rows, trained_on)
     check_columns_exist(rows[0], [column])
     images = [image_in_cell(row.get(column)) for row in rows]
     for i, (name, image) in enumerate(images):
@@ -162,12 +162,11 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
     return ImageRows(rows, [image for _, image in images if image is not None])
 
 
-def image_column(fields: Fields, trained_on: str | None) -> str:
-    from ..data.column_names import IMAGE_COLUMNS
-    from ..data.columns import find_column
+def image_column(rows: list[Fields], trained_on: str | None) -> str:
+    from ..data.image_columns import find_image_column
 
-    names = ["file", *([trained_on] if trained_on else []), *IMAGE_COLUMNS]
-    return find_column(fields, names) or next(iter(fields))
+    known = next((name for name in (trained_on, "file") if name in rows[0]), None)
+    return known or find_image_column(rows, list(rows[0])) or next(iter(rows[0]))
 
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:

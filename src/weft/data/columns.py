@@ -68,6 +68,10 @@ def infer_row_schema(
         case R.LabelledTexts():
             numeric = True if row.numeric_label else numeric
             return infer_labelled_texts(row, rows, names, label, numeric, pair)
+        case R.LabelledImages():
+            from .image_columns import infer_labelled_images
+
+            return infer_labelled_images(row, rows, next(iter(names), None), label)
     named = dict(zip(row.column_fields, columns, strict=False))
     row = replace(row, **named)  # type: ignore[type-var]
     check_columns_exist(fields, row.columns)

@@ -24,17 +24,18 @@ FEW = 5  # lines that tell JSON from text
 
 
 def load_source(
-    source: R.Source, columns: tuple[str, ...] = (), read: ReadPiece | None = None
+    source: R.Source,
+    columns: tuple[str, ...] = (),
+    read: ReadPiece | None = None,
+    most: int | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return all rows, or those that `read` keeps, and those that cannot be read."""
-    return split_bad_rows(
-        (
-            (item, piece.paths[0])
-            for n, piece in enumerate(split_source(source))
-            for item in (read(n, piece, columns) if read else read_piece(source, piece, columns))
-        ),
-        source.format,
+    """Return all rows, those that `read` keeps, or the first `most`, and those that cannot be read."""
+    items = (
+        (item, piece.paths[0])
+        for n, piece in enumerate(split_source(source))
+        for item in (read(n, piece, columns) if read else read_piece(source, piece, columns))
     )
+    return split_bad_rows(islice(items, most), source.format)
 
 
 def split_bad_rows(

@@ -104,9 +104,11 @@ def match_columns(
     """Return the row schema if its columns exist; else the one that the columns suggest for the task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
-    if isinstance(row, R.LabelledImages):
-        return infer_row_schema(R.LabelledImages(labels=row.labels), rows, columns)
-    schema = task.infer_rows(rows, columns, name=task.name)
+    schema = (
+        infer_row_schema(row, rows, columns)
+        if isinstance(row, R.LabelledImages)
+        else task.infer_rows(rows, columns, name=task.name)
+    )
     if isinstance(schema, R.Documents) and isinstance(row, R.Documents):
         schema = replace(schema, sentence_boundaries=row.sentence_boundaries)
     if not columns:
@@ -117,6 +119,7 @@ def match_columns(
 def describe_columns(row: R.RowSchema) -> str:
     """Return the detected columns in one line."""
     parts = {
+        "image": "image",
         "text": "text",
         "second_text": "second text",
         "label": "label",

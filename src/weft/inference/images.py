@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.columns import infer_row_schema
 from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import (
@@ -113,12 +114,17 @@ def load_labelled_images(
     labels: tuple[str, ...] | None,
     max_bad_rows: float,
     report: Callable[[str], None],
+    columns: Sequence[str] = (),
 ) -> InMemoryStore:
     """Labelled images of files or of a folder with one sub-folder per class; the classes are those that are there, unless given."""
-    rows = R.LabelledImages()
-    source = resolve_source(R.Source(paths=tuple(paths)), rows)
+    source = resolve_source(R.Source(paths=tuple(paths)), R.LabelledImages())
     items, bad = load_source(source)
-    names = {name for item in items for name in class_names(item.fields.get("label"))}
+    if not items:
+        raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
+    rows = infer_row_schema(R.LabelledImages(), [item.fields for item in items], columns)
+    names = {
+        name for item in items for name in class_names(item.fields.get(rows.label_column or ""))
+    }
     labels = labels or tuple(sorted_classes(names))
     good, wrong = check_rows(items, rows, labels, source.format)
     report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)

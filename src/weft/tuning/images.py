@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.columns import infer_row_schema
+from ..data.image_columns import SAMPLE_IMAGES
+from ..data.load import load_source
 from ..data.source import resolve_source
 from ..data.store import Store
 from ..interop.hub import local_folder
@@ -36,9 +39,12 @@ def reads_images(spec: S.Spec) -> bool:
 
 def image_sources(options: "TuneOptions") -> ImageSources:
     """Return what is read of --data and --valid; without --valid, the last tenth of the images is held out."""
-    image, label, *_ = (*options.columns, *("image", "label")[len(options.columns) :])
-    rows = R.LabelledImages(image=image, label=options.label or label)
-    train = resolve_source(R.Source(paths=options.data), rows)
+    train = resolve_source(R.Source(paths=options.data), R.LabelledImages())
+    sample = [row.fields for row in load_source(train, most=SAMPLE_IMAGES)[0]]
+    if not sample:
+        raise ValueError(f"{options.data[0]}: there is no row that can be read")
+    rows = infer_row_schema(R.LabelledImages(), sample, options.columns, options.label)
+    assert isinstance(rows, R.LabelledImages)
     if options.valid:
         return ImageSources(rows, train, resolve_source(R.Source(paths=options.valid), rows))
     return ImageSources(

@@ -1,0 +1,48 @@
+"""Detection of the columns of images and of their classes."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from .. import recipe as R
+from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS
+from .columns import Fields, find_column, require_column
+from .images import displayed_size
+from .quarantine import image_bytes
+
+SAMPLE_IMAGES = 100
+OPTION = "--columns IMAGE LABEL"
+
+
+def infer_labelled_images(
+    row: R.LabelledImages, rows: Sequence[Fields], image: str | None, label: str | None
+) -> R.LabelledImages:
+    """Return `row` with the columns of a table; those that are None are found."""
+    fields = rows[0]
+    image = require_column(fields, image or find_image_column(rows, list(fields)), "image", OPTION)
+    label = label or find_column(fields, LABEL_COLUMNS, [image])
+    return replace(row, image=image, label=require_column(fields, label, "label", OPTION))
+
+
+def find_image_column(rows: Sequence[Fields], names: Sequence[str]) -> str | None:
+    """Return a column that holds images, else one that seems to: by its name, or as the `datasets` library wraps images."""
+    names = sorted(names, key=lambda name: name.lower() not in IMAGE_COLUMNS)
+    sample = rows[:SAMPLE_IMAGES]
+    readable = (name for name in names if any(is_image(fields.get(name)) for fields in sample))
+    likely = (name for name in names if looks_like_images(name, rows[0][name]))
+    return next(readable, None) or next(likely, None)
+
+
+def is_image(cell: Any) -> bool:
+    """Return whether a cell begins as an image does; its pixels are not read."""
+    with suppress(Exception):  # damaged bytes make Pillow raise errors of every kind
+        displayed_size(image_bytes(cell))
+        return True
+    return False
+
+
+def looks_like_images(name: str, cell: Any) -> bool:
+    if isinstance(cell, bytes):
+        return name.lower() in IMAGE_COLUMNS
+    return isinstance(cell, dict) and "bytes" in cell
