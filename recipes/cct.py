@@ -10,6 +10,8 @@ Expect: `tiny` starts at ln 10 = 2.3 nats and ends at 85.6 % (one seed, on a JPE
 Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz, or folders of image files, one sub-folder per class.
 """
 
+from dataclasses import replace
+
 import weft
 from weft.recipe import (
     EMA,
@@ -61,6 +63,23 @@ tiny = Recipe(
     precision="auto",
     workers=1,
     eval_every=1955,
+)
+
+residual = replace(
+    tiny,
+    name="cct-residual",
+    model=weft.cct(
+        "2-3x2",
+        stem=weft.ResNetStem(
+            depths=(1, 1, 1),
+            widths=(32, 64, 96),
+            stem_width=32,
+            stem_type="3x3",
+            block="basic",
+            norm=weft.GroupNorm(groups=8),
+        ),
+    ),
+    steps=9_775,
 )
 
 paper = Recipe(

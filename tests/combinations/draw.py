@@ -378,6 +378,7 @@ def backbone_models(draw: st.DrawFn) -> S.Spec:
         positions_at=draw(
             st.sampled_from(("attention", "input", "encoder-attention", "decoder-attention"))
         ),
+        stem_type=draw(st.sampled_from(("7x7", "3x3"))),
         block=draw(st.sampled_from(("bottleneck", "basic"))),
         norm=draw(st.sampled_from((S.FrozenBatchNorm(), S.GroupNorm(groups=2)))),
         padding=draw(st.sampled_from(("zeros", "masked"))),

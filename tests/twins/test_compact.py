@@ -92,6 +92,59 @@ def test_a_hybrid_reads_the_map_that_a_resnet_of_the_same_weights_gives() -> Non
     assert all(p.grad is not None and p.grad.any() for p in model.source.patch.parameters())
 
 
+def slow_basic_block(weights: dict[str, Tensor], x: Tensor, stride: int) -> Tensor:
+    """Two 3 × 3 convolutions with group norm beside a shortcut (He et al. 2015, figure 2 and section 4.2)."""
+
+    def step(name: str, x: Tensor, stride: int) -> Tensor:
+        weight = weights[f"{name}.convolution.weight"]
+        y = F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+        groups = y.unflatten(1, (2, -1))
+        mean = groups.mean((2, 3, 4), keepdim=True)
+        variance = groups.var((2, 3, 4), keepdim=True, unbiased=False)
+        y = ((groups - mean) / (variance + 1e-5).sqrt()).flatten(1, 2)
+        scale, shift = weights[f"{name}.norm.weight"], weights[f"{name}.norm.bias"]
+        return y * scale[:, None, None] + shift[:, None, None]
+
+    if "layers.0.convolution.weight" not in weights:  # the stem: one of these steps
+        return step("stem", x, stride).clamp(min=0)
+    y = step("layers.1", step("layers.0", x, stride).clamp(min=0), 1)
+    short = step("shortcut", x, stride) if "shortcut.convolution.weight" in weights else x
+    return (y + short).clamp(min=0)
+
+
+def test_a_stem_of_3x3_keeps_every_pixel_until_the_second_stage() -> None:
+    stem = S.ResNetStem(
+        depths=(1, 1),
+        widths=(8, 16),
+        stem_width=8,
+        stem_type="3x3",
+        block="basic",
+        norm=S.GroupNorm(groups=2),
+    )
+    model = random_model(weft.cct(**SMALL, stem=stem)).double()
+    state = {
+        name.removeprefix("source.patch."): tensor
+        for name, tensor in model.state_dict().items()
+        if name.startswith("source.patch.")
+    }
+    resnet = {name.removeprefix("resnet."): tensor for name, tensor in state.items()}
+    image = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    x = slow_basic_block(resnet, image, 1)
+    assert x.shape[-1] == 16
+    for stage, stride in (("stages.0.0.", 1), ("stages.1.0.", 2)):
+        weights = {
+            name.removeprefix(stage): tensor
+            for name, tensor in resnet.items()
+            if name.startswith(stage)
+        }
+        x = slow_basic_block(weights, x, stride)
+    expected = F.conv2d(x, state["project.weight"], state["project.bias"]).flatten(2).mT
+    positions = model.state_dict()["source.positions.weight"]
+    assert stem.stride == 2
+    cells = model.embed(image).x_BLD - positions
+    assert torch.allclose(cells, expected, atol=1e-12, rtol=0)
+
+
 def test_a_stem_shows_hidden_patches_so_that_no_pixels_are_rebuilt_from_it() -> None:
     mae = weft.mae(depth=1, width=16, heads=2, hidden=16, image_size=16, patch_size=4)
     with pytest.raises(ValueError, match="a stem mixes neighbouring patches"):

@@ -46,11 +46,14 @@ def make(
     attention_dropout: float = 0.1,
     drop_path: float = 0.1,
     classes: int = 10,
+    stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """The second norm of a block stands on the residual stream, after the attention, not inside the feed-forward branch."""
+    """The second norm of a block stands on the residual stream, after the attention, not inside the feed-forward branch.
+
+    `stem`: a `PatchStem` in place of the paper's, whose `kernel_size` and `convolutions` then mean nothing."""
     norm = LayerNorm()
-    stem = ConvStem(widths=(64,) * (convolutions - 1), kernel_size=kernel_size)
+    stem = stem or ConvStem(widths=(64,) * (convolutions - 1), kernel_size=kernel_size)
     attention = Attention(heads=heads, bias=False, dropout=attention_dropout)
     block = Block(
         attention=Branch(before=norm, inner=attention, after=norm, dropout=dropout),

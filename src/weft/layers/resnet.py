@@ -126,7 +126,9 @@ def max_pool_relu(x_BCRS: Tensor) -> Tensor:
 class ResNetLayer(nn.Module):
     def __init__(self, spec: S.ResNet) -> None:
         super().__init__()
-        self.stem = ConvNorm(spec, spec.channels, spec.stem_width, 7, 2)
+        self.pooled = spec.stem_type == "7x7"
+        kernel, stride = (7, 2) if self.pooled else (3, 1)
+        self.stem = ConvNorm(spec, spec.channels, spec.stem_width, kernel, stride)
         self.stages = nn.ModuleList()
         before = spec.stem_width
         for i, (depth, width) in enumerate(zip(spec.depths, spec.widths, strict=True)):
@@ -141,12 +143,13 @@ class ResNetLayer(nn.Module):
         self, image_BCRS: Tensor, mask_B1RS: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The map of the last stage and, where pixels have a mask, the mask of its cells."""
-        mask_B1RS = strided(mask_B1RS, 2)
+        mask_B1RS = strided(mask_B1RS, self.stem.stride)
         # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens without a copy.
         image_BCRS = image_BCRS.contiguous(memory_format=torch.channels_last)
-        x = max_pool_relu(self.stem(image_BCRS, mask_B1RS))
-        mask_B1RS = strided(mask_B1RS, 2)
-        if mask_B1RS is not None:
+        x = self.stem(image_BCRS, mask_B1RS)
+        x = max_pool_relu(x) if self.pooled else x.relu()
+        if self.pooled and mask_B1RS is not None:
+            mask_B1RS = strided(mask_B1RS, 2)
             x = x * mask_B1RS
         for stage in self.stages:
             for block in stage:  # type: ignore[attr-defined]

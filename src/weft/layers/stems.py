@@ -35,6 +35,7 @@ class ResNetStemLayer(nn.Module):
                 depths=stem.depths,
                 widths=stem.widths,
                 stem_width=stem.stem_width,
+                stem_type=stem.stem_type,
                 channels=channels,
                 block=stem.block,
                 norm=stem.norm,

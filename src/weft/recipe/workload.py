@@ -115,8 +115,7 @@ def image_side(recipe: Recipe) -> int | None:
     source = recipe.model.source
     if not isinstance(source, S.ResNet):
         return None
-    pixels_per_cell = 4 << len(source.depths) - 1
-    return round(sqrt(recipe.batch.length)) * pixels_per_cell
+    return round(sqrt(recipe.batch.length)) * source.stride
 
 
 def holds_average(recipe: Recipe) -> bool:

@@ -115,7 +115,8 @@ def position_and_norm_shapes(t: Tokens | SharedTokens, width: int) -> Shapes:
 
 def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, int], int]]:
     """ResNet v1.5: name, weight shape and stride of every convolution (He et al. 2015, arXiv:1512.03385)."""
-    yield "stem.convolution", (b.stem_width, b.channels, 7, 7), 2
+    kernel, stride = (7, 2) if b.stem_type == "7x7" else (3, 1)
+    yield "stem.convolution", (b.stem_width, b.channels, kernel, kernel), stride
     before = b.stem_width
     for s, (depth, width) in enumerate(zip(b.depths, b.widths, strict=True)):
         for i in range(depth):

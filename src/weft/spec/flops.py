@@ -105,7 +105,7 @@ def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
         side = -(-(entry if "shortcut" in name else now) // stride)
         work += 2 * side * side * o * i * k * k
         if name.startswith("stem"):
-            now = -(-side // 2)  # the pooling after the stem
+            now = -(-side // 2) if spec.source.stem_type == "7x7" else side  # the pooling
         elif "shortcut" not in name:
             now = side
     return now, now * now, work + 2 * now * now * spec.width * spec.source.widths[-1]

@@ -12,7 +12,7 @@ from .positions import (
     LearnedPositions2D,
     SinusoidalPositions2D,
 )
-from .stems import PatchStem
+from .stems import PatchStem, ResNetStemType, resnet_stride
 
 # `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches and `Model.embed` are made,
 # so that a further source is a modality and not a part. So are the positions of a grid of cells (`positions` of Patches and
@@ -68,6 +68,7 @@ class ResNet:
     depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)
     stem_width: PositiveInt = 64
+    stem_type: ResNetStemType = "7x7"
     channels: PositiveInt = 3
     block: Literal["bottleneck", "basic"] = "bottleneck"  # basic: two 3×3 (ResNet-18)
     norm: FrozenBatchNorm | GroupNorm = FrozenBatchNorm()
@@ -78,6 +79,11 @@ class ResNet:
     positions_at: Literal["attention", "encoder-attention", "decoder-attention", "input"] = (
         "attention"  # of both stacks (DETR, section 4.2 and table 3)
     )
+
+    @property
+    def stride(self) -> int:
+        """Pixels per cell, along each side."""
+        return resnet_stride(self.stem_type, len(self.depths))
 
 
 @choice

@@ -8,6 +8,16 @@ from .norms import GroupNorm
 from .parts import Shapes, measured_shapes
 
 
+# What a ResNet begins with. "7x7": a convolution of stride 2 and a pooling of stride 2, for photographs; "3x3": one of stride 1, for images
+# of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and section 4.2).
+ResNetStemType = Literal["7x7", "3x3"]
+
+
+def resnet_stride(stem_type: ResNetStemType, stages: int) -> int:
+    """Pixels per cell of the last map, along each side."""
+    return (4 if stem_type == "7x7" else 1) << (stages - 1)
+
+
 class PatchStem:
     """Base of what turns an image into a grid of vectors, one per `Patches.patch_size` pixels.
 
@@ -80,12 +90,13 @@ class ResNetStem(PatchStem):
     depths: tuple[PositiveInt, ...] = (3, 4, 9)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024)
     stem_width: PositiveInt = 64
+    stem_type: ResNetStemType = "7x7"
     block: Literal["bottleneck", "basic"] = "bottleneck"
     norm: GroupNorm = GroupNorm()
 
     @property
     def stride(self) -> int:
-        return 2 << len(self.depths)
+        return resnet_stride(self.stem_type, len(self.depths))
 
     def describe(self) -> str:
         return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages"
