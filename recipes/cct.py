@@ -65,23 +65,6 @@ tiny = Recipe(
     eval_every=1955,
 )
 
-residual = replace(
-    tiny,
-    name="cct-residual",
-    model=weft.cct(
-        "2-3x2",
-        stem=weft.ResNetStem(
-            depths=(1, 1, 1),
-            widths=(32, 64, 96),
-            stem_width=32,
-            stem_type="3x3",
-            block="basic",
-            norm=weft.GroupNorm(groups=8),
-        ),
-    ),
-    steps=9_775,
-)
-
 paper = Recipe(
     name="cct-paper",
     model=weft.cct("7-3x1"),
@@ -105,4 +88,23 @@ paper = Recipe(
     checkpoints=Checkpoints(every_steps=1000),
     eval_every=1955,
     paper="arXiv:2104.05704, tables 1 and 2: 3.76M parameters",
+)
+
+# The same with the stem of a ResNet for small images: more of the work in convolutions
+
+residual = replace(
+    tiny,
+    name="cct-residual",
+    model=weft.cct(
+        "2-3x2",
+        stem=weft.ResNetStem(
+            depths=(1, 1, 1),
+            widths=(32, 64, 96),
+            stem_width=32,
+            stem_type="3x3",
+            block="basic",
+            norm=weft.GroupNorm(groups=8),
+        ),
+    ),
+    steps=9_775,
 )

@@ -110,6 +110,16 @@ def write_broken_data() -> None:
         for i in range(4):
             Path("cut", name, f"{i}.jpg").write_bytes(cut.getvalue()[: len(cut.getvalue()) // 2])
     np.savez("rare.npz", images=np.zeros((40, 28, 28), np.uint8), labels=[*[0, 1] * 19, 2, 2])
+    for name in ("a", "b"):
+        Path("two_bad", name).mkdir(parents=True)
+        for i in range(6):
+            Path("two_bad", name, f"{i}.png").write_bytes(image)
+    Path("two_bad", "a", "0.png").write_bytes(b"")
+    Path("two_bad", "b", "0.png").write_bytes(image[:60])
+    boxes = json.loads(Path("boxes.json").read_text())
+    for note in boxes["annotations"]:
+        note["bbox"] = [0.1, 0.1, 0.5, 0.5]
+    Path("fractions.json").write_text(json.dumps(boxes))
     Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
 
 
@@ -190,7 +200,19 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["classify", "one_label.parquet"], "every image has the class red; give images of two"),
         (
             ["classify", "paths.parquet"],
-            "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes)",
+            "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes; embed the files, or give their folder)",
+        ),
+        (
+            ["classify", "bytes.parquet", "--columns", "image", "label", "text"],
+            "one column of images is read, not 'image', 'label'; give --columns IMAGE LABEL",
+        ),
+        (
+            ["detect", "fractions.json", "images"],
+            "fractions.json: box [0.1, 0.1, 0.5, 0.5] looks like fractions",
+        ),
+        (
+            ["classify", "two_bad"],
+            "2 of 12 rows cannot be read (two_bad/a/0.png and others: empty image)",
         ),
         (["classify", "junk.parquet"], "rows 1, 2: cannot identify the image"),
         (["classify", "lists.parquet"], "label ['red'] is not the name of a class"),

@@ -19,6 +19,7 @@ from weft.commands.prepare import data_from_arguments
 from weft.data import images as images_module
 from weft.data.formats import idx as idx_module
 from weft.data.formats import npz as npz_module
+from weft.data.formats.class_labels import name_classes, names_of_columns
 from weft.data.images import decode, encode_pixels, raw_image, stored_image
 from weft.data.prepare import prepare
 from weft.data.source import resolve_source, split_source
@@ -340,6 +341,82 @@ def test_parquet_of_images_is_read_with_its_labels_as_numbers_or_names(
     for i in range(30):
         assert np.array_equal(grey(store, i), PIXELS[i])
         assert store.row(i)["label"] == LABELS[i]
+
+
+def labelled_by_datasets(path: Path, labels: list[int], names: list[str]) -> None:
+    """A table as the `datasets` library writes it: images, numbers, and what the numbers stand for."""
+    import datasets
+
+    features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}
+    cells = [{"bytes": encoded(pixels), "path": None} for pixels in PIXELS]
+    table = datasets.Dataset.from_dict(
+        {"image": cells, "label": labels}, features=datasets.Features(features)
+    )
+    table.to_parquet(str(path))
+
+
+def test_names_of_classes_that_the_datasets_library_keeps_are_those_of_the_labels(
+    tmp_path: Path,
+) -> None:
+    """In their order, with a class that no image has; a row whose class is unknown is set aside."""
+    pytest.importorskip("datasets")
+    names = ["zebra", "ape", "cat", "dog", "newt"]
+    labels = [-1, *LABELS[1:].tolist()]
+    labelled_by_datasets(tmp_path / "a.parquet", labels, names)
+    store = prepared(tmp_path, tmp_path / "a.parquet", max_bad_row_fraction=0.1)
+    assert store.meta.labels == tuple(names)
+    assert [store.row(i)["label"] for i in range(len(store))] == labels[1:]
+
+
+def test_files_whose_classes_differ_share_the_names_of_both(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    names = ["zebra", "ape", "cat", "dog"]
+    labelled_by_datasets(tmp_path / "a.parquet", LABELS.tolist(), names)
+    labelled_by_datasets(tmp_path / "b.parquet", LABELS.tolist(), names[::-1])
+    store = prepared(tmp_path, tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert store.meta.labels == tuple(sorted(names))
+    classes = [store.meta.labels[store.row(i)["label"]] for i in range(60)]
+    assert classes == [names[n] for n in LABELS] + [names[::-1][n] for n in LABELS]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'{"info": {"features": {"label": {"_type": "ClassLabel"}}}}',
+        b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": "ab"}}}}',
+        b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": ["a", "a"]}}}}',
+        b'{"info": {"features": {"label": {"_type": "Value"}, "other": 3}}}',
+        b"[" * 100_000,
+    ],
+)
+def test_damaged_names_of_classes_leave_numbers(tmp_path: Path, metadata: bytes) -> None:
+    table = pa.table({"image": [encoded(pixels) for pixels in PIXELS], "label": LABELS})
+    table = table.replace_schema_metadata({b"huggingface": metadata})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert prepared(tmp_path, tmp_path / "a.parquet").meta.labels == ("0", "1", "2", "3")
+
+
+def test_a_number_beyond_the_names_is_a_bad_row_and_lists_are_named_too() -> None:
+    tags = {"_type": "ClassLabel", "names": ["O", "B-X"]}
+    features = {
+        "tags": {"feature": tags, "_type": "List"},
+        "old": [tags],
+        "label": tags,
+        "text": {"_type": "Value"},
+    }
+    names = names_of_columns(features)
+    row = {"tags": [0, 1, 1], "old": [1], "label": -1, "text": "a"}
+    assert name_classes(row, names) == {
+        "tags": ["O", "B-X", "B-X"],
+        "old": ["B-X"],
+        "label": None,
+        "text": "a",
+    }
+    with pytest.raises(ValueError, match="label 2 of 2 classes"):
+        name_classes({"label": 2}, names)
 
 
 def test_other_columns_of_a_table_are_named_by_the_row(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from weft import recipe as R
 from weft import registry
-from weft.data.columns import infer_row_schema, require_column
+from weft.data.column_names import require_column
+from weft.data.columns import infer_row_schema
 from weft.data.load import read_rows, split_lines
 from weft.data.write_rows import write_rows
 

@@ -36,7 +36,7 @@ def rows(given: R.Source, row: R.RowSchema = R.Documents()) -> list[Any]:
     items = [
         item
         for piece in source.split_source(given)
-        for item in source.read_piece(given, piece, ("text", "label"))
+        for item in source.read_piece(given, piece, ("text", "label", "image"))
     ]
     return [item.fields if isinstance(item, SourceRow) else item for item in items]
 
@@ -347,18 +347,24 @@ def test_parquet_is_cut_at_row_groups(
     ]
 
 
+class Features(dict[str, Any]):
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": {"_type": "Value"}, "label": {"_type": "ClassLabel", "names": ["a", "b"]}}
+
+
 class Hub:
     """As much of a `datasets.Dataset` as is used."""
 
     _fingerprint = "abc"
-    features = {"text": None}
+    features = Features(text=None)
     data = types.SimpleNamespace(nbytes=100)
 
     def __len__(self) -> int:
         return 10
 
     def __getitem__(self, wanted: slice) -> dict[str, list[Any]]:
-        return {"text": [f"t{i}" for i in range(10)[wanted]]}
+        places = range(10)[wanted]
+        return {"text": [f"t{i}" for i in places], "label": [i % 2 for i in places]}
 
 
 def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(
@@ -370,9 +376,10 @@ def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(
     monkeypatch.setitem(sys.modules, "datasets", fake)
     monkeypatch.setattr(source, "PIECE_BYTES", 30)
     hub.load_hub_dataset.cache_clear()
-    assert [f["text"] for f in rows(R.Source(paths=("some/set:en:test",), format="hub"))] == [
-        f"t{i}" for i in range(10)
-    ]
+    data = R.Source(paths=("some/set:en:test",), format="hub")
+    assert rows(data) == [{"text": f"t{i}", "label": "ab"[i % 2]} for i in range(10)]
+    assert hub.HUB.class_names(data, [], "label") == ["a", "b"]
+    assert hub.HUB.class_names(data, [], "text") is None
     assert asked == [(("some/set", "en"), {"split": "test"})]
     hub.load_hub_dataset.cache_clear()
 

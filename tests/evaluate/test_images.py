@@ -203,12 +203,75 @@ def test_images_of_a_table_are_classified(
     assert np.load(out).shape == (len(files), 16)
 
 
+def test_the_other_columns_of_a_table_are_kept_and_bytes_are_not_printed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column called `file` is the user's own, and the column that holds images is read before it."""
+    image = next((folder / "data").rglob("*.png")).read_bytes()
+    row = {
+        "file": "cat.jpg",
+        "img": image,
+        "thumbs": [image, image],
+        "more": {"x": image},
+        "traffic": {"bytes": 5, "packets": 2},
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "t.parquet")
+    model = str(folder / "model")
+    assert main(["classify", model, "--json", "--input", str(tmp_path / "t.parquet")]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert answer["file"] == "cat.jpg"
+    assert answer["traffic"] == row["traffic"]
+    assert not {"img", "thumbs", "more"} & answer.keys()
+
+
+def test_names_of_files_in_a_table_are_found_by_the_name_of_their_column(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = next((folder / "data").rglob("*.png"))
+    (tmp_path / "t.csv").write_text(f"id,image\nx1,{file}\n")
+    model = str(folder / "model")
+    assert main(["classify", model, "--json", "--input", str(tmp_path / "t.csv")]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert (answer["id"], answer["file"]) == ("x1", str(file))
+    (tmp_path / "t.csv").write_text(f"id,image\nx1,{file}\nx2,\n")
+    assert main(["classify", model, "--input", str(tmp_path / "t.csv")]) == 2
+    assert "'image' of row 2 contains neither an image nor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [("dark", "bright"), ("bright", "dark")])
+@pytest.mark.parametrize("labels", [LABELS, ("0", "1"), ("LABEL_0", "LABEL_1")])
+def test_class_numbers_whose_names_a_table_keeps_are_those_of_the_model(
+    names: tuple[str, str],
+    labels: tuple[str, str],
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By their names where the model has names, else by their numbers."""
+    head = S.ClassifierHead(num_labels=2, labels=labels)
+    weft.save(weft.build(weft.vit(**SMALL, head=head), seed=3), tmp_path / "model")
+    files = sorted((folder / "data").rglob("*.png"))
+    rows = [{"image": f.read_bytes(), "label": names.index(f.parent.name)} for f in files]
+    features = {"label": {"_type": "ClassLabel", "names": names}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
+    pq.write_table(table, tmp_path / "t.parquet")
+    arguments = ["evaluate", str(tmp_path / "model"), "--task", "classify", "--json"]
+    assert main([*arguments, "--data", str(tmp_path / "t.parquet")]) == 0
+    accuracy = json.loads(capsys.readouterr().out)["scores"]["accuracy"]
+    wanted = labels if labels == LABELS else names
+    answers = weft.open(tmp_path / "model").classify([str(file) for file in files])
+    best = [wanted[np.argmax(list(answer.values()))] for answer in answers]
+    right = sum(a == f.parent.name for a, f in zip(best, files, strict=True))
+    assert accuracy == right / len(files)
+
+
 @pytest.mark.parametrize(
     ("column", "cell", "words"),
     [
-        ("id", None, "'id' of row 1 holds no image and no name of a file"),
+        ("id", None, "'id' of row 1 contains neither an image nor a file name"),
         ("img", b"no image", "image 2 of 2 cannot be read: "),
-        ("img", None, "'img' of row 2 holds no image"),
+        ("img", None, "'img' of row 2 contains neither an image nor a file name"),
         ("picture", b"", "no column 'picture' among 'id', 'img'; name one of these"),
     ],
 )
@@ -352,9 +415,7 @@ def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_what_is_no_image_is_named_in_one_line(folder: Path, tmp_path: Path) -> None:
     weft.save(weft.build(detector()), tmp_path / "detr", to="weft")
     for method in (weft.open(folder / "model").classify, weft.open(tmp_path / "detr").detect):
-        with pytest.raises(
-            ValueError, match="give a file, its bytes or an image of Pillow"
-        ) as info:
+        with pytest.raises(ValueError, match="give a file, its bytes or a PIL image") as info:
             method(np.zeros((64, 64, 3), np.uint8))
         assert len(str(info.value).splitlines()) == 1
 
@@ -362,7 +423,7 @@ def test_what_is_no_image_is_named_in_one_line(folder: Path, tmp_path: Path) -> 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # Pillow's own, earlier
 def test_an_image_beyond_the_limit_says_so(tmp_path: Path) -> None:
     Image.new("1", (12_000, 12_000)).save(tmp_path / "large.png")
-    with pytest.raises(ValueError, match="12000 × 12000 pixels are more than the 134,217,728"):
+    with pytest.raises(ValueError, match="12000 × 12000 pixels exceed the limit of 134,217,728"):
         open_image((tmp_path / "large.png").read_bytes())
 
 
@@ -409,6 +470,42 @@ def test_a_text_verb_says_that_the_model_reads_images(
 ) -> None:
     assert main(["tag", str(folder / "model"), "a text"]) == 2
     assert "reads images, not text" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_image_and_a_classifier_is_no_detector(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = weft.open(folder / "model")
+    with pytest.raises(ValueError, match="data is a folder; give its images"):
+        model.classify(str(folder / "data"))
+    image = str(next((folder / "data").rglob("*.png")))
+    assert main(["detect", str(folder / "model"), image]) == 2
+    assert "is a classifier; use weft classify" in capsys.readouterr().err
+    target = str(tmp_path / "out.xyz")
+    assert main(["detect", str(folder / "model"), image, "--draw", target]) == 2
+    assert f"--draw {target}: no picture has this ending" in capsys.readouterr().err
+
+
+def test_some_images_may_be_skipped(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.png").write_bytes(next((folder / "data").rglob("*.png")).read_bytes())
+    (tmp_path / "b.png").write_bytes(b"")
+    lines = ("image", *(str(tmp_path / name) for name in ("a.png", "b.png")))
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    for words in ([str(tmp_path)], ["--input", str(tmp_path / "t.csv")]):
+        command = ["classify", str(folder / "model"), *words, "--json"]
+        assert main(command) == 2
+        assert "b.png cannot be read" in capsys.readouterr().err
+        assert main([*command, "--max-bad-row-fraction", "0.5"]) == 0
+        printed = capsys.readouterr()
+        assert [row["file"] for row in json.loads(printed.out)] == [str(tmp_path / "a.png")]
+        assert "1 of 2 rows set aside" in printed.err
+    (tmp_path / "c.png").write_bytes(b"no image")
+    (tmp_path / "d.png").write_bytes(b"no image")
+    command = ["classify", str(folder / "model"), str(tmp_path), "--max-bad-row-fraction", "0.5"]
+    assert main(command) == 2
+    assert "3 of 4 rows cannot be read" in capsys.readouterr().err
 
 
 def test_a_truncated_image_is_refused(folder: Path) -> None:

@@ -103,7 +103,10 @@ def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(
         prepare(data, tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
     assert "a.jsonl, lines 11, 12: " in str(error.value)
-    assert "or allow more with weft prepare --max-bad-row-fraction 0.002" in str(error.value)
+    assert "or allow more with --max-bad-row-fraction 0.002 (weft prepare and tune)" in str(
+        error.value
+    )
+    assert "or --set data.max_bad_row_fraction=0.002 (weft train)" in str(error.value)
     assert len(quarantine(tmp_path / "out")) == 2
     assert not (tmp_path / "out" / "train" / "index.json").exists()
     prepare(replace(data, max_bad_row_fraction=0.01), tmp_path / "out", workers=1)

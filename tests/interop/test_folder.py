@@ -690,6 +690,6 @@ def test_a_mistyped_run_is_answered_with_the_runs_that_are_there(
     (tmp_path / "runs" / "first_run").mkdir(parents=True)
     (tmp_path / "runs" / "first_run" / "recipe.json").touch()
     with pytest.raises(
-        ValueError, match="runs/first_rum is not a folder; did you mean 'first_run'"
+        ValueError, match="runs/first_rum is not a folder; did you mean 'runs/first_run'"
     ):
         local_folder("runs/first_rum")

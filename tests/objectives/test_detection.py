@@ -27,7 +27,7 @@ from weft.layers.boxes import generalized_iou, to_corners
 from weft.metrics.detection import coco_ground_truth, coco_results, detection_metrics
 from weft.model.heads import Detections
 from weft.model.model import build
-from weft.recipe.cells import check_boxes
+from weft.recipe.cells import check_box_units, check_boxes
 from weft.spec.count import parameter_shapes
 from weft.tasks import build_task
 from weft.tasks.base import Batch
@@ -180,8 +180,11 @@ def randomise(module: torch.nn.Module, *parts: str) -> None:
 
 @pytest.mark.parametrize("norm", [S.FrozenBatchNorm(), S.GroupNorm(groups=2)])
 @pytest.mark.parametrize("block", ["basic", "bottleneck"])
-def test_an_image_gives_the_same_alone_and_padded_in_a_batch(norm: Any, block: str) -> None:
-    spec = detector(source={"norm": norm, "block": block})
+@pytest.mark.parametrize("stem_type", ["7x7", "3x3"])
+def test_an_image_gives_the_same_alone_and_padded_in_a_batch(
+    norm: Any, block: str, stem_type: str
+) -> None:
+    spec = detector(source={"norm": norm, "block": block, "stem_type": stem_type})
     made, given = built(spec=spec)
     randomise(made.loss, ".norm.")  # the identity would hide what leaks in from the padding
     with torch.no_grad():
@@ -448,6 +451,20 @@ def test_a_box_that_is_not_in_its_image_is_refused(box: list[float], words: str)
     with pytest.raises(ValueError, match=words):
         check_boxes([box], (32, 24))
     check_boxes([[-1, 2, 10, 10], [28, 20, 4, 6]], (32, 24))  # a little outside is clipped
+
+
+def test_boxes_that_are_fractions_of_their_images_are_refused() -> None:
+    """One such box may be a speck; when all are, they were not given in pixels."""
+    with pytest.raises(ValueError, match="looks like fractions of its image"):
+        check_box_units([[0.2, 0.3, 0.5, 0.5], [0.0, 0.0, 1.0, 1.0]])
+    check_box_units([[0.2, 0.3, 0.5, 0.5], [2, 1, 4, 4]])
+    check_box_units([])
+    out = BytesIO()
+    Image.new("RGB", (20, 10)).save(out, "PNG")
+    row = {"image": out.getvalue(), "boxes": [[0.1, 0.1, 0.5, 0.5]], "labels": [LABELS[1]]}
+    store = small_store([row], R.ImagesWithBoxes(), LABELS, None)[0]
+    with pytest.raises(ValueError, match="looks like fractions"):
+        BoxSamples(store, classes=3)
 
 
 def test_a_class_that_the_head_lacks_is_refused() -> None:

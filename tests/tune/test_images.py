@@ -179,6 +179,13 @@ def test_the_columns_of_a_table_are_found(album: Path, tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     plan = plan_tuning(options(start, tmp_path / "t.parquet"))
     assert "60 images (parquet), 3 classes (blue, green, red)" in plan.summary
+    other = replace(options(start, tmp_path / "t.parquet"), output=str(tmp_path / "o"))
+    words = "has the columns img, class, --valid .* has image, label, file; give tables with the same columns"
+    with pytest.raises(ValueError, match=words):
+        plan_tuning(replace(other, valid=(str(album),)))
+    with pytest.raises(ValueError, match="one column of images is read, not 'img', 'class'"):
+        plan_tuning(replace(other, columns=("img", "class", "class")))
+    assert not (tmp_path / "o").exists()
 
 
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(

@@ -67,6 +67,19 @@ def test_a_patch_size_that_the_stem_does_not_give_is_refused() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("stem", "path"),
+    [
+        (S.ResNetStem(depths=()), "source.stem.depths: a backbone needs a stage"),
+        (S.ResNetStem(depths=(1,), widths=(8, 16)), "source.stem.depths: one depth and one width"),
+        (S.ResNetStem(depths=(1,), widths=(30,), block="basic"), "source.stem.norm.groups"),
+    ],
+)
+def test_a_stem_that_is_no_resnet_is_refused(stem: S.ResNetStem, path: str) -> None:
+    with pytest.raises(ValueError, match=path):
+        weft.cct(**SMALL, stem=stem)
+
+
 def test_a_hybrid_reads_the_map_that_a_resnet_of_the_same_weights_gives() -> None:
     norm = S.GroupNorm(groups=2)
     stem = S.ResNetStem(depths=(1, 2), widths=(8, 16), stem_width=4, norm=norm)

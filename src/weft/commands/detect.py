@@ -15,14 +15,14 @@ from .rows import (
     check_keeps_inputs,
     check_output_file,
     check_output_folder,
+    check_picture_file,
     report_written,
     write_output_rows,
 )
 
 
 def detect(args: argparse.Namespace) -> int:
-    check_output_file(args.output)
-    check_output_file(args.coco, option="--coco")
+    check_targets(args)
     truth = read_truth(args.coco_truth) if args.coco_truth else None
     model, options = open_for_prediction(args)
     from ..inference import detect as inference
@@ -134,12 +134,24 @@ def write_coco(path: str, results: list[Fields]) -> None:
     report_written(len(results), path)
 
 
+def check_targets(args: argparse.Namespace) -> None:
+    """Raise before the model is opened if a file cannot be written."""
+    check_output_file(args.output)
+    check_output_file(args.coco, option="--coco")
+    if args.draw and is_picture(args.draw):
+        check_picture_file(args.draw, "--draw")
+
+
+def is_picture(target: str) -> bool:
+    """Return whether a target is one picture, and no folder of pictures."""
+    return bool(Path(target).suffix) and not Path(target).is_dir()
+
+
 def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     """Return where each image is drawn: in the file, or in a folder under its own name."""
-    if Path(target).suffix and not Path(target).is_dir():
+    if is_picture(target):
         if len(images) > 1:
             raise ValueError(f"--draw {target}: give a folder for {len(images)} images")
-        check_output_file(target, option="--draw")
         return [Path(target)]
     check_output_folder(target, "--draw")
     drawings = [Path(target) / f"{Path(path).stem}.png" for path in images]

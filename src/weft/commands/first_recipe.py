@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.load import load_source
-from ..data.quarantine import MAX_BAD_ROWS, check_bad_row_limit
-from ..recipe.formats import SourceRow
+from ..data.quarantine import MAX_BAD_ROWS
 
 SAMPLE_ROWS = 2000
 COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
@@ -109,12 +107,3 @@ COMMENTS = {
     "steps": "more steps for more data; weft show on this file prints their cost",
     "precision": "bf16 where the processor is fast at it, else fp32",
 }
-
-
-def sample_rows(source: R.Source, table: TableOptions, count: int = SAMPLE_ROWS) -> list[SourceRow]:
-    """Return the first rows; ValueError if there is none, or if too many of them cannot be read."""
-    rows, bad = load_source(source, most=count)
-    check_bad_row_limit(len(rows), bad, table.max_bad_row_fraction)
-    if not rows:
-        raise ValueError(f"{', '.join(source.paths)}: there is no row that can be read")
-    return rows

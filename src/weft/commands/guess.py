@@ -7,22 +7,23 @@ from typing import Any, cast
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import check_columns_exist, infer_row_schema
+from ..data.column_names import check_columns_exist
+from ..data.columns import infer_row_schema
 from ..data.files import find
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
-from ..data.load import load_source
+from ..data.load import load_source, sample_rows
 from ..data.source import resolve_source, split_source
 from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
 from .first_recipe import (
     COMMENTS,
+    SAMPLE_ROWS,
     Guess,
     TableOptions,
     count_steps,
     plan_fields,
     recipe_name,
     rounded_up,
-    sample_rows,
     warn_if_sorted,
     warnings_of,
     with_valid,
@@ -129,7 +130,9 @@ def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> 
                 f"{error}; translate reads two files with one sentence per line, or a table with two columns"
             ) from None
         source = build_source(files, kind, table.column_names, table.columns)
-        first = [item.fields for item in sample_rows(source, table)]
+        first = [
+            item.fields for item in sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)[0]
+        ]
         row = cast(R.SourceTargetPairs, named_columns(files[0], row, first, table))
     else:
         raise ValueError(f"{len(files)} files: translate reads two parallel files, or one table")
@@ -191,10 +194,12 @@ def guess_pretrain(files: list[str], valid: list[str], table: TableOptions) -> G
         has_blank = b"\n\n" in read_head(find(files[0])[0]).replace(b"\r\n", b"\n")
         source = replace(source, document_boundary="blank" if has_blank else "line")
         unit = "a blank line" if has_blank else "the end of a line"
-        sample_rows(source, table)
+        sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)
     else:
         source = build_source(files, kind, table.column_names, table.columns)
-        first = [item.fields for item in sample_rows(source, table)]
+        first = [
+            item.fields for item in sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)[0]
+        ]
         row = named_columns(files[0], row, first, table)
         unit = f"the end of a row, whose text is in {quoted_columns(row)}"
     size = sum(piece.size for piece in split_source(source))
@@ -246,7 +251,7 @@ def guess(kind: str, paths: Sequence[str], valid: Sequence[str], table: TableOpt
     first = KINDS[kind](list(paths), list(valid), table)
     data = replace(first.values["data"], max_bad_row_fraction=table.max_bad_row_fraction)
     if valid:
-        fields = sample_rows(data.valid, table, 100)[0].fields
+        fields = sample_rows(data.valid, 100, table.max_bad_row_fraction)[0][0].fields
         try:
             check_columns_exist(fields, data.rows.columns)
         except ValueError as error:

@@ -10,20 +10,21 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import check_columns_exist
+from ..data.column_names import check_columns_exist
+from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import image_files
 from ..data.formats.sniff import detect_format
-from ..data.image_columns import SAMPLE_IMAGES, find_image_column, infer_labelled_images
+from ..data.image_columns import SAMPLE_IMAGES, find_image_column
 from ..data.images import displayed_size
-from ..data.load import check_rows
-from ..data.quarantine import check_bad_row_limit, image_bytes
+from ..data.load import BadRowEntries, check_rows, sample_rows
+from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
 from ..data.source import format_of, read_piece, resolve_source, split_source
-from ..recipe.cells import class_names, sorted_classes
+from ..recipe.cells import check_box_units, class_names, sorted_classes
 from ..recipe.formats import SourceRow
 from ..tuning.detect import format_labels
-from ..tuning.images import check_class_count, check_classes_left
+from ..tuning.images import check_class_count, check_classes_in_training
 from .first_recipe import (
     COMMENTS,
     Guess,
@@ -32,7 +33,6 @@ from .first_recipe import (
     plan_fields,
     recipe_name,
     rounded_up,
-    sample_rows,
     warn_if_sorted,
     warnings_of,
     with_valid,
@@ -52,10 +52,13 @@ IMAGE_COMMENTS = COMMENTS | {
 }
 
 
+Sample = tuple[list[SourceRow], BadRowEntries]
+
+
 class SampledImages(NamedTuple):
     source: R.Source
     rows: R.LabelledImages
-    sample: list[SourceRow]
+    sample: Sample
 
 
 def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
@@ -64,30 +67,31 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
     if kind not in (*IMAGE_FORMATS, "parquet"):  # the one table that holds bytes
         return None
     source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
-    sample = sample_rows(source, table, SAMPLE_IMAGES)
+    sample = sample_rows(source, SAMPLE_IMAGES, table.max_bad_row_fraction)
     if kind in IMAGE_FORMATS:
         return SampledImages(source, R.LabelledImages(), sample)
-    fields = [row.fields for row in sample]
+    fields = [row.fields for row in sample[0]]
     check_columns_exist(fields[0], table.columns)
     image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
     if image is None:
         return None
-    label = next(iter(table.columns[1:]), None)
-    rows = infer_labelled_images(R.LabelledImages(), fields, image, label)
+    rows = infer_row_schema(R.LabelledImages(), fields, (image, *table.columns[1:]))
+    assert isinstance(rows, R.LabelledImages)
     return SampledImages(source, rows, sample)
 
 
 def usable_rows(
-    sample: list[SourceRow],
+    sample: Sample,
     rows: R.RowSchema,
     classes: Sequence[str],
     source: R.Source,
     table: TableOptions,
-) -> list[SourceRow]:
-    """Return the rows that training can use; ValueError if the others are more than it may skip."""
-    good, bad = check_rows(sample, rows, classes, source.format)
+) -> tuple[list[SourceRow], str]:
+    """Return the rows that training can use, and a warning of the others; ValueError if these are more than it may skip."""
+    good, wrong = check_rows(sample[0], rows, classes, source.format)
+    bad = sorted([*sample[1], *wrong], key=lambda entry: (entry["file"], entry["offset"]))
     check_bad_row_limit(len(good), bad, table.max_bad_row_fraction)
-    return good
+    return good, f"of the first rows, {bad_rows_line(len(good), bad)}" if bad else ""
 
 
 def sizes_of(sample: list[SourceRow], column: str = "image") -> list[tuple[int, int]]:
@@ -119,6 +123,7 @@ def labels_of(source: R.Source, column: str) -> list[list[str]]:
 
 class LabelFacts(NamedTuple):
     classes: list[str]
+    used: list[str]  # the classes that have an image
     images: int
     warning: str  # about their order
 
@@ -126,11 +131,11 @@ class LabelFacts(NamedTuple):
 def read_labels(source: R.Source, column: str) -> LabelFacts:
     """Read the class of every image, and no image."""
     labels = labels_of(source, column)
-    known = format_of(source).class_names(source, split_source(source))
-    if known is not None:  # a folder, where each class is divided by itself
-        return LabelFacts(known, len(labels), "")
-    classes = sorted_classes(set(chain.from_iterable(labels)))
-    return LabelFacts(classes, len(labels), warn_if_sorted([" ".join(names) for names in labels]))
+    known = format_of(source).class_names(source, split_source(source), column)
+    used = sorted_classes(set(chain.from_iterable(labels)))
+    in_folder = source.format == "folder"  # where each class is divided by itself
+    warning = "" if in_folder else warn_if_sorted([" ".join(names) for names in labels])
+    return LabelFacts(known or used, used, len(labels), warning)
 
 
 def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
@@ -145,9 +150,10 @@ def guess_image_classes(
 ) -> Guess:
     source, rows, sample = images
     in_folder = source.format == "folder"
-    classes, count, order_warning = read_labels(source, rows.label)
-    check_class_count(source, classes, rows.label)
-    sizes = sizes_of(usable_rows(sample, rows, classes, source, table), rows.image)
+    classes, used, count, order_warning = read_labels(source, rows.label)
+    check_class_count(source, used, rows.label)
+    usable, bad_warning = usable_rows(sample, rows, classes, source, table)
+    sizes = sizes_of(usable, rows.image)
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
     last_of = {"last_of": "of each class, by name"} if in_folder else {}
@@ -155,7 +161,9 @@ def guess_image_classes(
     if valid:  # of any format
         valid_source = resolve_source(R.Source(paths=tuple(valid)), rows)
     else:
-        check_classes_left(source, classes, set(chain.from_iterable(labels_of(train, rows.label))))
+        check_classes_in_training(
+            source, used, set(chain.from_iterable(labels_of(train, rows.label)))
+        )
     name = recipe_name(files[0])
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(
@@ -167,6 +175,7 @@ def guess_image_classes(
             "image size": f"{side} × {side} pixels after a crop",
             "validation": validation_text,
             **warnings_of(
+                bad_warning,
                 warn_if_few(count, "weft tune starts from a pre-trained model"),
                 "" if valid else order_warning,
             ),
@@ -237,8 +246,12 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
     classes = tuple(dict.fromkeys(coco.names.values()))
     source = R.Source(paths=tuple(files), format="coco")
-    sample = sample_rows(source, table, SAMPLE_IMAGES)
-    sample = usable_rows(sample, R.ImagesWithBoxes(), classes, source, table)
+    all_rows = sample_rows(source, SAMPLE_IMAGES, table.max_bad_row_fraction)
+    sample, bad_warning = usable_rows(all_rows, R.ImagesWithBoxes(), classes, source, table)
+    try:
+        check_box_units([box for row in sample for box in row.fields["boxes"]])
+    except ValueError as error:
+        raise ValueError(f"{files[0]}: {error}") from None
     sizes = sizes_of(sample)
     side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
     usual_box = box_side(sample, side)
@@ -255,9 +268,10 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             "longest side": f"{side} pixels after resizing, a typical box {usual_box:.0f}",
             "validation": validation_text,
             **warnings_of(
+                bad_warning,
                 warn_if_few(
                     len(names), "give more, or start from a trained detector with init_from"
-                )
+                ),
             ),
         },
         {

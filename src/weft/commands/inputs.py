@@ -31,9 +31,9 @@ class Inputs(NamedTuple):
 
 def rows_and_inputs(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> Inputs:
     if model.reads_images:
-        trained_on = getattr(model.recipe and model.recipe.data.rows, "image", None)
-        rows, images = image_rows(args, rows, trained_on)
-        return Inputs(rows, [(image, None) for image in images], [row["file"] for row in rows])
+        image_column = getattr(model.recipe and model.recipe.data.rows, "image", None)
+        rows, images = image_rows(args, rows, image_column)
+        return Inputs(rows, [(image, None) for image in images], [str(row["file"]) for row in rows])
     pairs = text_pairs(args, rows, model)
     return Inputs(
         rows, pairs, ["  |  ".join(text for text in pair if text is not None) for pair in pairs]
@@ -82,8 +82,7 @@ def trained_on(args: argparse.Namespace, fields: Fields, model: "OpenModel") -> 
 
 def words_of(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
     """Return the words of a row: as stored, or its text split into words and punctuation."""
-    from ..data.column_names import WORD_COLUMNS
-    from ..data.columns import find_column
+    from ..data.column_names import WORD_COLUMNS, find_column
     from ..metrics.moses import tokenize
 
     column = args.columns[0] if args.columns else find_column(rows[0], WORD_COLUMNS)

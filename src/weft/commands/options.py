@@ -80,7 +80,7 @@ def add_columns_option(
         nargs="+",
         default=[],
         metavar="COLUMN",
-        help=f"{columns} (default: detected by their names)",
+        help=f"{columns} (default: detected by their names, columns of images by their content)",
     )
 
 

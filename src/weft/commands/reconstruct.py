@@ -5,11 +5,11 @@ import argparse
 from ..console import print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, add_seed, fraction
-from .rows import check_keeps_inputs, check_output_file
+from .rows import check_keeps_inputs, check_picture_file
 
 
 def reconstruct(args: argparse.Namespace) -> int:
-    check_output_file(args.draw, option="--draw")
+    check_picture_file(args.draw, "--draw")
     with spinner(f"opening {args.name}"):
         from ..inference.images import expand_folders
         from ..inference.open_model import open_model

@@ -67,6 +67,18 @@ def check_output_file(
         raise ValueError(f"{option} {path} cannot be written; give a file that can")
 
 
+def check_picture_file(path: str, option: str) -> None:
+    """Raise before the work if a picture cannot be written."""
+    from PIL import Image
+
+    check_output_file(path, option=option)
+    Image.init()
+    if Image.EXTENSION.get(Path(path).suffix.lower()) not in Image.SAVE:
+        raise ValueError(
+            f"{option} {path}: no picture has this ending; give a file such as out.png"
+        )
+
+
 def check_output_folder(path: str, option: str) -> None:
     """Raise before the work if a folder cannot be made or written to; nothing is made yet."""
     there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
@@ -130,43 +142,81 @@ def input_rows(
         whole=args.verb == "generate" and not args.file,
     )
     if not rows:
-        raise ValueError(f"{args.file or 'standard input'} holds no row; give at least one text")
+        raise ValueError(
+            f"{args.file or 'standard input'} holds no row; give at least one text or image"
+        )
     return rows
 
 
 def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | None) -> ImageRows:
-    """Return one row per image and the images: files of the command line and of folders, or of a column of a table, as names of files
-    or as their bytes. `file` names the image; bytes are no part of a row.
+    """Return one row per image, without bytes, and the images: files and folders of the command line, or file names or bytes in a column
+    of a table. The column `file` names the image where the table has no such column.
 
     Args:
         args: of the command.
         rows: of the table.
         trained_on: the column of the images that the model was trained on.
     """
-    from ..data.columns import check_columns_exist
+    from ..data.column_names import check_columns_exist
     from ..inference.images import expand_folders
+
+    source = "standard input" if args.file in (None, "-") else args.file
 
     if args.texts:
         files = expand_folders(args.texts)
-        return ImageRows([{"file": file} for file in files], list(files))
+        listed = ImageRows([{"file": file} for file in files], list(files))
+        return readable_images(listed, args.max_bad_row_fraction)
     column = next(iter(args.columns or ()), None) or image_column(rows, trained_on)
     check_columns_exist(rows[0], [column])
     images = [image_in_cell(row.get(column)) for row in rows]
     for i, (name, image) in enumerate(images):
-        if image is None:
+        if not image:
             raise ValueError(
-                f"{args.file}: {column!r} of row {i + 1} holds no image and no name of a file; give image files or folders, or name the column with --columns"
+                f"{source}: {column!r} of row {i + 1} contains neither an image nor a file name; "
+                "give image files or folders, or name the column with --columns"
             )
-        kept = {key: cell for key, cell in rows[i].items() if not holds_bytes(cell)}
-        rows[i] = kept | {"file": name or f"row {i + 1}"}
-    return ImageRows(rows, [image for _, image in images if image is not None])
+        plain = {key: cell for key, cell in rows[i].items() if not contains_bytes(cell)}
+        rows[i] = plain | {"file": plain.get("file") or name or f"row {i + 1}"}
+    table = ImageRows(rows, [image for _, image in images if image is not None])
+    return readable_images(table, args.max_bad_row_fraction)
+
+
+def readable_images(images: ImageRows, max_bad_rows: float) -> ImageRows:
+    """Return the images that can be read; without `max_bad_rows` all of them, since the model's own reader names the first bad one.
+
+    Raises:
+        ValueError: if a larger fraction than `max_bad_rows` cannot be read.
+    """
+    from ..data.load import BadRowEntries, report_bad_rows
+    from ..inference.images import encoded_image
+
+    if not max_bad_rows:
+        return images
+    good, bad = ImageRows([], []), BadRowEntries()
+    for row, image in zip(*images, strict=True):
+        try:
+            good.images.append(encoded_image(image))
+            good.rows.append(row)
+        except ValueError as error:
+            bad.append(
+                {"file": str(row["file"]), "offset": 0, "unit": "file", "reason": str(error)}
+            )
+    report_bad_rows(len(good.rows), bad, max_bad_rows, report)
+    return good
 
 
 def image_column(rows: list[Fields], trained_on: str | None) -> str:
+    """Return the column that the model was trained on, that holds images, or that is named like one of files or images."""
+    from ..data.column_names import IMAGE_COLUMNS, find_column
     from ..data.image_columns import find_image_column
 
-    known = next((name for name in (trained_on, "file") if name in rows[0]), None)
-    return known or find_image_column(rows, list(rows[0])) or next(iter(rows[0]))
+    if trained_on in rows[0]:
+        return trained_on
+    return (
+        find_image_column(rows, list(rows[0]))
+        or find_column(rows[0], ("file", *IMAGE_COLUMNS))
+        or next(iter(rows[0]))
+    )
 
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
@@ -179,8 +229,10 @@ def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
     return path, path
 
 
-def holds_bytes(cell: Any) -> bool:
-    return isinstance(cell, bytes) or (isinstance(cell, dict) and "bytes" in cell)
+def contains_bytes(cell: Any) -> bool:
+    if isinstance(cell, dict | list):
+        return any(map(contains_bytes, cell.values() if isinstance(cell, dict) else cell))
+    return isinstance(cell, bytes)
 
 
 def training_source(run: str) -> "Source | None":

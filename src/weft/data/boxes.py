@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from .. import recipe as R
-from ..recipe.cells import check_boxes
+from ..recipe.cells import check_box_units, check_boxes
 from .images import decode, displayed_size
 from .samples import RowSamples, Sample
 from .store import Store
@@ -30,9 +30,12 @@ class BoxSamples(RowSamples):
         super().__init__(store)
         self.pipeline = ImagePipeline((R.Normalize(),) if transforms is None else transforms)
         self.queries = queries
-        every = max(1, len(store) // CHECKED)
-        for i in range(0, len(store), every):
-            check_sample(i, self[i], classes)
+        boxes = list[list[float]]()
+        for i in range(0, len(store), max(1, len(store) // CHECKED)):
+            sample = self[i]
+            check_sample(i, sample, classes)
+            boxes.extend(np.asarray(sample["boxes"], float).reshape(-1, 4).tolist())
+        check_box_units(boxes)
 
     def __getitem__(self, i: int) -> Sample:
         """Return a row; one with more objects than queries is refused when it is read, since to look at all rows is to read all data."""

@@ -1,9 +1,12 @@
 """Common names of columns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..recipe.cells import is_number
+from ..synonyms import closest_name
+
+Fields = dict[str, Any]
 
 MOST_OF_THEM = 0.9  # of the lines of a file without a known name hold the delimiter
 
@@ -83,3 +86,28 @@ def is_common_column_name(name: str) -> bool:
 def mostly_numbers(cells: Sequence[Any]) -> bool:
     """Return whether almost all values are numbers."""
     return bool(cells) and sum(map(is_number, cells)) >= MOST_OF_THEM * len(cells)
+
+
+# Columns of a row
+
+
+def find_column(fields: Fields, names: Iterable[str], but: Sequence[str | None] = ()) -> str | None:
+    """Return the first of these names that is a column, ignoring case."""
+    lower = {name.strip().lower(): name for name in reversed(list(fields)) if name not in but}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def require_column(fields: Fields, column: str | None, what: str, option: str = "--columns") -> str:
+    if column is None:
+        raise ValueError(
+            f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with {option}"
+        )
+    return column
+
+
+def check_columns_exist(fields: Fields, columns: Sequence[str]) -> None:
+    wrong = next((name for name in columns if name not in fields), None)
+    if wrong is not None:
+        near = closest_name(wrong, [*map(str, fields)])
+        way_out = f"did you mean {near!r}?" if near else "name one of these"
+        raise ValueError(f"no column {wrong!r} among {', '.join(map(repr, fields))}; {way_out}")

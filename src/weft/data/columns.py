@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,14 @@ from .column_names import (
     TARGET_COLUMNS,
     TEXT_COLUMNS,
     WORD_COLUMNS,
+    Fields,
+    check_columns_exist,
+    find_column,
     mostly_numbers,
+    require_column,
 )
+from .image_columns import infer_labelled_images
 
-Fields = dict[str, Any]
 ENDING = re.compile(r"(ending|choice|option|answer)[_ ]?\d+", re.IGNORECASE)
 ID = re.compile(r"(^|[\s_#])(id|idx|index|guid|uid)$", re.IGNORECASE)
 MAX_CLASSES = 20  # more classes than this are more likely numbers, or names that nobody meant
@@ -69,9 +73,7 @@ def infer_row_schema(
             numeric = True if row.numeric_label else numeric
             return infer_labelled_texts(row, rows, names, label, numeric, pair)
         case R.LabelledImages():
-            from .image_columns import infer_labelled_images
-
-            return infer_labelled_images(row, rows, next(iter(names), None), label)
+            return infer_labelled_images(row, rows, names, label)
     named = dict(zip(row.column_fields, columns, strict=False))
     row = replace(row, **named)  # type: ignore[type-var]
     check_columns_exist(fields, row.columns)
@@ -165,31 +167,7 @@ def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -
     )
 
 
-# By name
-
-
-def find_column(fields: Fields, names: Iterable[str], but: Sequence[str | None] = ()) -> str | None:
-    """Return the first of these names that is a column, ignoring case."""
-    lower = {name.strip().lower(): name for name in reversed(list(fields)) if name not in but}
-    return next((lower[name] for name in names if name in lower), None)
-
-
-def require_column(fields: Fields, column: str | None, what: str, option: str = "--columns") -> str:
-    if column is None:
-        raise ValueError(
-            f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with {option}"
-        )
-    return column
-
-
-def check_columns_exist(fields: Fields, columns: Sequence[str]) -> None:
-    from ..synonyms import closest_name
-
-    wrong = next((name for name in columns if name not in fields), None)
-    if wrong is not None:
-        near = closest_name(wrong, [*map(str, fields)])
-        way_out = f"did you mean {near!r}?" if near else "name one of these"
-        raise ValueError(f"no column {wrong!r} among {', '.join(map(repr, fields))}; {way_out}")
+# Texts
 
 
 def text_columns(rows: Sequence[Fields], columns: Sequence[str] = ()) -> tuple[str, str | None]:

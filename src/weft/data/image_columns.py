@@ -6,23 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 from .. import recipe as R
-from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS
-from .columns import Fields, find_column, require_column
+from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS, Fields, find_column, require_column
 from .images import displayed_size
 from .quarantine import image_bytes
 
 SAMPLE_IMAGES = 100
-OPTION = "--columns IMAGE LABEL"
+COLUMNS_OPTION = "--columns IMAGE LABEL"
 
 
 def infer_labelled_images(
-    row: R.LabelledImages, rows: Sequence[Fields], image: str | None, label: str | None
+    row: R.LabelledImages, rows: Sequence[Fields], images: Sequence[str], label: str | None
 ) -> R.LabelledImages:
-    """Return `row` with the columns of a table; those that are None are found."""
+    """Return `row` with the columns of a table; those that are not given are detected."""
+    if len(images) > 1:
+        columns = ", ".join(map(repr, images))
+        raise ValueError(f"one column of images is read, not {columns}; give {COLUMNS_OPTION}")
     fields = rows[0]
-    image = require_column(fields, image or find_image_column(rows, list(fields)), "image", OPTION)
+    image = next(iter(images), None) or find_image_column(rows, list(fields))
+    image = require_column(fields, image, "image", COLUMNS_OPTION)
     label = label or find_column(fields, LABEL_COLUMNS, [image])
-    return replace(row, image=image, label=require_column(fields, label, "label", OPTION))
+    return replace(row, image=image, label=require_column(fields, label, "label", COLUMNS_OPTION))
 
 
 def find_image_column(rows: Sequence[Fields], names: Sequence[str]) -> str | None:
@@ -45,4 +48,6 @@ def is_image(cell: Any) -> bool:
 def looks_like_images(name: str, cell: Any) -> bool:
     if isinstance(cell, bytes):
         return name.lower() in IMAGE_COLUMNS
-    return isinstance(cell, dict) and "bytes" in cell
+    return isinstance(cell, dict) and (
+        isinstance(cell.get("bytes"), bytes) or set(cell) == {"bytes", "path"}
+    )

@@ -194,7 +194,7 @@ def read_image_header(data: bytes) -> Image.Image:
     image = Image.open(BytesIO(data), formats=FORMATS)
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(
-            f"{image.width} × {image.height} pixels are more than the {MAX_PIXELS:,} that are read; make the image smaller"
+            f"{image.width} × {image.height} pixels exceed the limit of {MAX_PIXELS:,} pixels; resize the image"
         )
     return image
 

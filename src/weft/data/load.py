@@ -27,15 +27,30 @@ def load_source(
     source: R.Source,
     columns: tuple[str, ...] = (),
     read: ReadPiece | None = None,
-    most: int | None = None,
+    max_rows: int | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return all rows, those that `read` keeps, or the first `most`, and those that cannot be read."""
+    """Return all rows, those that `read` keeps, or the first `max_rows`, and those that cannot be read."""
     items = (
         (item, piece.paths[0])
         for n, piece in enumerate(split_source(source))
         for item in (read(n, piece, columns) if read else read_piece(source, piece, columns))
     )
-    return split_bad_rows(islice(items, most), source.format)
+    return split_bad_rows(islice(items, max_rows), source.format)
+
+
+def sample_rows(
+    source: R.Source, count: int, max_bad_rows: float
+) -> tuple[list[SourceRow], BadRowEntries]:
+    """Return the first rows and those among them that cannot be read.
+
+    Raises:
+        ValueError: if none can be read, or if a larger fraction than `max_bad_rows` cannot.
+    """
+    rows, bad = load_source(source, max_rows=count)
+    check_bad_row_limit(len(rows), bad, max_bad_rows)
+    if not rows:
+        raise ValueError(f"{', '.join(source.paths)}: there is no row that can be read")
+    return rows, bad
 
 
 def split_bad_rows(

@@ -327,11 +327,12 @@ def find_labels(
         return list(row.labels)
     seen: set[str] = set()
     for name, (source, rows, work) in training.items():
-        known = format_of(source).class_names(source, work)
+        column = rows.label_column
+        assert column is not None
+        known = format_of(source).class_names(source, work, column)
         if known is not None and len(training) == 1:
             return known
-        read, column = PieceReader(source, rows, root / name), rows.label_column
-        assert column is not None
+        read = PieceReader(source, rows, root / name)
         with reporting("classes", report):
             for item in (i for n, piece in enumerate(work) for i in read(n, piece, (column,))):
                 if isinstance(item, SourceRow):

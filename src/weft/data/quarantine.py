@@ -43,7 +43,11 @@ def image_bytes(cell: Any) -> bytes:
     """Encoded bytes, also where a data set wraps them."""
     encoded = cell.get("bytes") if isinstance(cell, dict) else cell
     if not isinstance(encoded, bytes) or not encoded:
-        raise ValueError("empty image" if encoded == b"" else "an image without its bytes")
+        raise ValueError(
+            "empty image"
+            if encoded == b""
+            else "an image without its bytes; embed the files, or give their folder"
+        )
     return encoded
 
 
@@ -110,8 +114,10 @@ def check_bad_row_limit(
     enough = ceil(1000 * len(bad) / total) / 1000
     listed = f"; all are listed in {kept_in}" if kept_in else ""
     option = f"--max-bad-row-fraction {enough:g}"
-    if kept_in:  # preparing, which two verbs do
-        option = f"weft prepare {option} or weft train --set data.max_bad_row_fraction={enough:g}"
+    if kept_in:  # preparing, which three verbs do
+        option += (
+            f" (weft prepare and tune) or --set data.max_bad_row_fraction={enough:g} (weft train)"
+        )
     if not rows and all(UNKNOWN_CLASS in entry["reason"] for entry in bad):
         raise ValueError(
             f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data that have, or fine-tune on these with weft tune"

@@ -51,7 +51,7 @@ def make(
 ) -> Spec:
     """The second norm of a block stands on the residual stream, after the attention, not inside the feed-forward branch.
 
-    `stem`: a `PatchStem` in place of the paper's, whose `kernel_size` and `convolutions` then mean nothing."""
+    `stem` replaces the paper's stem; `kernel_size` and `convolutions` are then ignored."""
     norm = LayerNorm()
     stem = stem or ConvStem(widths=(64,) * (convolutions - 1), kernel_size=kernel_size)
     attention = Attention(heads=heads, bias=False, dropout=attention_dropout)

@@ -21,6 +21,8 @@ def detect(
 ) -> list[list[dict[str, Any]]]:
     """Of each image the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width and
     height in pixels."""
+    if isinstance(model.model.spec.head, S.ClassifierHead) and model.reads_images:
+        raise ValueError(f"{model.name} is a classifier; use weft classify {model.name} IMAGE")
     if not isinstance(model.model.spec.head, S.DetectionHead):
         raise ValueError(
             f"{model.name} has the head {type(model.model.spec.head).__name__}, and this needs DetectionHead; "

@@ -10,7 +10,7 @@ from ..data.columns import infer_row_schema
 from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows, training_source
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.source import format_of, resolve_source
+from ..data.source import format_of, resolve_source, split_source
 from ..model.loaded_model import LoadedModel
 from ..recipe.formats import SourceRow
 from ..tasks.task import EvaluationData
@@ -79,7 +79,7 @@ def load_files(
             raise ValueError(f"{source.paths[0]}: {error}") from None
     labels = label_names(model) if row.label_column else None
     if labels:
-        rows = labels_by_number(rows, row.label_column or "", labels)
+        rows = labels_by_number(rows, row.label_column or "", labels, numbered_names(source, row))
     good, wrong = check_rows(rows, row, labels, source.format)
     report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
     if not good:
@@ -136,15 +136,31 @@ def describe_columns(row: R.RowSchema) -> str:
     )
 
 
+def numbered_names(source: R.Source, row: R.RowSchema) -> list[str]:
+    """Return what the class numbers of a table stand for, where it says so."""
+    if source.format not in ("parquet", "hub") or row.label_column is None:
+        return []
+    return format_of(source).class_names(source, split_source(source), row.label_column) or []
+
+
 def labels_by_number(
-    rows: list[SourceRow], column: str, labels: tuple[str, ...]
+    rows: list[SourceRow], column: str, labels: tuple[str, ...], names: Sequence[str]
 ) -> list[SourceRow]:
-    """Replace class numbers by names, in a file that has no class name at all."""
+    """Return the rows with the model's labels in place of class numbers, in a file that has none of these labels.
+
+    Args:
+        rows: of the file.
+        column: of the class.
+        labels: of the model.
+        names: the file's own names of its class numbers, in their order; none: the numbers.
+    """
     cells = [str(item.fields.get(column)) for item in rows]
     if not set(cells).isdisjoint(labels):
         return rows
-    names = {str(i): name for i, name in enumerate(labels)}
+    label_of = {str(i): label for i, label in enumerate(labels)}
+    if len(names) == len(labels):
+        label_of |= dict(zip(names, labels, strict=True))
     return [
-        item._replace(fields=item.fields | {column: names[cell]}) if cell in names else item
+        item._replace(fields=item.fields | {column: label_of[cell]}) if cell in label_of else item
         for item, cell in zip(rows, cells, strict=True)
     ]

@@ -66,7 +66,7 @@ def expand_folders(names: Sequence[str]) -> list[str]:
 
 
 def in_png_mode(image: Image.Image) -> Image.Image:
-    """An image of Pillow as `open_image` reads its file, in a mode that PNG can hold."""
+    """A PIL image as `open_image` reads its file, in a mode that PNG can hold."""
     plain = eight_bits(upright(image))
     return plain if plain.mode in PNG_MODES else plain.convert("RGB")
 
@@ -85,6 +85,8 @@ def encoded_image(image: ImageInput) -> bytes:
         open_image(image)
         return image
     name = os.fspath(image)
+    if os.path.isdir(name):
+        raise ValueError(f"{name} is a folder; give its images")
     if not os.path.isfile(name):
         raise ValueError(f"{name} is not a file; give an image or a folder of images")
     try:
@@ -103,7 +105,7 @@ def image_store(model: LoadedModel, images: Sequence[ImageInput]) -> InMemorySto
         try:
             rows.append({"image": encoded_image(image), "label": labels[0]})
         except ValueError as error:  # a file is named already
-            if not isinstance(image, bytes) or len(images) == 1:
+            if isinstance(image, str | os.PathLike) or len(images) == 1:
                 raise
             raise ValueError(f"image {i + 1} of {len(images)} cannot be read: {error}") from None
     return InMemoryStore(rows, R.LabelledImages(), None, labels)

@@ -43,7 +43,7 @@ def look(
 
     Args:
         model: of any family.
-        example: a text, or, for a model of images, a file, its bytes or an image of Pillow (default: a sentence; of
+        example: a text, or, for a model of images, a file, its bytes or a PIL image (default: a sentence; of
             images, only what needs none: filters and positions).
         target: what a decoder beside an encoder reads (default: what the model generates).
         bf16: compute in bfloat16.

@@ -103,7 +103,7 @@ class OpenModel(LoadedModel):
         """Return the probability of every class as a dictionary, or a number from a regression model.
 
         Args:
-            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or an image of Pillow; or a list of these.
+            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or a PIL image; or a list of these.
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "classify")
@@ -154,7 +154,7 @@ class OpenModel(LoadedModel):
         """Compute one embedding vector per text or image: a tensor (width,), or (inputs, width) for a list.
 
         Args:
-            inputs: one text, or, for a model of images, a file, its bytes or an image of Pillow; or a list of these.
+            inputs: one text, or, for a model of images, a file, its bytes or a PIL image; or a list of these.
             pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else "mean"; of images the class token).
             normalise: scale every vector to length 1 (default: as the model's folder says).
             batch_size: the number of inputs per forward pass.
@@ -219,7 +219,7 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
         ValueError: if an input has none of the types (default: str).
     """
     items = list(inputs) if isinstance(inputs, list) else [inputs]
-    expected = {"image": "a file, its bytes or an image of Pillow", "text": "a text"}
+    expected = {"image": "a file, its bytes or a PIL image", "text": "a text"}
     for item in items:
         if not isinstance(item, types or str):
             what = "image" if Image.Image in types else "text"

@@ -40,7 +40,8 @@ def local_folder(where: str | Path) -> Path:
     if (packaged := packaged_folder(where)) is not None:
         return packaged
     if runs := runs_in(folder.parent):  # a mistyped run, and no name on the hub
-        raise ValueError(f"{name} is not a folder; {suggest(folder.name, runs)}")
+        places = [str(folder.with_name(run)) for run in runs]
+        raise ValueError(f"{name} is not a folder; {suggest(name, places)}")
     from huggingface_hub import snapshot_download
 
     try:

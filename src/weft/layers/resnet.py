@@ -126,8 +126,7 @@ def max_pool_relu(x_BCRS: Tensor) -> Tensor:
 class ResNetLayer(nn.Module):
     def __init__(self, spec: S.ResNet) -> None:
         super().__init__()
-        self.pooled = spec.stem_type == "7x7"
-        kernel, stride = (7, 2) if self.pooled else (3, 1)
+        kernel, stride, self.pool_stride = S.RESNET_STEMS[spec.stem_type]
         self.stem = ConvNorm(spec, spec.channels, spec.stem_width, kernel, stride)
         self.stages = nn.ModuleList()
         before = spec.stem_width
@@ -147,9 +146,9 @@ class ResNetLayer(nn.Module):
         # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens without a copy.
         image_BCRS = image_BCRS.contiguous(memory_format=torch.channels_last)
         x = self.stem(image_BCRS, mask_B1RS)
-        x = max_pool_relu(x) if self.pooled else x.relu()
-        if self.pooled and mask_B1RS is not None:
-            mask_B1RS = strided(mask_B1RS, 2)
+        x = max_pool_relu(x) if self.pool_stride > 1 else x.relu()
+        mask_B1RS = strided(mask_B1RS, self.pool_stride)
+        if mask_B1RS is not None:
             x = x * mask_B1RS
         for stage in self.stages:
             for block in stage:  # type: ignore[attr-defined]

@@ -66,7 +66,7 @@ class LensPanel(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture with its words: an image of Pillow, SVG, or a table of HTML."""
+    """A picture with its words: a PIL image, SVG, or a table of HTML."""
 
     title: str
     caption: str

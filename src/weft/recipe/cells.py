@@ -1,7 +1,8 @@
 """The cells of a row: present, of their kind, and within what is stored."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import isfinite
 from numbers import Number
 from typing import Any
@@ -114,3 +115,12 @@ def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
                 f"box {short(box)} is outside its image of {width}×{height} pixels; "
                 f"boxes are x, y, width and height: {hint}"
             )
+
+
+def check_box_units(boxes: Sequence[Sequence[float]]) -> None:
+    """Refuse boxes, those of a data set or of a sample of it, if no number of them exceeds 1: they are fractions of their images."""
+    if max(map(float, chain.from_iterable(boxes)), default=2.0) <= 1:
+        raise ValueError(
+            f"box {short(boxes[0])} looks like fractions of its image, and so do the others; "
+            "give x, y, width and height in pixels"
+        )

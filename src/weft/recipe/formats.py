@@ -84,8 +84,8 @@ class Format(Named):
         """Return the source with `column_names` and `has_header`, where the files do not name their columns."""
         return source
 
-    def class_names(self, source: "Source", pieces: list[Piece]) -> list[str] | None:
-        """Return the names of the classes where they are known without reading the rows, else None."""
+    def class_names(self, source: "Source", pieces: list[Piece], column: str) -> list[str] | None:
+        """Return the names of the classes in a column where they are known without reading the rows, else None."""
         return None
 
     def pieces(self, source: "Source", piece_bytes: int) -> list[Piece]:

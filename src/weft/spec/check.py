@@ -12,6 +12,7 @@ from .norms import GroupNorm
 from .parts import Problem
 from .positions import LearnedPositions, LearnedPositions2D
 from .spec import Spec, iterate_blocks
+from .stems import ResNetStem
 
 
 def find_problems(spec: Spec) -> Iterator[Problem]:
@@ -44,14 +45,25 @@ def check_not_empty(spec: Spec) -> Iterator[Problem]:
             yield f"{path}.blocks", "a stack needs a block"
         if isinstance(stack, Pyramid) and not all((stack.stages, *stack.stages)):
             yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
-    if isinstance(spec.source, ResNet) and not spec.source.depths:
-        yield "source.depths", "a backbone needs a stage"
-    if isinstance(spec.source, ResNet) and isinstance(spec.source.norm, GroupNorm):
-        groups = spec.source.norm.groups
-        narrow = 4 if spec.source.block == "bottleneck" else 1
-        widths = (spec.source.stem_width, *(width // narrow for width in spec.source.widths))
+    for path, resnet in (
+        ("source", spec.source),
+        ("source.stem", getattr(spec.source, "stem", None)),
+    ):
+        if isinstance(resnet, ResNet | ResNetStem):
+            yield from check_resnet(path, resnet)
+
+
+def check_resnet(path: str, resnet: ResNet | ResNetStem) -> Iterator[Problem]:
+    if not resnet.depths:
+        yield f"{path}.depths", "a backbone needs a stage"
+    if len(resnet.depths) != len(resnet.widths):
+        yield f"{path}.depths", "one depth and one width per stage; give both the same length"
+    if isinstance(resnet.norm, GroupNorm):
+        groups = resnet.norm.groups
+        narrow = 4 if resnet.block == "bottleneck" else 1
+        widths = (resnet.stem_width, *(width // narrow for width in resnet.widths))
         if any(width % groups for width in widths):
-            yield "source.norm.groups", f"{groups} does not divide all of {widths} channels"
+            yield f"{path}.norm.groups", f"{groups} does not divide all of {widths} channels"
 
 
 def check_parts(spec: Spec) -> Iterator[Problem]:
@@ -119,8 +131,6 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
                 "source.positions.count",
                 f"{spec.source.positions.count} rows and columns for {side} of an image; give {side}",
             )
-    if isinstance(spec.source, ResNet) and len(spec.source.depths) != len(spec.source.widths):
-        yield "source.depths", "one depth and one width a stage; give both the same length"
     if (
         isinstance(spec.source, Patches)
         and isinstance(spec.source.positions, LearnedPositions)

@@ -13,6 +13,7 @@ from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
 from .spec import Spec
 from .spec import iterate_blocks as all_blocks
+from .stems import RESNET_STEMS
 
 
 def parameter_count(spec: Spec) -> int:
@@ -115,7 +116,7 @@ def position_and_norm_shapes(t: Tokens | SharedTokens, width: int) -> Shapes:
 
 def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, int], int]]:
     """ResNet v1.5: name, weight shape and stride of every convolution (He et al. 2015, arXiv:1512.03385)."""
-    kernel, stride = (7, 2) if b.stem_type == "7x7" else (3, 1)
+    kernel, stride, _ = RESNET_STEMS[b.stem_type]
     yield "stem.convolution", (b.stem_width, b.channels, kernel, kernel), stride
     before = b.stem_width
     for s, (depth, width) in enumerate(zip(b.depths, b.widths, strict=True)):

@@ -9,6 +9,7 @@ from .norms import norm_flops
 from .parts import linear_flops
 from .spec import PlacedBlock, Spec
 from .spec import iterate_blocks as all_blocks
+from .stems import RESNET_STEMS
 
 
 def flops(
@@ -105,7 +106,7 @@ def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
         side = -(-(entry if "shortcut" in name else now) // stride)
         work += 2 * side * side * o * i * k * k
         if name.startswith("stem"):
-            now = -(-side // 2) if spec.source.stem_type == "7x7" else side  # the pooling
+            now = -(-side // RESNET_STEMS[spec.source.stem_type].pool_stride)
         elif "shortcut" not in name:
             now = side
     return now, now * now, work + 2 * now * now * spec.width * spec.source.widths[-1]

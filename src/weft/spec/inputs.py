@@ -63,7 +63,7 @@ class ResNet:
     """A ResNet, projected to the model's width; positions at every attention (DETR, G6).
 
     `padding`: of a smaller image in a batch. "zeros": only attention does not see it, as published models do; "masked": nor
-    do convolutions, so that features do not depend on the batch."""
+    do convolutions, so that features do not depend on the batch. `stem_type`: the first convolution, as in `ResNetStem`."""
 
     depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)

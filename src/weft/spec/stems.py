@@ -1,21 +1,34 @@
 """Convolutions that make the cells of an image, in place of one linear map per patch."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..registry import choice, implements, resolve
 from ..values import PositiveInt, format_inline
 from .norms import GroupNorm
 from .parts import Shapes, measured_shapes
 
-
-# What a ResNet begins with. "7x7": a convolution of stride 2 and a pooling of stride 2, for photographs; "3x3": one of stride 1, for images
-# of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and section 4.2).
 ResNetStemType = Literal["7x7", "3x3"]
 
 
+class StemShape(NamedTuple):
+    """The first layers of a ResNet: a convolution, and the pooling after it."""
+
+    kernel_size: int
+    stride: int
+    pool_stride: int  # 1: no pooling
+
+
+# For photographs, and for images of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and section 4.2)
+RESNET_STEMS: dict[ResNetStemType, StemShape] = {
+    "7x7": StemShape(7, 2, 2),
+    "3x3": StemShape(3, 1, 1),
+}
+
+
 def resnet_stride(stem_type: ResNetStemType, stages: int) -> int:
-    """Pixels per cell of the last map, along each side."""
-    return (4 if stem_type == "7x7" else 1) << (stages - 1)
+    """Return the pixels per cell of the last map, along each side."""
+    stem = RESNET_STEMS[stem_type]
+    return stem.stride * stem.pool_stride << max(0, stages - 1)
 
 
 class PatchStem:
@@ -85,7 +98,10 @@ class ConvStem(PatchStem):
 @choice
 class ResNetStem(PatchStem):
     """A ResNet whose last map is projected to the model's width: the hybrid of Dosovitskiy et al. 2020 (arXiv:2010.11929, section 3.1),
-    whose R50 keeps three stages and moves the blocks of the fourth into the third. Group norm, so that it trains from scratch."""
+    whose R50 keeps three stages and moves the blocks of the fourth into the third. Group norm, so that it trains from scratch.
+
+    `stem_type`: the first convolution. "7x7" has stride 2 and is followed by pooling, for photographs; "3x3" has stride 1 and no pooling,
+    for images of 32 pixels (He et al. 2015, arXiv:1512.03385, section 4.2)."""
 
     depths: tuple[PositiveInt, ...] = (3, 4, 9)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024)
@@ -99,7 +115,8 @@ class ResNetStem(PatchStem):
         return resnet_stride(self.stem_type, len(self.depths))
 
     def describe(self) -> str:
-        return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages"
+        first = self.stem_type.replace("x", " × ")
+        return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages after a convolution of {first}"
 
 
 implements(ResNetStem, "weft.layers.stems:ResNetStemLayer")

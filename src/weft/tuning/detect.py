@@ -6,12 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.columns import (
-    MAX_CLASSES,
-    check_columns_exist,
-    ending_columns,
-    typical_first,
-)
+from ..data.column_names import check_columns_exist
+from ..data.columns import MAX_CLASSES, ending_columns, typical_first
 from ..data.files import expand
 from ..data.formats.image_folder import FOLDER
 from ..data.formats.sniff import detect_format

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import recipe as R
 from .. import spec as S
 from ..data.columns import infer_row_schema
-from ..data.image_columns import SAMPLE_IMAGES
-from ..data.load import load_source
+from ..data.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES
+from ..data.load import sample_rows
 from ..data.source import resolve_source
 from ..data.store import Store
 from ..interop.hub import local_folder
@@ -40,13 +40,19 @@ def reads_images(spec: S.Spec) -> bool:
 def image_sources(options: "TuneOptions") -> ImageSources:
     """Return what is read of --data and --valid; without --valid, the last tenth of the images is held out."""
     train = resolve_source(R.Source(paths=options.data), R.LabelledImages())
-    sample = [row.fields for row in load_source(train, most=SAMPLE_IMAGES)[0]]
-    if not sample:
-        raise ValueError(f"{options.data[0]}: there is no row that can be read")
-    rows = infer_row_schema(R.LabelledImages(), sample, options.columns, options.label)
+    sample, _ = sample_rows(train, SAMPLE_IMAGES, options.max_bad_row_fraction)
+    fields = [row.fields for row in sample]
+    rows = infer_row_schema(R.LabelledImages(), fields, options.columns, options.label)
     assert isinstance(rows, R.LabelledImages)
     if options.valid:
-        return ImageSources(rows, train, resolve_source(R.Source(paths=options.valid), rows))
+        valid = resolve_source(R.Source(paths=options.valid), rows)
+        first = sample_rows(valid, SAMPLE_IMAGES, options.max_bad_row_fraction)[0][0]
+        if not set(rows.columns) <= set(first.fields):
+            raise ValueError(
+                f"--data {options.data[0]} has the columns {format_labels(rows.columns)}, --valid {options.valid[0]} has "
+                f"{format_labels(tuple(first.fields))}; give tables with the same columns, or two folders"
+            )
+        return ImageSources(rows, train, valid)
     return ImageSources(
         rows,
         replace(train, fraction=(0.0, 1 - HELD_OUT)),
@@ -129,7 +135,7 @@ def check_class_count(source: R.Source, classes: Sequence[str], column: str) -> 
     path, in_folder = source.paths[0], source.format == "folder"
     if not classes:
         raise ValueError(
-            f"{path}: {column} is empty in every row; name another column with --columns IMAGE LABEL"
+            f"{path}: {column} is empty in every row; name another column with {COLUMNS_OPTION}"
         )
     raise ValueError(
         f"{path}: every image has the class {classes[0]}; "
@@ -137,9 +143,11 @@ def check_class_count(source: R.Source, classes: Sequence[str], column: str) -> 
     )
 
 
-def check_classes_left(source: R.Source, classes: Sequence[str], left: Collection[str]) -> None:
+def check_classes_in_training(
+    source: R.Source, classes: Sequence[str], training_classes: Collection[str]
+) -> None:
     """Raise ValueError if all images of a class are held out."""
-    missing = [name for name in classes if name not in left]
+    missing = [name for name in classes if name not in training_classes]
     if missing:
         raise ValueError(
             f"{source.paths[0]}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
@@ -153,14 +161,15 @@ def describe_images(sources: ImageSources, train: Store, valid: Store) -> str:
         ValueError: if the images have one class, or the held-out ones lack most of the classes or hold all images of one.
     """
     classes, path = train.meta.labels or (), sources.train.paths[0]
-    check_class_count(sources.train, classes, sources.rows.label)
-    held_out = set(valid.column("label"))
+    trained, held_out = set(train.column("label")), set(valid.column("label"))
+    used = [name for i, name in enumerate(classes) if i in trained | held_out]
+    check_class_count(sources.train, used, sources.rows.label)
     split = sources.valid.fraction != (0.0, 1.0)
-    if split and 2 * len(held_out) < len(classes):
+    if split and 2 * len(held_out) < len(used):
         raise ValueError(
-            f"{path}: the last tenth of the images has {len(held_out)} of {len(classes)} classes; give --valid"
+            f"{path}: the last tenth of the images has {len(held_out)} of {len(used)} classes; give --valid"
         )
     if split:
-        check_classes_left(sources.train, classes, {classes[i] for i in set(train.column("label"))})
+        check_classes_in_training(sources.train, used, {classes[i] for i in trained})
     text = f"{path}: {len(train) + len(valid) * split:,} images ({sources.train.format}), {len(classes)} classes ({format_labels(classes)}): {TASK}"
     return f"{text}; {len(valid):,} held out" if split else text

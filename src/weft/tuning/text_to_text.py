@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.column_names import SOURCE_COLUMNS, TARGET_COLUMNS
-from ..data.columns import (
-    MAX_CLASSES,
-    check_columns_exist,
-    column_values,
-    find_column,
-    looks_like_text,
-)
+from ..data.column_names import SOURCE_COLUMNS, TARGET_COLUMNS, check_columns_exist, find_column
+from ..data.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.files import expand
 from ..data.formats.sniff import detect_format, formats_by_suffix
 from ..data.load import Fields, load_source

@@ -25,7 +25,7 @@ class COCOFormat(Format):
         """0: the JSON is half of the data, and what tells it may be far from its start."""
         return 0.0
 
-    def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str]:
         table = pieces[0].paths[0]
         return list(dict.fromkeys(load_coco(table, size_and_mtime(table)).names.values()))
 

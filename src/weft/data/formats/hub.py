@@ -5,8 +5,9 @@ from functools import lru_cache
 from typing import Any
 
 from ...recipe import Source
-from ...recipe.formats import Format, Piece, SourceItem, SourceRow, Span
+from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from .base import ROWS_PER_READ, stretch, unnest_translation
+from .class_labels import ClassNames, name_classes, names_of_columns
 
 
 class HubFormat(Format):
@@ -21,6 +22,10 @@ class HubFormat(Format):
             for path in source.paths
             for piece in hub_pieces(path, source.fraction, piece_bytes)
         ]
+
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str] | None:
+        names = [hub_class_names(path).get(column) for path in source.paths]
+        return names[0] if all(of_data == names[0] for of_data in names) else None
 
     def read(
         self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
@@ -46,14 +51,21 @@ def load_hub_dataset(path: str) -> Any:
     return data
 
 
+def hub_class_names(path: str) -> ClassNames:
+    return names_of_columns(load_hub_dataset(path).features.to_dict())
+
+
 def read_hub(path: str, span: Span) -> Iterator[SourceItem]:
-    data = load_hub_dataset(path)
+    data, names = load_hub_dataset(path), hub_class_names(path)
     end = len(data) if span[1] is None else span[1]
     for first in range(span[0], end, ROWS_PER_READ):
         columns = data[first : min(end, first + ROWS_PER_READ)]
         for i, cells in enumerate(zip(*columns.values(), strict=True)):
             fields = dict(zip(columns, cells, strict=True))
-            yield SourceRow(first + i, unnest_translation(fields))
+            try:
+                yield SourceRow(first + i, unnest_translation(name_classes(fields, names)))
+            except ValueError as error:  # a number without a name
+                yield BadRow(first + i, str(error))
 
 
 def hub_pieces(path: str, fraction: tuple[float, float], piece_bytes: int) -> list[Piece]:

@@ -26,7 +26,7 @@ class FolderFormat(Format):
         """The usual reading of a folder."""
         return 0.5 if not head and os.path.isdir(path) else 0.0
 
-    def class_names(self, source: Source, pieces: list[Piece]) -> list[str]:
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str]:
         folders = expand(source.paths)
         return sorted({Path(file).parent.name for f in folders for file in image_files(f)})
 

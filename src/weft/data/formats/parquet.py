@@ -6,9 +6,10 @@ from typing import Any
 
 from ...addresses import filesystem, is_remote
 from ...recipe import Source
-from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
+from ...recipe.formats import BadRow, Piece, SourceItem, SourceRow, Span
 from ..files import file_size, unpacked_limit
 from .base import ROWS_PER_READ, FileFormat, stretch, unnest_translation
+from .class_labels import ClassNames, name_classes, read_class_names
 
 
 class ParquetFormat(FileFormat):
@@ -18,6 +19,12 @@ class ParquetFormat(FileFormat):
 
     def sniff(self, head: bytes, path: str) -> float:
         return float(self.has_suffix(path) or head.startswith(b"PAR1"))
+
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str] | None:
+        """The names that all of the files give, in the same order."""
+        paths = dict.fromkeys(path for piece in pieces for path in piece.paths)
+        names = [names_in_file(path).get(column) for path in paths]
+        return names[0] if names and all(of_file == names[0] for of_file in names) else None
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
         return row_group_spans(path, source.fraction, piece_bytes)
@@ -50,6 +57,11 @@ def open_parquet(path: str) -> Iterator[Any]:
         yield file
 
 
+def names_in_file(path: str) -> ClassNames:
+    with open_parquet(path) as file:
+        return read_class_names(file.schema_arrow.metadata)
+
+
 def row_groups(path: str) -> list[tuple[int, int]]:
     """Rows and bytes of each row group."""
     with open_parquet(path) as file:
@@ -62,20 +74,21 @@ def read_parquet(path: str, span: Span, columns: tuple[str, ...]) -> Iterator[So
     with open_parquet(path) as file:
         nested = ("translation",) if columns else ()  # may hold some of them
         present_columns = [name for name in columns + nested if name in file.schema_arrow.names]
+        names = read_class_names(file.schema_arrow.metadata)
         first = 0
         for group in range(file.metadata.num_row_groups):
             count = file.metadata.row_group(group).num_rows
             if first + count > begin and (end is None or first < end):
                 yield from (
                     item
-                    for item in group_rows(file, group, first, count, present_columns)
+                    for item in group_rows(file, group, first, count, present_columns, names)
                     if begin <= item.offset and (end is None or item.offset < end)
                 )
             first += count
 
 
 def group_rows(
-    file: Any, group: int, first: int, count: int, wanted: list[str]
+    file: Any, group: int, first: int, count: int, wanted: list[str], names: ClassNames
 ) -> Iterator[SourceItem]:
     """The rows of a row group. Damaged pages make those that follow unreadable: each of them is a bad row."""
     place = first
@@ -83,7 +96,7 @@ def group_rows(
         for batch in file.iter_batches(
             ROWS_PER_READ, [group], columns=wanted or None, use_threads=False
         ):
-            yield from batch_rows(batch, place)
+            yield from batch_rows(batch, place, names)
             place += batch.num_rows
         reason = f"row group {group} has fewer rows than the file says"
     except Exception as error:  # of every kind, as above
@@ -91,18 +104,21 @@ def group_rows(
     yield from (BadRow(lost, reason) for lost in range(place, first + count))
 
 
-def batch_rows(batch: Any, place: int) -> Iterator[SourceItem]:
+def batch_rows(batch: Any, place: int, names: ClassNames) -> Iterator[SourceItem]:
     """Row by row where one of them holds what Python has no value for, such as a time after the year 9999."""
     try:
         rows: list[Any] = batch.to_pylist()
     except (ValueError, OverflowError):
         rows = [one_row(batch.slice(i, 1)) for i in range(batch.num_rows)]
-    yield from (
-        SourceRow(place + i, unnest_translation(row))
-        if isinstance(row, dict)
-        else BadRow(place + i, row)
-        for i, row in enumerate(rows)
-    )
+    for offset, row in enumerate(rows, place):
+        try:
+            yield (
+                SourceRow(offset, unnest_translation(name_classes(row, names)))
+                if isinstance(row, dict)
+                else BadRow(offset, row)
+            )
+        except ValueError as error:  # a number without a name
+            yield BadRow(offset, str(error))
 
 
 def one_row(batch: Any) -> dict[str, Any] | str:
