@@ -451,6 +451,10 @@ def test_convert_writes_over_an_older_model_folder(
     [
         ("famlies", "no verb 'famlies'; did you mean 'families'?"),
         ("train x.py --set steps 5", "write --set steps=5"),
+        (
+            "train x.py --set steps=5 seed=1",
+            "seed=1: write --set before each change, here --set seed=1",
+        ),
         ("prepare --data x.csv", "takes its files without an option; leave --data out"),
         ("--nope", "the command has no option '--nope'; there is --help, --version"),
         ("families --jsn", "did you mean '--json'?"),

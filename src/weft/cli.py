@@ -138,6 +138,8 @@ def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> No
     incomplete = next((path for path in getattr(args, "set", []) if "=" not in path), None)
     if incomplete is not None and not word.startswith("-"):
         raise ValueError(f"--set {incomplete}: write --set {incomplete}={word}")
+    if getattr(args, "set", []) and "=" in word and not word.startswith("-"):
+        raise ValueError(f"{word}: write --set before each change, here --set {word}")
     if word == "--data" and verb in ("prepare", "new"):
         raise ValueError(f"{verb} takes its files without an option; leave --data out")
 

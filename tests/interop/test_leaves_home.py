@@ -73,7 +73,7 @@ CLASSES = {  # how each opens
     "vit:cifar10": "ViTForImageClassification",
 }
 STAYS = {  # what transformers has no class for
-    **dict.fromkeys(("cct:tiny", "hybrid:tiny"), "a stem of convolutions"),
+    **dict.fromkeys(("cct:tiny", "cct:residual", "hybrid:tiny"), "a stem of convolutions"),
     **dict.fromkeys(
         ("detr:tiny", "detr:anchors", "detr:denoising", "detr:bccd"),
         "a ResNet with group norm, which trains from scratch",

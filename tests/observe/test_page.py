@@ -416,3 +416,15 @@ def test_the_sentence_that_is_looked_at_by_default_fits_a_model_of_few_positions
 ) -> None:
     monkeypatch.setattr("weft.inference.look.default_row_length", lambda model: 12)
     assert 2 < len(look(ready(None)).panels[0].queries) <= 12
+
+
+def test_the_picture_of_all_heads_is_scaled_to_the_largest_weight() -> None:
+    """Weights of many patches are small: up to 1 they would all be pale."""
+    pytest.importorskip("matplotlib", reason="pictures are drawn with the extra viz")
+    from weft.observe.figure import draw_heads
+
+    names = tuple(map(str, range(64)))
+    maps = tuple(torch.full((2, 64, 64), weight) for weight in (1 / 64, 1 / 32))
+    figure = draw_heads(AttentionPanel("encoder", (0, 1), maps, names, names))
+    limits = {axes.images[0].get_clim() for axes in figure.axes if axes.images}
+    assert limits == {(0.0, 1 / 32)}

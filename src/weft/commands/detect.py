@@ -101,7 +101,9 @@ def coco_ids(
     ids = {path: truth[0].get(Path(path).name) for path in images}
     for path, number in ids.items():
         if number is None:
-            raise ValueError(f"{path} is not among the images of --coco-truth; leave it out")
+            raise ValueError(
+                f"{path} is not among the images of --coco-truth; give a file that lists it, or leave the image out"
+            )
     unknown = [name for name in names if name not in truth[1]]
     if len(unknown) == len(names):
         raise ValueError(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import console, print_result, report
+from ..console import console, print_result, report, spinner
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
     TRAINING_PRECISIONS,
@@ -188,11 +188,12 @@ def report_on_first_rank() -> "Report":
 
 def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train with a forecast, live progress and a summary. Returns the exit code."""
-    from ..data.ownership import refuse_strange
-    from ..runs import progress
-    from ..runs.run import RunStopped, run_folder
-    from ..runs.run import train as steps
-    from ..training.averages import checkpoints_kept
+    with spinner("loading PyTorch"):
+        from ..data.ownership import refuse_strange
+        from ..runs import progress
+        from ..runs.run import RunStopped, run_folder
+        from ..runs.run import train as steps
+        from ..training.averages import checkpoints_kept
 
     screen: list[progress.TrainProgressLine] = []
     exit_code = 0

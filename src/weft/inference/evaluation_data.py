@@ -144,7 +144,7 @@ def numbered_names(source: R.Source, row: R.RowSchema) -> list[str]:
 
 
 def labels_by_number(
-    rows: list[SourceRow], column: str, labels: tuple[str, ...], names: Sequence[str]
+    rows: list[SourceRow], column: str, labels: tuple[str, ...], names: Sequence[str] = ()
 ) -> list[SourceRow]:
     """Return the rows with the model's labels in place of class numbers, in a file that has none of these labels.
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
+from ..spec.stems import RESNET_STEMS
 from .roles import Role, with_role
 
 
@@ -126,7 +127,7 @@ def max_pool_relu(x_BCRS: Tensor) -> Tensor:
 class ResNetLayer(nn.Module):
     def __init__(self, spec: S.ResNet) -> None:
         super().__init__()
-        kernel, stride, self.pool_stride = S.RESNET_STEMS[spec.stem_type]
+        kernel, stride, self.pool_stride = RESNET_STEMS[spec.stem_type]
         self.stem = ConvNorm(spec, spec.channels, spec.stem_width, kernel, stride)
         self.stages = nn.ModuleList()
         before = spec.stem_width

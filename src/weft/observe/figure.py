@@ -76,8 +76,9 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw_heads(panel: AttentionPanel) -> Any:
-    """Small multiples: a row per layer, a column per head; a square root scale, so that small weights are seen."""
+    """Small multiples: a row per layer, a column per head; one square root scale up to the largest weight, so that small ones are seen."""
     layers, heads = len(panel.maps), panel.maps[0].shape[0]
+    largest = max(float(weight_HLM.max()) for weight_HLM in panel.maps)
     figure = new_figure(max(4.0, 0.9 * heads + 1.4), max(2.6, 0.9 * layers + 1.2))
     from matplotlib.colors import PowerNorm
 
@@ -88,7 +89,7 @@ def draw_heads(panel: AttentionPanel) -> Any:
             image = cell.imshow(
                 weight_HLM[h].float().cpu().numpy(),
                 cmap="Blues",
-                norm=PowerNorm(0.5, vmin=0, vmax=1),
+                norm=PowerNorm(0.5, vmin=0, vmax=largest),
                 aspect="auto",
             )
             cell.set(xticks=[], yticks=[])

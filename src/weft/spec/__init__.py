@@ -84,12 +84,11 @@ from .positions import (
 )
 from .spec import Spec, SpecialTokens, with_drop_path, with_dropout, with_image_size
 from .spec import with_label_names as with_label_names
-from .stems import RESNET_STEMS, ConvStem, PatchStem, ResNetStem
+from .stems import ConvStem, PatchStem, ResNetStem
 
 __all__ = [
     "DLCL",
     "MLP",
-    "RESNET_STEMS",
     "ALiBi",
     "Activation",
     "AnchorQueries",
