@@ -580,7 +580,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("detection", "Detection", page_images.detected),
     ("bccd", "Blood cells", page_images.blood_cells),
     ("table_detr", "DETR's ablations", page_studies.variations),
-    ("table_detr_losses", "DETR's losses", page_studies.variations),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),
     ("vision_speed", "Training steps of image models", image_speed),

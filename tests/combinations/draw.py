@@ -303,7 +303,7 @@ def patch_models(draw: st.DrawFn) -> S.Spec:
         st.one_of(
             st.none(),
             st.just(S.LearnedPositions(count=cells)),
-            st.just(S.LearnedPositions2D(count=6)),
+            st.just(S.LearnedPositions2D(count=16)),
             st.just(S.SinusoidalPositions2D()),
         )
     )
@@ -367,7 +367,7 @@ def backbone_models(draw: st.DrawFn) -> S.Spec:
     width = draw(st.sampled_from((8, 16)))
     place = draw(
         st.sampled_from(
-            (None, S.SinusoidalPositions2D(scale="unit"), S.LearnedPositions2D(count=6))
+            (None, S.SinusoidalPositions2D(scale="unit"), S.LearnedPositions2D(count=16))
         )
     )
     source = S.ResNet(
