@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import count_of, print_result, report, spinner
+from ..console import count_of, print_result, report
 from ..interop.hub import check_model_folder
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
@@ -42,11 +42,10 @@ def tune(args: argparse.Namespace) -> int:
     check_input_files("--data", args.data)
     check_input_files("--valid", args.valid)
     check_model_folder(args.checkpoint)
-    with spinner("loading PyTorch"):
-        from ..runs import progress
-        from ..runs.run import RunStopped
-        from ..tuning.plan import RESULTS_FILE, plan_tuning
-        from ..tuning.search import run_trials
+    from ..runs import progress
+    from ..runs.run import RunStopped
+    from ..tuning.plan import RESULTS_FILE, plan_tuning
+    from ..tuning.search import run_trials
 
     with progress.PrepareProgressLine("reading the data") as preparing:
         plan = plan_tuning(tune_options(args), report, preparing.show)
