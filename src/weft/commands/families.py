@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 def family_sizes() -> list[dict[str, Any]]:
     return [
-        {"family": f.name, "sizes": {s: f(s).parameter_count() for s in f.sizes}, "paper": f.paper}
+        {
+            "family": f.name,
+            "sizes": {size: f.parameter_count(size) for size in f.sizes},
+            "paper": f.paper,
+        }
         for f in families()
     ]
 

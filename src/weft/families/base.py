@@ -200,6 +200,10 @@ class Family(Named):
             else replace(spec, **outer)
         )
 
+    def parameter_count(self, size: str) -> int:
+        """The parameters of a size, without what its spec only notes, such as `init`."""
+        return self.build_spec(**self.sizes[size]).parameter_count()
+
     def from_config(self, config: Mapping[str, Any]) -> S.Spec:
         """The spec that a config.json describes."""
         for key, allowed in self.supported_values.items():

@@ -1,5 +1,6 @@
 """Gemma 2: sandwich norms, every other layer through a window, soft caps on scores and logits (Gemma Team 2024, arXiv:2408.00118)."""
 
+from functools import cache
 from typing import Any
 
 from ..spec import (
@@ -51,8 +52,10 @@ def make(
         raise ValueError(f"{len(kinds)} kinds for {depth} layers; give one each")
     norm = RMSNorm(eps=eps)
 
-    def block(i: int) -> Block:
-        whole = i % 2 if kinds is None else kinds[i] == "full_attention"
+    whole = [bool(i % 2) if kinds is None else kinds[i] == "full_attention" for i in range(depth)]
+
+    @cache
+    def block(whole: bool) -> Block:
         attention = Attention(
             heads=heads,
             kv_heads=kv_heads,
@@ -75,7 +78,7 @@ def make(
         width=width,
         source=Tokens(vocab_size=vocab_size, embedding_scale=width**0.5),
         head=head or LMHead(softcap=logit_softcap),
-        decoder=Stack(blocks=tuple(block(i) for i in range(depth)), norm=norm),
+        decoder=Stack(blocks=tuple(map(block, whole)), norm=norm),
     )
 
 

@@ -1,5 +1,6 @@
 """ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al. 2024, arXiv:2412.13663)."""
 
+from functools import cache
 from typing import Any
 
 from ..spec import (
@@ -44,8 +45,8 @@ def make(
 ) -> Spec:
     norm = LayerNorm(eps=eps, bias=False)
 
-    def block(i: int) -> Block:
-        near = i % every != 0
+    @cache
+    def block(first: bool, near: bool) -> Block:
         attention = Attention(
             heads=heads,
             bias=False,
@@ -55,7 +56,7 @@ def make(
         )
         return Block(
             attention=Branch(
-                before=norm if i else None, inner=attention
+                before=None if first else norm, inner=attention
             ),  # the first norm is the embedding's
             feedforward=pre_norm(norm, GatedMLP(hidden=hidden, activation=activation, bias=False)),
         )
@@ -63,7 +64,7 @@ def make(
     return Spec(
         width=width,
         source=Tokens(vocab_size=vocab_size, norm=norm),
-        encoder=Stack(blocks=tuple(block(i) for i in range(depth)), norm=norm),
+        encoder=Stack(blocks=tuple(block(i == 0, i % every != 0) for i in range(depth)), norm=norm),
         head=head or LMHead(bias="trained", transform=transform(norm)),
     )
 

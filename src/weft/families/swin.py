@@ -1,5 +1,6 @@
 """Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021, arXiv:2103.14030)."""
 
+from functools import cache
 from typing import Any
 
 from ..spec import (
@@ -49,8 +50,9 @@ def make(
 ) -> Spec:
     norm = LayerNorm(eps=eps)
 
-    def block(stage: int, i: int) -> Block:
-        windows = ShiftedWindows(size=window, shift=window // 2 if i % 2 else 0)
+    @cache
+    def block(stage: int, shifted: int) -> Block:
+        windows = ShiftedWindows(size=window, shift=window // 2 if shifted else 0)
         attention = Attention(
             heads=heads[stage], bias=bias, pattern=windows, dropout=attention_dropout
         )
@@ -60,7 +62,7 @@ def make(
             feedforward=pre_norm(norm, feed, dropout=dropout),
         )
 
-    stages = tuple(tuple(block(s, i) for i in range(depth)) for s, depth in enumerate(depths))
+    stages = tuple(tuple(block(s, i % 2) for i in range(depth)) for s, depth in enumerate(depths))
     spec = Spec(
         width=width,
         source=Patches(

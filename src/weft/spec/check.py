@@ -1,6 +1,6 @@
 """Checks of a model: each problem with its path and the way out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..registry import members
 from .attention import Attention, FullAttention
@@ -11,24 +11,23 @@ from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens,
 from .norms import GroupNorm
 from .parts import Problem
 from .positions import LearnedPositions, LearnedPositions2D
-from .spec import Spec, iterate_blocks
+from .spec import PlacedBlock, Spec, iterate_blocks
 from .stems import ResNetStem
 
 
 def find_problems(spec: Spec) -> Iterator[Problem]:
     yield from check_not_empty(spec)
     yield from check_parts(spec)
-    seen: set[tuple[str, int, int]] = set()
-    for path, width, block, place, _ in iterate_blocks(spec):
-        if (key := (place, width, id(block))) in seen:
-            continue  # the same block at another depth
-        seen.add(key)
+    blocks: dict[tuple[str, int, int], PlacedBlock] = {}
+    for placed in iterate_blocks(spec):  # the same block at another depth is checked once
+        blocks.setdefault((placed.place, placed.width, id(placed.block)), placed)
+    for path, width, block, *_ in blocks.values():
         yield from check_branches(path, block, spec)
         for name in ("attention", "cross_attention"):
             branch = getattr(block, name, None)
             if branch is not None and isinstance(branch.inner, Attention):
                 yield from check_attention(f"{path}.{name}.inner", branch.inner, width, spec)
-    yield from check_routers(spec)
+    yield from check_routers(blocks.values())
     yield from check_position_bias(spec)
     yield from check_scaled_positions(spec)
     yield from check_layer_mix(spec)
@@ -184,10 +183,10 @@ def check_branches(path: str, block: Block | ParallelBlock, spec: Spec) -> Itera
             )
 
 
-def check_routers(spec: Spec) -> Iterator[Problem]:
+def check_routers(blocks: Iterable[PlacedBlock]) -> Iterator[Problem]:
     layers = [
         (placed.path, placed.block.feedforward.inner)
-        for placed in iterate_blocks(spec)
+        for placed in blocks
         if isinstance(placed.block.feedforward.inner, MixtureOfExperts)
     ]
     for path, layer in layers:

@@ -17,17 +17,14 @@ from .stems import RESNET_STEMS
 
 
 def parameter_count(spec: Spec) -> int:
-    parameters_of_block: dict[
-        tuple[int, int], int
-    ] = {}  # a block that stands at many depths is counted once
-    for _, width, b, *_ in all_blocks(spec):
-        if (id(b), width) not in parameters_of_block:
-            parameters_of_block[id(b), width] = sum(
-                prod(shape) for _, shape in block_shapes(b, width)
-            )
-    return sum(prod(shape) for _, shape in shapes_outside_blocks(spec)) + sum(
-        parameters_of_block[id(b), width] for _, width, b, *_ in all_blocks(spec)
-    )
+    count = sum(prod(shape) for _, shape in shapes_outside_blocks(spec))
+    of_block: dict[tuple[int, int], int] = {}  # a block that stands at many depths is counted once
+    for _, width, block, *_ in all_blocks(spec):
+        key = id(block), width
+        if key not in of_block:
+            of_block[key] = sum(prod(shape) for _, shape in block_shapes(block, width))
+        count += of_block[key]
+    return count
 
 
 def parameter_shapes(spec: Spec) -> Shapes:
