@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -17,6 +19,22 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the request to the kernel
         os._exit(1)
+
+
+@contextmanager
+def delayed_sigterm() -> Iterator[None]:
+    """
+    Start processes that call `ignore_signals_of_others`: a SIGTERM reaches this process afterwards, and them once they
+    can tell who sent it. PyTorch's own handler ends a worker that has not come so far.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ignore_signals_of_others() -> None:

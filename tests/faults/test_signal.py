@@ -15,6 +15,7 @@ import pytest
 
 from weft import cli, commands
 from weft import recipe as R
+from weft.data import loader
 from weft.data.loader import Loader
 from weft.runs import log, run
 from weft.runs.log import is_finished
@@ -157,6 +158,38 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
     saved = latest_checkpoint(out / "checkpoints", pytest.fail)
     assert saved
     assert saved.step == steps_of(out)[-1]
+
+
+def test_a_signal_while_workers_start_stops_the_run(whole: Whole, tmp_path: Path) -> None:
+    """A worker that it killed would end the run with an error."""
+    recipe, out = replace(whole.recipes["causal"], workers=2), tmp_path / "run"
+
+    def signal_all() -> None:
+        os.setpgrp()
+        start, train_step, sent = loader.start_worker, Trainer.train_step, list[bool]()
+
+        def slowly(worker: int) -> None:
+            (tmp_path / f"worker{worker}-{os.getpid()}").touch()
+            time.sleep(3 * worker)
+            start(worker)
+
+        def outer(*given: Any, **more: Any) -> Any:
+            if not sent:
+                sent.append(True)
+                while len(list(tmp_path.glob("worker1-*"))) < 2:  # the first measured a step
+                    time.sleep(0.01)
+                kill = f"import os; os.killpg({os.getpgrp()}, {signal.SIGTERM})"
+                subprocess.run([sys.executable, "-c", kill], start_new_session=True, check=True)
+                time.sleep(0.5)
+            return train_step(*given, **more)
+
+        loader.start_worker = slowly
+        Trainer.train_step = outer  # type: ignore[method-assign]
+
+    code, said, _ = command(recipe, out, signal_all)
+    assert code == commands.EXIT_STOPPED, said
+    assert "stopped" in said
+    assert "Error" not in said
 
 
 def test_workers_end_with_a_run_that_fails_while_its_traceback_holds_them(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..processes import die_with_parent, ignore_signals_of_others
+from ..processes import delayed_sigterm, die_with_parent, ignore_signals_of_others
 from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
 from .collate import Preprocess, build_batch, count_tokens, to_torch
 from .order import SampleGenerators
@@ -113,7 +113,9 @@ class Loader:
             worker_init_fn=start_worker,
             generator=torch.Generator(),
         )  # its own: nothing is drawn from torch's
-        for micro_batches in loader:
+        with delayed_sigterm():
+            batches = iter(loader)
+        for micro_batches in batches:
             if isinstance(micro_batches, WorkerError):
                 error = ValueError(micro_batches.line)
                 error.add_note(micro_batches.trace)
