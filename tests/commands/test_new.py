@@ -372,7 +372,7 @@ def test_more_bad_rows_are_allowed_in_the_recipe_too(capsys: pytest.CaptureFixtu
     assert weft.load_recipe("recipe.py").data.max_bad_row_fraction == 0.5
 
 
-def test_a_file_with_a_common_name_gives_the_run_the_name_of_its_folder(
+def test_a_run_has_the_name_of_the_file_or_its_folder_and_a_number_if_that_is_taken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for folder in ("films", "books"):
@@ -380,8 +380,11 @@ def test_a_file_with_a_common_name_gives_the_run_the_name_of_its_folder(
         shutil.copy("reviews.csv", f"{folder}/train.csv")
         guessed_of(["classify", f"{folder}/train.csv"], capsys)
         assert weft.load_recipe("recipe.py").name == folder
-    Path("runs/reviews").mkdir(parents=True)
-    assert "is there already" in guessed_of(["classify", "reviews.csv"], capsys)["run"]
+    for name in ("reviews", "reviews-2"):
+        Path("runs", name).mkdir(parents=True)
+    guessed_of(["classify", "reviews.csv"], capsys)
+    assert weft.load_recipe("recipe.py").name == "reviews-3"
+    assert "weft classify runs/reviews-3 " in Path("recipe.py").read_text()
 
 
 def test_a_message_that_names_an_option_of_another_verb_fails_every_test() -> None:

@@ -465,11 +465,14 @@ def test_what_is_no_image_is_refused_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_text_verb_says_that_the_model_reads_images(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("verb", ["tag", "generate", "fill", "translate"])
+def test_a_text_verb_names_the_verb_for_images(
+    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tag", str(folder / "model"), "a text"]) == 2
-    assert "reads images, not text" in capsys.readouterr().err
+    name = str(folder / "model")
+    assert main([verb, name, "a text"]) == 2
+    words = f"weft: {name} reads images, not text; use weft classify {name} IMAGE\n"
+    assert capsys.readouterr().err == words
 
 
 def test_a_folder_is_no_image_and_a_classifier_is_no_detector(

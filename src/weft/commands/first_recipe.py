@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,12 +36,14 @@ class Guess(NamedTuple):
 
 
 def recipe_name(path: str) -> str:
-    """Return the name of the file or, where many files are called so, of its folder."""
+    """Return the name of the file or, where many files are called so, of its folder; with a number if there is such a run."""
     place = Path(path).resolve()
     stem = plain_name(place.name.split(".")[0])
     if stem.lower() in COMMON_STEMS:
         stem = plain_name(place.parent.name) or stem
-    return stem or "mine"
+    name = stem or "mine"
+    others = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], others) if not Path("runs", free).exists())
 
 
 def plain_name(name: str) -> str:

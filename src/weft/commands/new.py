@@ -35,8 +35,6 @@ def new(args: argparse.Namespace) -> int:
         recipe = write_recipe(path, first)
         cost = estimate(recipe)
     facts = first.facts | cost
-    if Path("runs", recipe.name).exists():
-        facts["run"] = f"runs/{recipe.name} is there already; for another run, change the name"
     summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
     print_result(args, summary, lambda width: page(path, first, facts))
     return 0

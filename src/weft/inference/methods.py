@@ -67,11 +67,6 @@ def check_verb(opened: LoadedModel, verb: str) -> None:
         )
 
 
-def check_reads_text(model: LoadedModel) -> None:
-    if model.reads_images:
-        raise ValueError(f"{model.name} reads images, not text; give image files")
-
-
 def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
     """Return the task of the run, where it is of this kind; else the one that suits the model."""
     run_task = opened.recipe.task if opened.recipe is not None else None
@@ -169,7 +164,7 @@ def tag(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
     """Return the tag of each word and its probability; words beyond the longest row are tagged as outside."""
-    check_reads_text(model)
+    model.check_reads_text()
     check_head(model, R.TokenClassification)
     names = label_names(model)
     fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences if words]
@@ -199,7 +194,7 @@ def answer(
     options: PredictOptions = PredictOptions(),
 ) -> list[ExtractedAnswer]:
     """Return, per (question, context), the best span over all windows."""
-    check_reads_text(model)
+    model.check_reads_text()
     check_head(model, R.QuestionAnswering)
     return answer_questions(model, questions, EvaluateOptions(options))
 
@@ -290,6 +285,7 @@ def fill(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[list[tuple[str, float]]]]:
     """Return, per masked word of each text, the most likely words and their probabilities."""
+    model.check_reads_text()
     s = model.model.spec
     if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(

@@ -13,7 +13,7 @@ from ..observe.panels import Observation, Picture
 from ..observe.relations import RelationCounts, RelationScore, merge_words, relations_html
 from ..tasks.predict import default_row_length, device_of
 from .look import run_stacks
-from .methods import SingleTextPreprocess, check_reads_text
+from .methods import SingleTextPreprocess
 
 
 @torch.no_grad()
@@ -27,7 +27,7 @@ def probe_relations(
         sentences: of `weft.data.conllu.read_conllu`.
         fewest: links that a relation has at least.
     """
-    check_reads_text(model)
+    model.check_reads_text()
     spec = model.model.spec
     if spec.encoder is not None and spec.decoder is not None:
         raise ValueError(f"{model.name} has two stacks; probe an encoder or a decoder")
