@@ -61,6 +61,10 @@ def write_data(rng: random.Random) -> None:
     pq.write_table(pa.Table.from_pylist(rows), "bytes.parquet")
     rows = [row | {"label": ("red", "blue")[i % 2]} for i, row in enumerate(rows)]
     pq.write_table(pa.Table.from_pylist(rows), "named.parquet")
+    lines = [f"{color}/{i},{color}\n" for color in ("red", "blue") for i in range(6)]
+    Path("colors.csv").write_text(
+        "id,color\n" + "".join(lines[i % 2 * 6 + i // 2] for i in range(12))
+    )
 
 
 def write_broken_data() -> None:
@@ -120,6 +124,8 @@ def write_broken_data() -> None:
     for note in boxes["annotations"]:
         note["bbox"] = [0.1, 0.1, 0.5, 0.5]
     Path("fractions.json").write_text(json.dumps(boxes))
+    Path("listed").mkdir()
+    Path("listed/labels.csv").write_text("id,color\n")
     Path("latin1.txt").write_bytes("à la carte\n".encode("latin-1") * 100)
 
 
@@ -142,6 +148,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically 40 × 60 pixels", "columns": "'image' and 'label'"}),
         (["classify", "photos", "--valid", "named.parquet"], {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"}),
         (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
+        (["classify", "colors.csv", "photos", "--columns", "id", "color"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'id' and 'color'"}),
         (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), typically 40 × 60 pixels"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
@@ -185,6 +192,18 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
         (["classify", "images/0.png"], "images/0.png is a binary file"),
         (["classify", "images"], "images has no images in sub-folders; a class is a sub-folder"),
+        (
+            ["classify", "boxes.json", "images"],
+            "boxes in COCO's layout, which weft new detect reads",
+        ),
+        (
+            ["classify", "listed"],
+            "a class is a sub-folder; if labels.csv names them, give listed/labels.csv listed",
+        ),
+        (
+            ["classify", "colors.csv", "images"],
+            "colors.csv: no column of its first rows names a file in images; give the folder",
+        ),
         (
             ["classify", "hub.parquet"],
             "which column is the label? There are 'img', 'fine_label'; name it with --columns IMAGE LABEL",

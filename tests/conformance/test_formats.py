@@ -86,6 +86,12 @@ def write_example(name: str, folder: Path) -> Source:
         }
         (folder / "a.json").write_text(json.dumps(table))
         return Source(paths=(str(folder / "a.json"), str(folder)), **given)
+    if name == "image_table":
+        for i in range(8):
+            (folder / f"{i}.png").write_bytes(picture())
+        lines = "".join(f"{i % 2},{i}\n" for i in range(8))
+        (folder / "a.csv").write_text("label,number\n" + lines)
+        return Source(paths=(str(folder / "a.csv"), str(folder)), **given)
     if name == "parallel":
         for side in ("en", "de"):
             (folder / f"a.{side}").write_text("".join(f"{side} {i} ü\n" for i in range(40)))

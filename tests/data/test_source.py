@@ -727,6 +727,66 @@ def test_coco_has_boxes_without_crowds_and_stays_in_its_folder(
     assert "missing" in gone.reason
 
 
+def image_table(folder: Path, text: str, images: str = "images") -> R.Source:
+    (folder / "a.csv").write_text(text)
+    return R.Source(paths=(str(folder / "a.csv"), str(folder / images)))
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1])
+def test_a_table_names_images_of_a_folder_and_stays_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", size)
+    made = [picture(tmp_path / "images" / "dogs" / f"{i}.png", i) for i in range(2)]
+    picture(tmp_path / "secret.png", 2)
+    names = ["dogs/0.png", "../secret.png", "gone.png", "", "dogs/1.png"]
+    given = image_table(tmp_path, "label,name\n" + "".join(f"dog,{name}\n" for name in names))
+    first, outside, gone, unnamed, last = rows(given, R.LabelledImages())
+    assert [row["image"] for row in (first, last)] == made
+    assert (first["label"], first["name"]) == ("dog", made[0])
+    assert first["file"] == str(tmp_path / "images" / "dogs" / "0.png")
+    assert "outside" in outside.reason
+    assert "missing" in gone.reason
+    assert "without the name of an image" in unnamed.reason
+
+
+def test_the_column_that_names_most_images_is_read_with_or_without_their_suffix(
+    tmp_path: Path,
+) -> None:
+    made = [picture(tmp_path / "images" / f"{i}.jpg", i) for i in range(6)]
+    numbers = "label,fold,id\n" + "".join(f"{i % 2},{i % 3},{i}\n" for i in range(6))
+    found = rows(image_table(tmp_path, numbers), R.LabelledImages())
+    assert [row["image"] for row in found] == made
+    assert [row["label"] for row in found] == ["0", "1"] * 3
+    cells = [{"image": {"bytes": None, "path": f"{i}.jpg"}, "label": i} for i in range(6)]
+    pq.write_table(pa.Table.from_pylist(cells), tmp_path / "a.parquet")
+    paths = (str(tmp_path / "a.parquet"), str(tmp_path / "images"))
+    found = rows(R.Source(paths=paths), R.LabelledImages())
+    assert [row["image"] for row in found] == made
+
+
+def test_a_table_whose_images_are_elsewhere_is_one_line(tmp_path: Path) -> None:
+    picture(tmp_path / "images" / "1.png", 1)
+    with pytest.raises(
+        ValueError, match=r"a\.csv: no column of its first rows names a file in .*images"
+    ):
+        rows(image_table(tmp_path, "label,name\ndog,2.png\n"), R.LabelledImages())
+
+
+def test_a_changed_image_of_a_table_changes_its_piece_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", 1)
+    for i in range(3):
+        picture(tmp_path / "images" / f"{i}.png", i)
+    text = "label,name\n" + "".join(f"dog,{i}.png\n" for i in range(3))
+    given = source.resolve_source(image_table(tmp_path, text), R.LabelledImages())
+    before = [piece.identity for piece in source.split_source(given)]
+    os.utime(tmp_path / "images" / "1.png", ns=(1, 1))
+    after = [piece.identity for piece in source.split_source(given)]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True]
+
+
 def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

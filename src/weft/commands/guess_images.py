@@ -14,8 +14,6 @@ from ..data.column_names import check_columns_exist
 from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
-from ..data.formats.image_folder import image_files
-from ..data.formats.sniff import detect_format
 from ..data.image_columns import SAMPLE_IMAGES, find_image_column
 from ..data.images import displayed_size
 from ..data.load import BadRowEntries, check_rows, sample_rows
@@ -40,6 +38,7 @@ from .first_recipe import (
 from .recipe_code import Call, Name
 
 IMAGE_FORMATS = ("folder", "npz", "idx")
+IMAGE_TABLES = ("parquet", "image_table")
 SIDES = (32, 64, 128)  # of the squares that a small classifier sees
 # An image is rather made this much smaller than larger, which costs four times as much
 SHRINK = 0.75
@@ -63,12 +62,11 @@ class SampledImages(NamedTuple):
 
 def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
     """Return images with their classes, None if the files hold no images."""
-    kind = detect_format(files[0])
-    if kind not in (*IMAGE_FORMATS, "parquet"):  # the one table that holds bytes
-        return None
     source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
+    if source.format not in (*IMAGE_FORMATS, *IMAGE_TABLES):
+        return None
     sample = sample_rows(source, SAMPLE_IMAGES, table.max_bad_row_fraction)
-    if kind in IMAGE_FORMATS:
+    if source.format in IMAGE_FORMATS:
         return SampledImages(source, R.LabelledImages(), sample)
     fields = [row.fields for row in sample[0]]
     check_columns_exist(fields[0], table.columns)
@@ -150,6 +148,7 @@ def guess_image_classes(
 ) -> Guess:
     source, rows, sample = images
     in_folder = source.format == "folder"
+    in_files = source.format in ("folder", "image_table")
     classes, used, count, order_warning = read_labels(source, rows.label)
     check_class_count(source, used, rows.label)
     usable, bad_warning = usable_rows(sample, rows, classes, source, table)
@@ -197,8 +196,8 @@ def guess_image_classes(
             "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
             "batch": "images per step, and tokens in one of them",
         },
-        f"weft classify runs/{name} {shlex.quote(image_files(find(files[0])[0])[0])}"
-        if in_folder
+        f"weft classify runs/{name} {shlex.quote(usable[0].fields['file'])}"
+        if in_files
         else f"weft evaluate runs/{name}",
     )
 

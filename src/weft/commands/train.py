@@ -312,7 +312,7 @@ def add_prepare(verb: AddCommand) -> None:
     parser.add_argument(
         "--format",
         help="data format: text, parallel, jsonl, json, csv, tsv, parquet, hub, conll, squad, folder, idx, npz, coco, "
-        "or one of your own (default: from the rows, the name of the file and its first lines)",
+        "image_table, or one of your own (default: from the rows, the name of the file and its first lines)",
     )
     parser.add_argument(
         "--document-boundary",

@@ -1,6 +1,8 @@
 """Sources: what a `Source` names, divided into pieces of work, and the rows of a piece."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +10,7 @@ from .. import recipe as R
 from ..recipe.formats import Format, Piece, SourceItem
 from ..registry import named
 from ..values import to_plain
+from .files import MissingFile, find
 from .formats.sniff import detect_format, formats_by_suffix
 
 ReadPiece = Callable[[int, Piece, tuple[str, ...]], Iterator[SourceItem]]  # by the piece's number
@@ -32,7 +35,17 @@ def format_for(source: R.Source, row: R.RowSchema) -> str:
     path = source.paths[0] if source.paths else ""
     usual = row.default_format(source.paths)
     likely = [format.name for format in formats_by_suffix(path)]
-    return usual if usual and (not likely or usual in likely) else detect_format(path)
+    if usual and (not likely or usual in likely):
+        return usual
+    images = isinstance(row, R.LabelledImages) and is_table_with_folder(source.paths)
+    return "image_table" if images else detect_format(path)
+
+
+def is_table_with_folder(paths: Sequence[str]) -> bool:
+    """Return whether the paths are two, a file and a folder."""
+    with suppress(MissingFile):  # of a run whose data are gone
+        return len(paths) == 2 and [os.path.isdir(find(path)[0]) for path in paths] == [False, True]
+    return False
 
 
 def split_source(source: R.Source) -> list[Piece]:

@@ -120,5 +120,6 @@ for _name, _place in {
     "idx": "idx:IDX",
     "npz": "npz:NPZ",
     "coco": "coco:COCO",
+    "image_table": "image_table:IMAGE_TABLE",
 }.items():
     register_named(Format, _name, f"weft.data.formats.{_place}")

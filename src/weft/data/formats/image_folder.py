@@ -15,6 +15,8 @@ IMAGE_SUFFIXES = (
     *(".ppm", ".pgm", ".pbm", ".pnm"),
 )
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+
 
 class FolderFormat(Format):
     """`Source.paths` are folders; the name of a sub-folder is the class of its images."""
@@ -50,7 +52,7 @@ def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list
     classes = {name: files_of_class(folder, name) for name in class_folders(folder)}
     if not any(classes.values()):
         raise ValueError(
-            f"{folder} has no images in sub-folders; a class is a sub-folder{nested_split(folder)}"
+            f"{folder} has no images in sub-folders; a class is a sub-folder{nested_split(folder) or named_by_table(folder)}"
         )
     stretches = {name: stretch(len(files), fraction) for name, files in classes.items()}
     selected = [file for name, files in classes.items() for file in files[slice(*stretches[name])]]
@@ -72,6 +74,17 @@ def nested_split(folder: str) -> str:
         return ""
     split = "train" if "train" in names else names[0]
     return f", and here those of {split} are: give {os.path.join(folder, split)}"
+
+
+def named_by_table(folder: str) -> str:
+    """Return a hint where a table in the folder may name the images."""
+    names = sorted(entry.name for entry in os.scandir(folder))
+    tables = [name for name in names if name.lower().endswith(TABLE_SUFFIXES)]
+    return (
+        f"; if {tables[0]} names them, give {os.path.join(folder, tables[0])} {folder}"
+        if tables
+        else ""
+    )
 
 
 def files_of_class(folder: str, name: str) -> list[str]:
