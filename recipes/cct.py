@@ -114,6 +114,6 @@ residual = replace(
         label_smoothing=0.1,
         transforms=(RandomCrop(size=32, padding=4), RandomHorizontalFlip(), normalize),
     ),
-    steps=11_730,
+    steps=9_775,
     optimiser=Muon(lr=1e-2, weight_decay=0.05, other=AdamW(lr=2e-3, weight_decay=0.05)),
 )
