@@ -120,7 +120,7 @@ def labels_of(source: R.Source, column: str) -> list[list[str]]:
 
 
 class LabelFacts(NamedTuple):
-    classes: list[str]
+    classes: Sequence[str]
     used: list[str]  # the classes that have an image
     images: int
     warning: str  # about their order

@@ -84,7 +84,9 @@ class Format(Named):
         """Return the source with `column_names` and `has_header`, where the files do not name their columns."""
         return source
 
-    def class_names(self, source: "Source", pieces: list[Piece], column: str) -> list[str] | None:
+    def class_names(
+        self, source: "Source", pieces: list[Piece], column: str
+    ) -> Sequence[str] | None:
         """Return the names of the classes in a column where they are known without reading the rows, else None."""
         return None
 
