@@ -62,6 +62,9 @@ def write_data(rng: random.Random) -> None:
     rows = [row | {"label": ("red", "blue")[i % 2]} for i, row in enumerate(rows)]
     pq.write_table(pa.Table.from_pylist(rows), "named.parquet")
     lines = [f"{color}/{i},{color}\n" for color in ("red", "blue") for i in range(6)]
+    named = [f"red/{i % 6}.png,blue/{i % 6}.png,{i % 2}\n" for i in range(12)]
+    Path("files.csv").write_text("before,file,label\n" + "".join(named))
+    Path("labels.csv").write_text("name,label\n" + "".join(lines))
     Path("colors.csv").write_text(
         "id,color\n" + "".join(lines[i % 2 * 6 + i // 2] for i in range(12))
     )
@@ -149,6 +152,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["classify", "photos", "--valid", "named.parquet"], {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"}),
         (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
         (["classify", "colors.csv", "photos", "--columns", "id", "color"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'id' and 'color'"}),
+        (["classify", "files.csv", "photos", "--columns", "file", "label"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'file' and 'label'", "classes": "2: 0, 1"}),
+        (["classify", "photos", "--valid", "labels.csv", "photos"], {"validation": "labels.csv, photos", "images": "12 (folder), typically 40 × 60 pixels"}),
         (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), typically 40 × 60 pixels"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
@@ -203,6 +208,14 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (
             ["classify", "colors.csv", "images"],
             "colors.csv: no column of its first rows names a file in images; give the folder",
+        ),
+        (
+            ["classify", "colors.csv", "photos", "--columns", "color", "id"],
+            "colors.csv: no file that 'color' names in photos is an image; name another column",
+        ),
+        (
+            ["classify", "files.csv", "photos", "--columns", "after", "label"],
+            "no column 'after' among 'before', 'file', 'label'; name one of these",
         ),
         (
             ["classify", "hub.parquet"],

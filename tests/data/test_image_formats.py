@@ -19,7 +19,6 @@ from weft.commands.prepare import data_from_arguments
 from weft.data import images as images_module
 from weft.data.formats import idx as idx_module
 from weft.data.formats import npz as npz_module
-from weft.data.formats.class_labels import name_classes, names_of_columns
 from weft.data.images import decode, encode_pixels, raw_image, stored_image
 from weft.data.prepare import prepare
 from weft.data.source import resolve_source, split_source
@@ -397,26 +396,6 @@ def test_damaged_names_of_classes_leave_numbers(tmp_path: Path, metadata: bytes)
     table = table.replace_schema_metadata({b"huggingface": metadata})
     pq.write_table(table, tmp_path / "a.parquet")
     assert prepared(tmp_path, tmp_path / "a.parquet").meta.labels == ("0", "1", "2", "3")
-
-
-def test_a_number_beyond_the_names_is_a_bad_row_and_lists_are_named_too() -> None:
-    tags = {"_type": "ClassLabel", "names": ["O", "B-X"]}
-    features = {
-        "tags": {"feature": tags, "_type": "List"},
-        "old": [tags],
-        "label": tags,
-        "text": {"_type": "Value"},
-    }
-    names = names_of_columns(features)
-    row = {"tags": [0, 1, 1], "old": [1], "label": -1, "text": "a"}
-    assert name_classes(row, names) == {
-        "tags": ["O", "B-X", "B-X"],
-        "old": ["B-X"],
-        "label": None,
-        "text": "a",
-    }
-    with pytest.raises(ValueError, match="label 2 of 2 classes"):
-        name_classes({"label": 2}, names)
 
 
 def test_other_columns_of_a_table_are_named_by_the_row(tmp_path: Path) -> None:

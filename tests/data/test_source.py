@@ -19,14 +19,16 @@ from PIL import Image
 from weft import recipe as R
 from weft.data import files, source
 from weft.data.boxes import BoxSamples
-from weft.data.formats import base, hub, parallel
+from weft.data.formats import base, hub, image_folder, named_images, parallel
 from weft.data.formats import text as text_module
 from weft.data.formats.delimited import QUOTES
 from weft.data.formats.sniff import detect_format
 from weft.data.images import encode_pixels
 from weft.data.in_memory import InMemoryStore
 from weft.data.load import check_rows, load_source
+from weft.data.prepare import prepare
 from weft.data.sentences import last_word_boundary, sentence_starts, split_sentences
+from weft.data.store import open_store
 from weft.recipe.formats import BadRow, SourceRow
 
 
@@ -744,10 +746,111 @@ def test_a_table_names_images_of_a_folder_and_stays_in_it(
     first, outside, gone, unnamed, last = rows(given, R.LabelledImages())
     assert [row["image"] for row in (first, last)] == made
     assert (first["label"], first["name"]) == ("dog", made[0])
-    assert first["file"] == str(tmp_path / "images" / "dogs" / "0.png")
-    assert "outside" in outside.reason
-    assert "missing" in gone.reason
-    assert "without the name of an image" in unnamed.reason
+    root = tmp_path / "images"
+    assert outside.reason == f"../secret.png is outside of {root}; put the file itself there"
+    assert gone.reason == f"{root / 'gone.png'}: missing"
+    assert unnamed.reason == "empty name, which names the image"
+
+
+def read_with(given: R.Source, *columns: str) -> list[SourceRow]:
+    given = source.resolve_source(given, R.LabelledImages())
+    pieces = source.split_source(given)
+    items = [item for piece in pieces for item in source.read_piece(given, piece, columns)]
+    assert all(isinstance(item, SourceRow) for item in items)
+    return [item for item in items if isinstance(item, SourceRow)]
+
+
+def test_a_column_of_a_table_that_is_called_file_holds_the_images(tmp_path: Path) -> None:
+    """It is read as any other, and its row is known by the path."""
+    made = [picture(tmp_path / "images" / f"{i}.png", i) for i in range(2)]
+    given = image_table(tmp_path, "file,label\n0.png,dog\n1.png,cat\n")
+    for columns in ((), ("file", "label")):
+        found = read_with(given, *columns)
+        assert [item.fields for item in found] == [
+            {"file": made[0], "label": "dog"},
+            {"file": made[1], "label": "cat"},
+        ]
+        assert found[1].path == str(tmp_path / "images" / "1.png")
+
+
+@pytest.mark.parametrize("suffix", [".png", ""])
+def test_all_columns_of_a_table_that_name_images_hold_them(tmp_path: Path, suffix: str) -> None:
+    made = [picture(tmp_path / "images" / f"{i}.png", i) for i in range(6)]
+    lines = [f"{i}{suffix},{i + 3}{suffix},{i % 2}\n" for i in range(3)]
+    given = image_table(tmp_path, "before,after,label\n" + "".join(lines))
+    for i, item in enumerate(read_with(given)):
+        assert item.fields == {"before": made[i], "after": made[i + 3], "label": f"{i % 2}"}
+    for i, item in enumerate(read_with(given, "after", "label")):
+        assert item.fields["after"] == made[i + 3]
+        assert item.path == str(tmp_path / "images" / f"{i + 3}.png")
+
+
+def test_a_row_of_a_table_has_its_image_and_its_path_for_who_asks(tmp_path: Path) -> None:
+    """Not otherwise, so that no refusal lists columns that the table lacks."""
+    made = picture(tmp_path / "images" / "0.png", 0)
+    given = image_table(tmp_path, "name,label\n0.png,dog\n")
+    (row,) = read_with(given)
+    assert row.fields.keys() == {"name", "label"}
+    (row,) = read_with(given, "image", "file")
+    assert row.fields["image"] == made
+    assert row.fields["file"] == str(tmp_path / "images" / "0.png")
+
+
+@pytest.mark.parametrize("format", ["image_table", "folder"])
+def test_reading_labels_opens_no_image(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i, name in enumerate(("dog", "cat")):
+        picture(tmp_path / "images" / name / f"{i}.png", i)
+    table = image_table(tmp_path, "name,label\ndog/0.png,dog\ncat/1.png,cat\n")
+    folder = R.Source(paths=(str(tmp_path / "images"),))
+    opened: list[Any] = []
+    for module in (image_folder, named_images):
+        monkeypatch.setattr(module, "read_bounded", opened.append)
+    found = read_with(table if format == "image_table" else folder, "label")
+    assert {item.fields["label"] for item in found} == {"dog", "cat"}
+    assert not opened
+
+
+@pytest.mark.parametrize("format", ["image_table", "coco"])
+def test_a_link_out_of_the_folder_of_a_tables_images_is_read_in_a_cache_of_the_hub_alone(
+    tmp_path: Path, format: str
+) -> None:
+    """snapshots/<revision>/images/0.png -> ../../../blobs/<hash>, as huggingface_hub lays it out."""
+    snapshot = tmp_path / "snapshots" / "0123abcd"
+    made = picture(tmp_path / "blobs" / "b0.png", 0)
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(made)
+    (snapshot / "images").mkdir(parents=True)
+    (snapshot / "images" / "0.png").symlink_to("../../../blobs/b0.png")
+    (snapshot / "images" / "1.png").symlink_to(secret)
+    given = image_table(snapshot, "name,label\n0.png,dog\n1.png,dog\n")
+    if format == "coco":
+        images = [{"id": i, "file_name": f"{i}.png"} for i in range(2)]
+        lists = {"images": images, "categories": [], "annotations": []}
+        (snapshot / "a.json").write_text(json.dumps(lists))
+        given = R.Source(paths=(str(snapshot / "a.json"), given.paths[1]), format="coco")
+    first, outside = rows(given, R.LabelledImages())
+    assert first["image"] == made
+    folder = snapshot / "images"
+    assert outside.reason == (
+        f"1.png is a link to {secret}, outside of {folder}; put the file itself there"
+    )
+
+
+def test_the_classes_of_a_table_of_images_keep_the_order_that_its_file_gives(
+    tmp_path: Path,
+) -> None:
+    names = ["zebra", "ape"]
+    features = {"label": {"_type": "ClassLabel", "names": names}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    for i in range(2):
+        picture(tmp_path / "images" / f"{i}.png", i)
+    table = pa.table({"name": ["0.png", "1.png"], "label": [0, 1]})
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    paths = (str(tmp_path / "a.parquet"), str(tmp_path / "images"))
+    data = R.Data(rows=R.LabelledImages(), train=R.Source(paths=paths))
+    assert open_store(prepare(data, tmp_path / "out", workers=1)).meta.labels == tuple(names)
 
 
 def test_the_column_that_names_most_images_is_read_with_or_without_their_suffix(

@@ -248,22 +248,58 @@ def test_class_numbers_whose_names_a_table_keeps_are_those_of_the_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """By their names where the model has names, else by their numbers."""
-    head = S.ClassifierHead(num_labels=2, labels=labels)
-    weft.save(weft.build(weft.vit(**SMALL, head=head), seed=3), tmp_path / "model")
-    files = sorted((folder / "data").rglob("*.png"))
-    rows = [{"image": f.read_bytes(), "label": names.index(f.parent.name)} for f in files]
-    features = {"label": {"_type": "ClassLabel", "names": names}}
-    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
-    pq.write_table(table, tmp_path / "t.parquet")
-    arguments = ["evaluate", str(tmp_path / "model"), "--task", "classify", "--json"]
-    assert main([*arguments, "--data", str(tmp_path / "t.parquet")]) == 0
+    files = sorted((folder / "data").rglob("*.png"))[1:]  # else a constant answer is right by half
+    arguments = with_named_numbers(tmp_path, labels, files, names)
+    assert main([*arguments, "--json"]) == 0
     accuracy = json.loads(capsys.readouterr().out)["scores"]["accuracy"]
     wanted = labels if labels == LABELS else names
     answers = weft.open(tmp_path / "model").classify([str(file) for file in files])
     best = [wanted[np.argmax(list(answer.values()))] for answer in answers]
     right = sum(a == f.parent.name for a, f in zip(best, files, strict=True))
     assert accuracy == right / len(files)
+    assert accuracy != 0.5
+
+
+def with_named_numbers(
+    out: Path, labels: tuple[str, ...], files: list[Path], names: tuple[str, ...]
+) -> list[str]:
+    """Save a model with these labels and a table of the files with a number each, and what it stands for; how to evaluate it."""
+    head = S.ClassifierHead(num_labels=len(labels), labels=labels)
+    weft.save(weft.build(weft.vit(**SMALL, head=head), seed=3), out / "model")
+    rows = [{"image": f.read_bytes(), "label": i % len(names)} for i, f in enumerate(files)]
+    if files[0].parent.name in names:
+        rows = [r | {"label": names.index(f.parent.name)} for r, f in zip(rows, files, strict=True)]
+    features = {"label": {"_type": "ClassLabel", "names": names}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
+    pq.write_table(table, out / "t.parquet")
+    data = str(out / "t.parquet")
+    return ["evaluate", str(out / "model"), "--task", "classify", "--data", data]
+
+
+@pytest.mark.parametrize("names", [("0", "1"), ("LABEL_0", "LABEL_1"), ("7", "8")])
+def test_class_numbers_without_names_of_their_own_are_the_models_in_order(
+    names: tuple[str, str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted((folder / "data").rglob("*.png"))[1:]
+    arguments = with_named_numbers(tmp_path, LABELS, files, names)
+    assert main([*arguments, "--json"]) == 0
+    accuracy = json.loads(capsys.readouterr().out)["scores"]["accuracy"]
+    answers = weft.open(tmp_path / "model").classify([str(file) for file in files])
+    best = [int(np.argmax(list(answer.values()))) for answer in answers]
+    assert accuracy == sum(a == i % 2 for i, a in enumerate(best)) / len(files)
+
+
+@pytest.mark.parametrize("labels", [("cat", "dog"), ("dogs ", "LABEL_1"), ("a", "b", "c")])
+def test_classes_of_other_names_are_not_taken_for_the_models_by_their_order(
+    labels: tuple[str, ...], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted((folder / "data").rglob("*.png"))
+    assert main(with_named_numbers(tmp_path, labels, files, ("dogs", "cats"))) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"its classes dogs, cats are none of the model's, {', '.join(labels)}" in line
+    assert "t.parquet" in line
+    assert "weft tune" in line
 
 
 @pytest.mark.parametrize(

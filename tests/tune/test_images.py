@@ -16,6 +16,7 @@ import weft
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
+from weft.data.store import open_store
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
@@ -186,6 +187,21 @@ def test_the_columns_of_a_table_are_found(album: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one column of images is read, not 'img', 'class'"):
         plan_tuning(replace(other, columns=("img", "class", "class")))
     assert not (tmp_path / "o").exists()
+
+
+def test_the_columns_of_a_table_that_names_images_are_read_as_they_are_called(
+    album: Path, tmp_path: Path
+) -> None:
+    start = checkpoint(tmp_path / "start", MODELS["vit"])
+    names = [f.relative_to(album) for f in sorted(album.rglob("*.png"), key=lambda f: f.name)]
+    lines = [f"{names[0]},{name},{name.parent}\n" for name in names]
+    (tmp_path / "t.csv").write_text("first,file,label\n" + "".join(lines))
+    data = (str(tmp_path / "t.csv"), str(album))
+    given = replace(options(start, album), data=data, columns=("file", "label"))
+    plan = plan_tuning(given)
+    assert "60 images (image_table), 3 classes (blue, green, red)" in plan.summary
+    store = open_store(tmp_path / "out" / "prepared", "train")
+    assert len({bytes(store.row(i)["image"]) for i in range(len(store))}) == len(store)
 
 
 def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(

@@ -13,7 +13,7 @@ from ..data.files import find
 from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
 from ..data.load import load_source, sample_rows
-from ..data.source import resolve_source, split_source
+from ..data.source import format_of, resolve_source, split_source
 from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
 from .first_recipe import (
     COMMENTS,
@@ -253,7 +253,8 @@ def guess(kind: str, paths: Sequence[str], valid: Sequence[str], table: TableOpt
     if valid:
         fields = sample_rows(data.valid, 100, table.max_bad_row_fraction)[0][0].fields
         try:
-            check_columns_exist(fields, data.rows.columns)
+            extra = format_of(data.valid).extra_columns
+            check_columns_exist(fields, [name for name in data.rows.columns if name not in extra])
         except ValueError as error:
             raise ValueError(f"--valid {valid[0]}: {error}") from None
     return first._replace(values=first.values | {"data": data})

@@ -14,13 +14,14 @@ from ..data.column_names import check_columns_exist
 from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
-from ..data.image_columns import SAMPLE_IMAGES, find_image_column
+from ..data.formats.image_folder import IMAGE_SUFFIXES
+from ..data.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES, find_image_column
 from ..data.images import displayed_size
 from ..data.load import BadRowEntries, check_rows, sample_rows
 from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
 from ..data.source import format_of, read_piece, resolve_source, split_source
 from ..recipe.cells import check_box_units, class_names, sorted_classes
-from ..recipe.formats import SourceRow
+from ..recipe.formats import Piece, SourceRow
 from ..tuning.detect import format_labels
 from ..tuning.images import check_class_count, check_classes_in_training
 from .first_recipe import (
@@ -71,6 +72,11 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
     fields = [row.fields for row in sample[0]]
     check_columns_exist(fields[0], table.columns)
     image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
+    if image is None and source.format == "image_table":
+        column = repr(table.columns[0]) if table.columns else "its columns"
+        raise ValueError(
+            f"{files[0]}: no file that {column} names in {files[1]} is an image; name another column with {COLUMNS_OPTION}"
+        )
     if image is None:
         return None
     rows = infer_row_schema(R.LabelledImages(), fields, (image, *table.columns[1:]))
@@ -109,18 +115,18 @@ def warn_if_few(count: int, way_out: str) -> str:
 # Classes
 
 
-def labels_of(source: R.Source, column: str) -> list[list[str]]:
+def labels_of(source: R.Source, pieces: Sequence[Piece], column: str) -> list[list[str]]:
     """Return the classes of each row."""
     return [
         class_names(item.fields.get(column))
-        for piece in split_source(source)
+        for piece in pieces
         for item in read_piece(source, piece, (column,))
         if isinstance(item, SourceRow)
     ]
 
 
 class LabelFacts(NamedTuple):
-    classes: list[str]
+    classes: Sequence[str]
     used: list[str]  # the classes that have an image
     images: int
     warning: str  # about their order
@@ -128,8 +134,9 @@ class LabelFacts(NamedTuple):
 
 def read_labels(source: R.Source, column: str) -> LabelFacts:
     """Read the class of every image, and no image."""
-    labels = labels_of(source, column)
-    known = format_of(source).class_names(source, split_source(source), column)
+    pieces = split_source(source)
+    labels = labels_of(source, pieces, column)
+    known = format_of(source).class_names(source, pieces, column)
     used = sorted_classes(set(chain.from_iterable(labels)))
     in_folder = source.format == "folder"  # where each class is divided by itself
     warning = "" if in_folder else warn_if_sorted([" ".join(names) for names in labels])
@@ -148,11 +155,10 @@ def guess_image_classes(
 ) -> Guess:
     source, rows, sample = images
     in_folder = source.format == "folder"
-    in_files = source.format in ("folder", "image_table")
     classes, used, count, order_warning = read_labels(source, rows.label)
     check_class_count(source, used, rows.label)
     usable, bad_warning = usable_rows(sample, rows, classes, source, table)
-    sizes = sizes_of(usable, rows.image)
+    sizes, example = sizes_of(usable, rows.image), usable[0].path or files[0]
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
     last_of = {"last_of": "of each class, by name"} if in_folder else {}
@@ -160,9 +166,8 @@ def guess_image_classes(
     if valid:  # of any format
         valid_source = resolve_source(R.Source(paths=tuple(valid)), rows)
     else:
-        check_classes_in_training(
-            source, used, set(chain.from_iterable(labels_of(train, rows.label)))
-        )
+        in_training = labels_of(train, split_source(train), rows.label)
+        check_classes_in_training(source, used, set(chain.from_iterable(in_training)))
     name = recipe_name(files[0])
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(
@@ -196,8 +201,8 @@ def guess_image_classes(
             "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
             "batch": "images per step, and tokens in one of them",
         },
-        f"weft classify runs/{name} {shlex.quote(usable[0].fields['file'])}"
-        if in_files
+        f"weft classify runs/{name} {shlex.quote(example)}"
+        if example.lower().endswith(IMAGE_SUFFIXES)
         else f"weft evaluate runs/{name}",
     )
 

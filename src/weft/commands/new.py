@@ -115,7 +115,7 @@ def add(verb: AddCommand) -> None:
         "data",
         nargs="+",
         metavar="DATA",
-        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; images (Parquet, npz, idx, or a folder with one sub-folder per class); or COCO's JSON and the folder of its images",
+        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
     )
     parser.add_argument(
         "-o",

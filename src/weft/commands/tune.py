@@ -194,7 +194,7 @@ def add(verb: AddCommand) -> None:
         required=True,
         metavar="FILE",
         help="training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz; for an image model a folder with one "
-        "sub-folder per class, Parquet, npz or idx files",
+        "sub-folder per class, a table that names images and their folder, Parquet, npz or idx files",
     )
     add_max_bad_rows(parser)
     parser.add_argument(

@@ -331,7 +331,7 @@ def find_labels(
         assert column is not None
         known = format_of(source).class_names(source, work, column)
         if known is not None and len(training) == 1:
-            return known
+            return list(known)
         read = PieceReader(source, rows, root / name)
         with reporting("classes", report):
             for item in (i for n, piece in enumerate(work) for i in read(n, piece, (column,))):

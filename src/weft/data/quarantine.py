@@ -51,6 +51,12 @@ def image_bytes(cell: Any) -> bytes:
     return encoded
 
 
+def image_path(cell: Any) -> str | None:
+    """Return the name of an image's file, also where a data set keeps it beside the bytes; None where there is none."""
+    path = cell.get("path") if isinstance(cell, dict) else cell
+    return path if path and isinstance(path, str) else None
+
+
 # The rule
 
 
@@ -61,12 +67,8 @@ def allowed_bad_rows(rows: int, share: float) -> float:
 
 def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None) -> dict[str, Any]:
     """A bad row as `quarantine.jsonl` has it."""
-    fields = (
-        item.fields if isinstance(item, SourceRow) else {}
-    )  # images say which file they are; a text's column may be called so too
-    file = fields["file"] if {"image", "file"} <= fields.keys() else item.path or path
     return {
-        "file": file,
+        "file": item.path or path,
         "offset": wrong.offset,
         "unit": named(Format, format).offset_unit if format else "byte",
         "reason": wrong.reason,

@@ -1,5 +1,6 @@
 """The data of an evaluation: a split of the run's data, or files."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,14 +11,18 @@ from ..data.columns import infer_row_schema
 from ..data.in_memory import InMemoryStore
 from ..data.load import check_rows, load_source, report_bad_rows, training_source
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.source import format_of, resolve_source, split_source
+from ..data.source import format_of, resolve_source
 from ..model.loaded_model import LoadedModel
+from ..recipe.cells import ClassName
 from ..recipe.formats import SourceRow
 from ..tasks.task import EvaluationData
 from .images import with_transforms
 from .methods import check_head, label_names
 
 Say = Callable[[str], None]
+PLACEHOLDER = re.compile(
+    r"(LABEL_)?\d+"
+)  # transformers' own name of a class without one, or a number
 
 
 def task_of(opened: LoadedModel, name: str | None) -> R.Task:
@@ -79,7 +84,10 @@ def load_files(
             raise ValueError(f"{source.paths[0]}: {error}") from None
     labels = label_names(model) if row.label_column else None
     if labels:
-        rows = labels_by_number(rows, row.label_column or "", labels, numbered_names(source, row))
+        try:
+            rows = labels_by_number(rows, row.label_column or "", labels)
+        except ValueError as error:
+            raise ValueError(f"{source.paths[0]}: {error}") from None
     good, wrong = check_rows(rows, row, labels, source.format)
     report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
     if not good:
@@ -136,15 +144,8 @@ def describe_columns(row: R.RowSchema) -> str:
     )
 
 
-def numbered_names(source: R.Source, row: R.RowSchema) -> list[str]:
-    """Return what the class numbers of a table stand for, where it says so."""
-    if source.format not in ("parquet", "hub") or row.label_column is None:
-        return []
-    return format_of(source).class_names(source, split_source(source), row.label_column) or []
-
-
 def labels_by_number(
-    rows: list[SourceRow], column: str, labels: tuple[str, ...], names: Sequence[str] = ()
+    rows: list[SourceRow], column: str, labels: tuple[str, ...]
 ) -> list[SourceRow]:
     """Return the rows with the model's labels in place of class numbers, in a file that has none of these labels.
 
@@ -152,15 +153,29 @@ def labels_by_number(
         rows: of the file.
         column: of the class.
         labels: of the model.
-        names: the file's own names of its class numbers, in their order; none: the numbers.
+
+    Raises:
+        ValueError: if both name their classes, and differently: their order tells nothing.
     """
-    cells = [str(item.fields.get(column)) for item in rows]
-    if not set(cells).isdisjoint(labels):
+    cells = [item.fields.get(column) for item in rows]
+    names = next((cell.names for cell in cells if isinstance(cell, ClassName)), ())
+    if not {*names, *map(str, cells)}.isdisjoint(labels):
         return rows
+    if not any(all(map(PLACEHOLDER.fullmatch, of_one)) for of_one in (names, labels)):
+        raise ValueError(
+            f"its classes {listed(names)} are none of the model's, {listed(labels)}; "
+            "give a file with these, or fine-tune on the file with weft tune"
+        )
     label_of = {str(i): label for i, label in enumerate(labels)}
     if len(names) == len(labels):
         label_of |= dict(zip(names, labels, strict=True))
     return [
-        item._replace(fields=item.fields | {column: label_of[cell]}) if cell in label_of else item
+        item._replace(fields=item.fields | {column: label_of[str(cell)]})
+        if str(cell) in label_of
+        else item
         for item, cell in zip(rows, cells, strict=True)
     ]
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + ", …" * (len(names) > 8)

@@ -39,6 +39,22 @@ def require_cell(fields: dict[str, Any], name: str, kind: type = str, each: type
     return cell
 
 
+class ClassName(str):
+    """The name of a class that a table keeps as a number: a text to a reader of classes, its number to a reader of numbers, who calls
+    `float`.
+
+    Attributes:
+        number: of the class.
+        names: of all classes of the column, in their order.
+    """
+
+    number: int
+    names: tuple[str, ...]
+
+    def __float__(self) -> float:
+        return float(self.number)
+
+
 def class_name(label: Any) -> str:
     """The name of a class, as it is stored: a text, or a finite number."""
     if not (isinstance(label, str) and label.strip()) and not (

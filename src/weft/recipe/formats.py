@@ -17,7 +17,7 @@ class SourceRow(NamedTuple):
     offset: int  # in the format's `offset_unit`
     fields: dict[str, Any]
     continues: bool = False  # the document continues in the next row
-    path: str | None = None  # its file, where a piece has several
+    path: str | None = None  # its file or that of its image, where a piece has several
 
 
 class BadRow(NamedTuple):
@@ -50,11 +50,13 @@ class Format(Named):
         name: the name in recipes and after `--format`.
         suffixes: suffixes of file names, lower case and with the dot; `.gz` and `.zst` are removed before they are compared.
         offset_unit: what the offset of a row counts: bytes of the unpacked file, rows, or nothing, as each file is a row.
+        extra_columns: columns beside those of the files, which a row has where they are among `columns` of `read`.
     """
 
     name: str
     suffixes: tuple[str, ...] = ()
     offset_unit: Literal["byte", "row", "file"] = "byte"
+    extra_columns: tuple[str, ...] = ()
 
     def has_suffix(self, path: str) -> bool:
         """Return whether the name of a file ends with one of the format's suffixes."""
@@ -84,7 +86,9 @@ class Format(Named):
         """Return the source with `column_names` and `has_header`, where the files do not name their columns."""
         return source
 
-    def class_names(self, source: "Source", pieces: list[Piece], column: str) -> list[str] | None:
+    def class_names(
+        self, source: "Source", pieces: list[Piece], column: str
+    ) -> Sequence[str] | None:
         """Return the names of the classes in a column where they are known without reading the rows, else None."""
         return None
 

@@ -46,6 +46,11 @@ class RowSchema:
         return None
 
     @property
+    def number_column(self) -> str | None:
+        """The column whose values are numbers, also where the table names them as classes, if there is one."""
+        return None
+
+    @property
     def length_columns(self) -> tuple[str, ...]:
         """The stored columns whose tokens together are the length of a row."""
         return ("tokens",)
@@ -222,6 +227,10 @@ class LabelledTexts(RowSchema):
     def label_column(self) -> str | None:
         return None if self.numeric_label else self.label
 
+    @property
+    def number_column(self) -> str | None:
+        return self.label if self.numeric_label else None
+
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         super().check(fields, labels)
         label = require_cell(fields, self.label, object)
@@ -253,6 +262,10 @@ class ChoiceQuestions(RowSchema):
     @property
     def input_shape(self) -> dict[str, Any]:
         return {"endings": len(self.endings)}
+
+    @property
+    def number_column(self) -> str:
+        return self.label
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
         if len(self.endings) > 1:

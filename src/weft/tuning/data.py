@@ -17,6 +17,7 @@ from ..data.prepare import prepare
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import read_folder
+from ..recipe.cells import ClassName
 from ..storage import write_if_changed
 from ..tasks.base import max_row_length
 from . import images, text_to_text
@@ -196,7 +197,7 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
         what, ending = "articles", "json"
     else:
         parts, what, ending = (
-            [{name: row.get(name) for name in detected.row.columns} for row in detected.rows],
+            [plain_row(row, detected.row) for row in detected.rows],
             "rows",
             "jsonl",
         )
@@ -229,6 +230,14 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
         valid=valid,
         summary=f"{detected.summary}; {count:,} of {len(parts):,} {what} held out",
     )
+
+
+def plain_row(fields: dict[str, Any], row: R.RowSchema) -> dict[str, Any]:
+    """Return the cells that are read; JSON keeps one side of a `ClassName`, and this is the one that is read."""
+    cells = {name: fields.get(name) for name in row.columns}
+    column = row.number_column or ""
+    cell = cells.get(column)
+    return cells | {column: cell.number} if isinstance(cell, ClassName) else cells
 
 
 def row_length_quantile(store: Store, row: R.RowSchema, max_length: int) -> int:

@@ -229,7 +229,7 @@ def detect_task(
 
 def looks_like_regression(cells: list[Any], label: str) -> bool:
     """Return whether most cells are numbers and not all of these are integers."""
-    numbers = [float(cell) for cell in cells if is_number(cell)]
+    numbers = [float(name) for name in map(str, cells) if is_number(name)]
     if len(numbers) < MIN_NUMERIC_FRACTION * len(cells):
         return False
     if any(number % 1 for number in numbers):

@@ -10,7 +10,7 @@ from .. import spec as S
 from ..data.columns import infer_row_schema
 from ..data.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES
 from ..data.load import sample_rows
-from ..data.source import resolve_source
+from ..data.source import format_of, resolve_source
 from ..data.store import Store
 from ..interop.hub import local_folder
 from ..interop.image_processor import image_transforms
@@ -47,7 +47,7 @@ def image_sources(options: "TuneOptions") -> ImageSources:
     if options.valid:
         valid = resolve_source(R.Source(paths=options.valid), rows)
         first = sample_rows(valid, SAMPLE_IMAGES, options.max_bad_row_fraction)[0][0]
-        if not set(rows.columns) <= set(first.fields):
+        if not {*rows.columns} <= {*first.fields, *format_of(valid).extra_columns}:
             raise ValueError(
                 f"--data {options.data[0]} has the columns {format_labels(rows.columns)}, --valid {options.valid[0]} has "
                 f"{format_labels(tuple(first.fields))}; give tables with the same columns, or two folders"

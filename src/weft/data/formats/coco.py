@@ -3,15 +3,13 @@
 import os
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
-from ...storage import digest_plain
-from ..files import file_identity, find, local_file_size, read_bounded, size_and_mtime
+from ..files import file_identity, size_and_mtime
 from ..json_cursor import JSONCursor, describe_missing_key
-from .base import group_by_size, stretch
+from .named_images import image_pieces, read_image, table_and_folder
 
 
 class COCOFormat(Format):
@@ -30,7 +28,9 @@ class COCOFormat(Format):
         return list(dict.fromkeys(load_coco(table, size_and_mtime(table)).names.values()))
 
     def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
-        return coco_pieces(source, piece_bytes)
+        table, _ = paths = table_and_folder(source, "JSON")
+        names = [[name] for name in load_coco(table, size_and_mtime(table)).files]
+        return image_pieces(paths, source.fraction, file_identity(table), names, piece_bytes)
 
     def read(
         self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
@@ -152,7 +152,6 @@ def image_order(id: ID) -> tuple[bool, ID]:
 def read_coco(paths: tuple[str, ...], span: Span) -> Iterator[SourceItem]:
     """Broken annotations come first."""
     table = load_coco(paths[0], size_and_mtime(paths[0]))
-    root = Path(paths[1]).resolve()
     yield from table.lost if span[0] == 0 else ()
     for place, image in enumerate(table.images[slice(*span)], span[0]):
         if isinstance(image, BadRow):
@@ -163,54 +162,25 @@ def read_coco(paths: tuple[str, ...], span: Span) -> Iterator[SourceItem]:
         yield (
             BadRow(place, wrong.reason)
             if wrong
-            else boxed_row(place, root, image, [n for n in annotations if isinstance(n, dict)])
+            else boxed_row(place, paths[1], image, [n for n in annotations if isinstance(n, dict)])
         )
 
 
 def boxed_row(
-    place: int, root: Path, image: dict[str, Any], annotations: list[dict[str, Any]]
+    place: int, folder: str, image: dict[str, Any], annotations: list[dict[str, Any]]
 ) -> SourceItem:
-    name = image["file_name"]
+    path = os.path.join(folder, image["file_name"])
     try:
-        file = (root / name).resolve()
-        if not file.is_relative_to(root):
-            return BadRow(place, f"{name} is outside {root}")
-        return SourceRow(
-            place,
-            {
-                "image": read_bounded(file),
-                "boxes": [note["bbox"] for note in annotations],
-                "labels": [note["name"] for note in annotations],
-                "file": str(file),
-            }
-            | {side: image[side] for side in ("width", "height") if side in image},
-        )
-    except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        return BadRow(place, f"{root / name}: {error}")
-
-
-def coco_pieces(source: Source, piece_bytes: int) -> list[Piece]:
-    if len(source.paths) != 2:
-        raise ValueError(
-            f"COCO's layout has two paths, the JSON and the folder of its images; give both, not {' '.join(source.paths)} alone"
-        )
-    (table,), (root,) = map(find, source.paths)
-    word = file_identity(table)
-    names = [
-        os.path.join(root, name) if name else ""
-        for name in load_coco(table, size_and_mtime(table)).files
-    ]
-    begin, end = stretch(len(names), source.fraction)
-    sizes = [local_file_size(names[i]) for i in range(begin, end)]
-    return [
-        Piece(
-            (table, root),
-            ((group[0], group[-1] + 1),),
-            bytes_,
-            digest_plain([word, [size_and_mtime(names[i]) for i in group]]),
-        )
-        for group, bytes_ in group_by_size(list(range(begin, end)), sizes, piece_bytes)
-    ]
+        fields = {
+            "image": read_image(folder, image["file_name"]),
+            "boxes": [note["bbox"] for note in annotations],
+            "labels": [note["name"] for note in annotations],
+            "file": path,
+        }
+    except ValueError as error:
+        return BadRow(place, str(error))
+    sides = {side: image[side] for side in ("width", "height") if side in image}
+    return SourceRow(place, fields | sides, path=path)
 
 
 COCO = COCOFormat()

@@ -1,6 +1,6 @@
 """Data sets of the Hugging Face hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,7 +23,7 @@ class HubFormat(Format):
             for piece in hub_pieces(path, source.fraction, piece_bytes)
         ]
 
-    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str] | None:
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> Sequence[str] | None:
         names = [hub_class_names(path).get(column) for path in source.paths]
         return names[0] if all(of_data == names[0] for of_data in names) else None
 

@@ -99,7 +99,7 @@ def read_image_folder(paths: tuple[str, ...], with_images: bool) -> Iterator[Sou
     for path in paths:
         try:
             image = {"image": read_bounded(path)} if with_images else {}
-            yield SourceRow(0, image | {"label": Path(path).parent.name, "file": path})
+            yield SourceRow(0, image | {"label": Path(path).parent.name, "file": path}, path=path)
         except ValueError as error:
             yield BadRow(0, str(error), path)
 

@@ -1,18 +1,18 @@
 """A table that names images, and the folder that holds them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...recipe import Source
-from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
-from ...storage import digest_plain
-from ..files import file_identity, find, local_file_size, read_bounded, size_and_mtime
-from .base import WHOLE, group_by_size, stretch
+from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow
+from ..files import file_identity, size_and_mtime
+from ..quarantine import image_path
+from .base import WHOLE
 from .image_folder import IMAGE_SUFFIXES
+from .named_images import image_pieces, read_image, table_and_folder
 from .sniff import detect_format
 
 SAMPLE_ROWS = 100  # among which one must name an image that is there
@@ -20,36 +20,52 @@ SAMPLE_ROWS = 100  # among which one must name an image that is there
 
 class ImageTableFormat(Format):
     """
-    `Source.paths` are two: a table, and the folder of its images. The column that names files is found by the files; a row has the image
-    under its name and as `image`, and the path as `file`.
+    `Source.paths` are two: a table, and the folder of its images. The columns that name files are found by the files; in a row they hold
+    the images. A row whose table has no column `image` or `file` has its image and its path by these names.
     """
 
     name = "image_table"
     offset_unit = "row"
+    extra_columns = ("image", "file")
+
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> Sequence[str] | None:
+        from ..source import format_of, split_source
+
+        inner = source_of_table(source, table_and_folder(source)[0])
+        return format_of(inner).class_names(inner, split_source(inner), column)
 
     def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
-        return table_pieces(source, piece_bytes)
+        table, folder = paths = table_and_folder(source)
+        named = read_table(source_of_table(source, table), folder, size_and_mtime(table))
+        identity = [file_identity(table), *named.suffixes.items()]
+        names = [list(named.images_of(item).values()) for item in named.rows]
+        return image_pieces(paths, source.fraction, identity, names, piece_bytes)
 
     def read(
         self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
     ) -> Iterator[SourceItem]:
         table, folder = piece.paths
-        read = read_table(source_of_table(source, table), folder, size_and_mtime(table))
-        wanted = not columns or not {"image", read.column}.isdisjoint(columns)
-        return rows_with_images(read, folder, piece.spans[0], wanted)
+        named = read_table(source_of_table(source, table), folder, size_and_mtime(table))
+        for place, item in enumerate(named.rows[slice(*piece.spans[0])], piece.spans[0][0]):
+            try:
+                yield row_with_images(item._replace(offset=place), named, folder, columns)
+            except ValueError as error:
+                yield BadRow(place, str(error))
 
 
 class NamedImages(NamedTuple):
-    """The rows of a table, the column that names images, and what the name of a file has behind a cell."""
+    """The rows of a table, and the columns that name images, the surest first, each with the suffix to append to its cells."""
 
     rows: list[SourceItem]
-    column: str
-    suffix: str
+    suffixes: dict[str, str]
 
-    def file(self, item: SourceItem) -> str:
-        """Return the path of a row's image in its folder; "" of a row that names none."""
-        name = "" if isinstance(item, BadRow) else name_in(item.fields.get(self.column))
-        return name and f"{name}{self.suffix}"
+    def images_of(self, item: SourceItem) -> dict[str, str]:
+        """Return the names of a row's images by column, "" for a cell that names none."""
+        fields = {} if isinstance(item, BadRow) else item.fields
+        return {
+            column: file_name(fields.get(column), suffix)
+            for column, suffix in self.suffixes.items()
+        }
 
 
 def source_of_table(source: Source, table: str) -> Source:
@@ -61,17 +77,14 @@ def source_of_table(source: Source, table: str) -> Source:
 
 @lru_cache(maxsize=2)
 def read_table(source: Source, folder: str, version: str) -> NamedImages:
-    """Read a table, and find the column that names files of the folder: with their suffix, or without it."""
+    """Read a table, and find the columns that name files of the folder."""
     from ..source import read_piece, split_source
 
     rows = [item for piece in split_source(source) for item in read_piece(source, piece)]
     sample = [item.fields for item in rows if isinstance(item, SourceRow)][:SAMPLE_ROWS]
-    columns = sample[0] if sample else ()
-    pairs = [(column, suffix) for suffix in ("", *IMAGE_SUFFIXES) for column in columns]
-    named = {pair: count_files(sample, *pair, folder) for pair in pairs}
-    best = max(pairs, key=named.__getitem__, default=None)  # the first of equals
-    if best is None or not named[best]:
-        boxes = {"images", "annotations"} <= {*columns}
+    suffixes = find_columns(sample, folder)
+    if not suffixes:
+        boxes = {"images", "annotations"} <= {*(sample[0] if sample else ())}
         way_out = (
             "it holds boxes in COCO's layout, which weft new detect reads"
             if boxes
@@ -80,65 +93,60 @@ def read_table(source: Source, folder: str, version: str) -> NamedImages:
         raise ValueError(
             f"{source.paths[0]}: no column of its first rows names a file in {folder}; {way_out}"
         )
-    return NamedImages(rows, *best)
+    return NamedImages(rows, suffixes)
+
+
+def find_columns(sample: list[dict[str, Any]], folder: str) -> dict[str, str]:
+    """Return the columns that name files, each with the suffix to append: those of whole names, and those of bare ones that name as many
+    files as any, since the numbers of classes may be names of a few."""
+    columns = sample[0] if sample else ()
+    pairs = [(column, suffix) for suffix in ("", *IMAGE_SUFFIXES) for column in columns]
+    files = {pair: count_files(sample, *pair, folder) for pair in pairs}
+    most = max(files.values(), default=0)
+    named = [pair for pair in pairs if files[pair] and (not pair[1] or files[pair] == most)]
+    surest_first = sorted(named, key=files.__getitem__, reverse=True)
+    suffixes: dict[str, str] = {}
+    for column, suffix in surest_first:
+        suffixes.setdefault(column, suffix)
+    return suffixes
 
 
 def count_files(sample: list[dict[str, Any]], column: str, suffix: str, folder: str) -> int:
-    """Return how many files the cells of a column name: the numbers of classes may be names of a few."""
-    names = {name_in(fields.get(column)) for fields in sample} - {""}
-    return sum(os.path.isfile(os.path.join(folder, f"{name}{suffix}")) for name in names)
+    names = {file_name(fields.get(column), suffix) for fields in sample} - {""}
+    return sum(os.path.isfile(os.path.join(folder, name)) for name in names)
 
 
-def name_in(cell: Any) -> str:
-    """Return the name of a file in a cell, which may be an image as the `datasets` library writes it; "" for none."""
-    name = cell.get("path") if isinstance(cell, dict) else cell
-    return str(name) if isinstance(name, str | int) else ""
+def file_name(cell: Any, suffix: str) -> str:
+    """Return the name of a file that a cell names, "" for none."""
+    name = str(cell) if isinstance(cell, int) else image_path(cell)
+    return f"{name}{suffix}" if name else ""
 
 
-def rows_with_images(
-    read: NamedImages, folder: str, span: Span, with_images: bool
-) -> Iterator[SourceItem]:
-    root = Path(folder).resolve()
-    for place, item in enumerate(read.rows[slice(*span)], span[0]):
-        if isinstance(item, BadRow):
-            yield BadRow(place, item.reason)
-            continue
-        name = read.file(item)
-        try:
-            file = (root / name).resolve()
-            if not name or not file.is_relative_to(root):
-                yield BadRow(
-                    place, f"{name or 'a row without the name of an image'} is outside {root}"
-                )
-                continue
-            image = dict.fromkeys((read.column, "image"), read_bounded(file)) if with_images else {}
-            yield SourceRow(place, item.fields | image | {"file": os.path.join(folder, name)})
-        except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-            yield BadRow(place, f"{root / name}: {error}")
+def row_with_images(
+    item: SourceItem, named: NamedImages, folder: str, columns: tuple[str, ...]
+) -> SourceItem:
+    """Return a row with the bytes of those of its images that are read, known by its file if it is one.
 
-
-def table_pieces(source: Source, piece_bytes: int) -> list[Piece]:
-    if len(source.paths) != 2:
-        raise ValueError(
-            f"image_table has two paths, the table and the folder of its images; give both, not {' '.join(source.paths)} alone"
-        )
-    (table,), (folder,) = map(find, source.paths)
-    inner = source_of_table(source, table)
-    read = read_table(inner, folder, size_and_mtime(table))
-    begin, end = stretch(len(read.rows), source.fraction)
-    files = {i: os.path.join(folder, read.file(read.rows[i])) for i in range(begin, end)}
-    word = [file_identity(table), read.column, read.suffix]
-    return [
-        Piece(
-            (table, folder),
-            ((group[0], group[-1] + 1),),
-            size,
-            digest_plain([word, [size_and_mtime(files[i]) for i in group]]),
-        )
-        for group, size in group_by_size(
-            list(files), [local_file_size(file) for file in files.values()], piece_bytes
-        )
-    ]
+    Raises:
+        ValueError: if an image cannot be read.
+    """
+    if isinstance(item, BadRow):
+        return item
+    names = named.images_of(item)
+    first = next(iter(names))
+    alias = {"image": first} if "image" in columns and "image" not in names else {}
+    wanted = {*(columns or names), *alias.values()}
+    read = [column for column in names if column in wanted]
+    empty = next((column for column in read if not names[column]), None)
+    if empty is not None:
+        raise ValueError(f"empty {empty}, which names the image")
+    images = {column: read_image(folder, names[column]) for column in read}
+    paths = [os.path.join(folder, names[column]) for column in read]
+    extra: dict[str, Any] = {name: images[column] for name, column in alias.items()}
+    if "file" in columns and "file" not in item.fields:
+        extra["file"] = os.path.join(folder, names[first])
+    path = paths[0] if len(paths) == 1 else None
+    return SourceRow(item.offset, item.fields | images | extra, path=path)
 
 
 IMAGE_TABLE = ImageTableFormat()

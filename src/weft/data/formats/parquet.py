@@ -1,6 +1,6 @@
 """Parquet, cut at its row groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ class ParquetFormat(FileFormat):
     def sniff(self, head: bytes, path: str) -> float:
         return float(self.has_suffix(path) or head.startswith(b"PAR1"))
 
-    def class_names(self, source: Source, pieces: list[Piece], column: str) -> list[str] | None:
+    def class_names(self, source: Source, pieces: list[Piece], column: str) -> Sequence[str] | None:
         """The names that all of the files give, in the same order."""
         paths = dict.fromkeys(path for piece in pieces for path in piece.paths)
         names = [names_in_file(path).get(column) for path in paths]
