@@ -1,12 +1,13 @@
 """Recipes from Python files, runs and JSON."""
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec
 from pathlib import Path
 from traceback import extract_tb
 
 from ..storage import DamagedFile, unseal_json
 from ..synonyms import suggest
+from ..user_code import module_spec_of_file
 from ..values import from_plain
 from .recipe import Recipe
 
@@ -24,12 +25,13 @@ def load_recipe(name: str) -> Recipe:
     if path.suffix == ".json":
         recipes = {"recipe": recipe_from_json(path)}
     else:
-        module_spec = spec_from_file_location(path.stem, path)
-        if module_spec is None or module_spec.loader is None:
+        importable = module_spec_of_file(path.stem, path)
+        if importable is None:
             raise ValueError(f"{file} is not a recipe: its name must end in .py or .json")
+        module_spec, loader = importable
         module = module_from_spec(module_spec)
         try:
-            module_spec.loader.exec_module(module)
+            loader.exec_module(module)
         except Exception as error:  # a recipe is the user's own program
             inside = [
                 frame.lineno
