@@ -401,7 +401,7 @@ def test_a_detector_has_no_vector_of_an_image(
     words = [data] if verb == "embed" else ["--data", data, "--valid", data, "--shots", "1"]
     assert main([verb, name, *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{name} is a detector, whose images have no single vector; use weft detect" in line
+    assert f"{name} has no single vector per image; use weft detect {name} IMAGE" in line
 
 
 def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,7 +409,7 @@ def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixtu
     picture(0, True).save(tmp_path / "a.png")
     assert main(["classify", str(tmp_path / "detr"), str(tmp_path / "a.png")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f"is a detector; use weft detect {tmp_path / 'detr'} IMAGE")
+    assert line.endswith(f"needs ClassifierHead; use weft detect {tmp_path / 'detr'} IMAGE")
 
 
 def test_what_is_no_image_is_named_in_one_line(folder: Path, tmp_path: Path) -> None:
@@ -483,7 +483,10 @@ def test_a_folder_is_no_image_and_a_classifier_is_no_detector(
         model.classify(str(folder / "data"))
     image = str(next((folder / "data").rglob("*.png")))
     assert main(["detect", str(folder / "model"), image]) == 2
-    assert "is a classifier; use weft classify" in capsys.readouterr().err
+    assert (
+        f"needs DetectionHead; use weft classify {folder / 'model'} IMAGE"
+        in capsys.readouterr().err
+    )
     target = str(tmp_path / "out.xyz")
     assert main(["detect", str(folder / "model"), image, "--draw", target]) == 2
     assert f"--draw {target}: no picture has this ending" in capsys.readouterr().err

@@ -98,7 +98,19 @@ def test_a_model_that_rebuilds_nothing_is_refused(
     image = str(folder / "image.png")
     arguments = ["reconstruct", str(tmp_path / "vit"), image, "--draw", str(tmp_path / "x.png")]
     assert main(arguments) == 2
-    assert "this needs a PixelDecoder" in capsys.readouterr().err
+    words = (
+        f"needs PixelDecoder; use weft classify {tmp_path / 'vit'} IMAGE, or train one with weft"
+    )
+    assert words in capsys.readouterr().err
+
+
+def test_a_verb_of_another_head_names_the_verb_of_this_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb, reason in (("tag", "reads images, not text"), ("detect", "this needs DetectionHead")):
+        assert main([verb, str(folder / "model"), str(folder / "image.png")]) == 2
+        words = f"{reason}; use weft reconstruct {folder / 'model'} IMAGE"
+        assert words in capsys.readouterr().err
 
 
 def test_the_encoders_cost_falls_with_the_visible_patches() -> None:

@@ -29,7 +29,7 @@ from ..data.source import resolve_source
 from ..data.store import Store
 from ..interop.image_processor import image_transforms
 from ..model.heads import pool_tokens
-from ..model.loaded_model import LoadedModel
+from ..model.loaded_model import LoadedModel, image_command
 from ..recipe.cells import class_names, sorted_classes
 from ..tasks.base import (
     ArrayRow,
@@ -198,9 +198,7 @@ def check_embeds_images(model: LoadedModel) -> None:
     if not model.reads_images:
         raise ValueError(f"{model.name} reads text, not images; give a model of images")
     if not isinstance(model.model.spec.source, S.Patches):
-        raise ValueError(
-            f"{model.name} is a detector, whose images have no single vector; use weft detect"
-        )
+        raise ValueError(f"{model.name} has no single vector per image; use {image_command(model)}")
 
 
 def embed_store(

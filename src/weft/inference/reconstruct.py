@@ -15,6 +15,7 @@ from ..model.loaded_model import LoadedModel
 from ..tasks.masked_autoencoding import mask_patches, patchify
 from ..tasks.predict import device_of
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
+from .methods import check_head
 
 GREY = 128  # of a hidden patch
 
@@ -49,10 +50,8 @@ def reconstruct(
         ValueError: if the model does not rebuild images.
     """
     spec = model.model.spec
-    if not isinstance(spec.head, S.PixelDecoder) or not isinstance(spec.source, S.Patches):
-        raise ValueError(
-            f"{model.name} has the head {type(spec.head).__name__}, and this needs a PixelDecoder; train one with recipes/mae.py"
-        )
+    check_head(model, R.MaskedAutoencoding, "recipes/mae.py")
+    assert isinstance(spec.source, S.Patches)
     trained = model.recipe.task if model.recipe is not None else None
     task = trained if isinstance(trained, R.MaskedAutoencoding) else R.MaskedAutoencoding()
     rate = task.mask_rate if mask_rate is None else mask_rate
