@@ -489,7 +489,9 @@ def test_a_folder_is_no_image_and_a_classifier_is_no_detector(
     )
     target = str(tmp_path / "out.xyz")
     assert main(["detect", str(folder / "model"), image, "--draw", target]) == 2
-    assert f"--draw {target}: no picture has this ending" in capsys.readouterr().err
+    assert (
+        f"--draw {target}: unknown image file extension '.xyz'; give a" in capsys.readouterr().err
+    )
 
 
 def test_some_images_may_be_skipped(

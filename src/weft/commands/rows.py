@@ -74,9 +74,10 @@ def check_picture_file(path: str, option: str) -> None:
 
     check_output_file(path, option=option)
     Image.init()
-    if Image.EXTENSION.get(Path(path).suffix.lower()) not in Image.SAVE:
+    extension = Path(path).suffix
+    if Image.EXTENSION.get(extension.lower()) not in Image.SAVE:
         raise ValueError(
-            f"{option} {path}: no picture has this ending; give a file such as out.png"
+            f"{option} {path}: unknown image file extension {extension!r}; give a file such as out.png"
         )
 
 

@@ -1,4 +1,4 @@
-"""Images for an opened model: files, folders of files, bytes or Pillow's images."""
+"""Images for an opened model: files, folders of files, bytes or PIL images."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def encoded_image(image: ImageInput) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        ValueError: if it is no file, not a whole image, or one of Pillow's whose numbers have no known range.
+        ValueError: if it is no file, not a whole image, or a PIL image whose numbers have no known range.
     """
     if isinstance(image, Image.Image):
         buffer = BytesIO()
