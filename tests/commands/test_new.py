@@ -228,6 +228,10 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
             "one column of images is read, not 'image', 'label'; give --columns IMAGE LABEL",
         ),
         (
+            ["classify", "bytes.parquet", "--columns", "label", "image"],
+            "'image' holds images, and 'label' does not; give --columns image label",
+        ),
+        (
             ["detect", "fractions.json", "images"],
             "fractions.json: box [0.1, 0.1, 0.5, 0.5] looks like fractions",
         ),

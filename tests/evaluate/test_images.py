@@ -309,6 +309,16 @@ def test_the_columns_of_images_are_found_by_their_content(
     assert scores[:2] == scores[2:]
 
 
+@pytest.mark.parametrize("verb", ["tune", "evaluate"])
+def test_columns_in_the_wrong_order_are_named_in_the_right_one(
+    verb: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, option, image, label = image_table(folder, tmp_path / "t.parquet", "picture", "kind")
+    task = ["--task", "classify"]
+    assert main([verb, str(folder / "model"), *task, "--data", path, option, label, image]) == 2
+    assert "'kind' does not; give --columns picture kind" in capsys.readouterr().err
+
+
 def test_a_run_of_a_table_is_evaluated_on_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from ..data.column_names import check_columns_exist
 from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
-from ..data.image_columns import SAMPLE_IMAGES, find_image_column
+from ..data.image_columns import SAMPLE_IMAGES, check_column_order, find_image_column
 from ..data.images import DecodedWithin, displayed_size
 from ..data.load import BadRowEntries, check_rows, sample_rows
 from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
@@ -71,6 +71,8 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
         return SampledImages(source, R.LabelledImages(), sample)
     fields = [row.fields for row in sample[0]]
     check_columns_exist(fields[0], table.columns)
+    if len(table.columns) == 2:
+        check_column_order(fields, *table.columns)
     image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
     if image is None:
         return None
