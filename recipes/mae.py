@@ -40,10 +40,10 @@ tiny = Recipe(
         hidden=512,
         image_size=32,
         patch_size=4,
-        guess_depth=1,
-        guess_width=64,
-        guess_heads=2,
-        guess_hidden=256,
+        decoder_depth=1,
+        decoder_width=64,
+        decoder_heads=2,
+        decoder_hidden=256,
         init=weft.NormalInit(std=0.05, truncate_at=2.0),
     ),
     task=MaskedAutoencoding(),
@@ -78,7 +78,7 @@ paper = Recipe(
     micro_batch_size=128,
     workers=8,
     checkpoints=Checkpoints(every_steps=1000),
-    paper="arXiv:2111.06377, appendix A.1 and table 8: 112M parameters with the guessing stack",
+    paper="arXiv:2111.06377, appendix A.1 and table 8: 112M parameters with the decoder",
 )
 
 cifar10 = replace(
@@ -91,10 +91,10 @@ cifar10 = replace(
         hidden=256,
         image_size=32,
         patch_size=4,
-        guess_depth=2,
-        guess_width=64,
-        guess_heads=2,
-        guess_hidden=256,
+        decoder_depth=2,
+        decoder_width=64,
+        decoder_heads=2,
+        decoder_hidden=256,
         init=weft.NormalInit(std=0.05, truncate_at=2.0),
     ),
     task=MaskedAutoencoding(

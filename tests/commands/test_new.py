@@ -16,6 +16,8 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft.cli import main
+from weft.commands import guess_images
+from weft.data import images
 
 from ..conftest import unknown_options
 
@@ -239,6 +241,10 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
             "one column of images is read, not 'image', 'label'; give --columns IMAGE LABEL",
         ),
         (
+            ["classify", "bytes.parquet", "--columns", "label", "image"],
+            "'image' holds images, and 'label' does not; give --columns image label",
+        ),
+        (
             ["detect", "fractions.json", "images"],
             "fractions.json: box [0.1, 0.1, 0.5, 0.5] looks like fractions",
         ),
@@ -309,6 +315,18 @@ def test_the_sizes_of_images_are_read_as_training_reads_them(
     (line,) = capsys.readouterr().err.splitlines()
     assert "2 of 3 rows cannot be read" in line
     assert not Path("recipe.py").exists()
+
+
+def test_of_large_images_a_few_are_decoded_and_a_damaged_one_among_the_others_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setattr(images, "open_image", decoded.append)
+    monkeypatch.setattr(guess_images, "SAMPLE_PIXELS", 4 * 40 * 60 - 1)
+    Path("photos/red/5.png").write_bytes(b"no image")
+    guessed = guessed_of(["classify", "photos"], capsys)
+    assert "1 of 12 rows set aside (photos/red/5.png: cannot identify" in guessed["warning"]
+    assert len(decoded) == 3
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "QuestionAnswering": questions,
     "MaskedAutoencoding": lambda _: Case(
         R.MaskedAutoencoding(),
-        weft.mae(**PATCHES, guess_depth=2, guess_width=8, guess_heads=2, guess_hidden=16),
+        weft.mae(**PATCHES, decoder_depth=2, decoder_width=8, decoder_heads=2, decoder_hidden=16),
         images(),
     ),
     "Distillation": lambda _: distilled(),

@@ -235,7 +235,7 @@ def test_names_of_files_in_a_table_are_found_by_the_name_of_their_column(
     assert (answer["id"], answer["file"]) == ("x1", str(file))
     (tmp_path / "t.csv").write_text(f"id,image\nx1,{file}\nx2,\n")
     assert main(["classify", model, "--input", str(tmp_path / "t.csv")]) == 2
-    assert "'image' of row 2 contains neither an image nor" in capsys.readouterr().err
+    assert "t.csv, row 2: 'image' contains neither an image nor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("names", [("dark", "bright"), ("bright", "dark")])
@@ -305,9 +305,9 @@ def test_classes_of_other_names_are_not_taken_for_the_models_by_their_order(
 @pytest.mark.parametrize(
     ("column", "cell", "words"),
     [
-        ("id", None, "'id' of row 1 contains neither an image nor a file name"),
+        ("id", None, "t.parquet, rows 1, 2: 'id' contains neither an image nor a file name"),
         ("img", b"no image", "image 2 of 2 cannot be read: "),
-        ("img", None, "'img' of row 2 contains neither an image nor a file name"),
+        ("img", None, "t.parquet, row 2: 'img' contains neither an image nor a file name"),
         ("picture", b"", "no column 'picture' among 'id', 'img'; name one of these"),
     ],
 )
@@ -343,6 +343,16 @@ def test_the_columns_of_images_are_found_by_their_content(
         assert main([*arguments, "--data", data, "--valid", data]) == 0
         scores.append(json.loads(capsys.readouterr().out))
     assert scores[:2] == scores[2:]
+
+
+@pytest.mark.parametrize("verb", ["tune", "evaluate"])
+def test_columns_in_the_wrong_order_are_named_in_the_right_one(
+    verb: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, option, image, label = image_table(folder, tmp_path / "t.parquet", "picture", "kind")
+    task = ["--task", "classify"]
+    assert main([verb, str(folder / "model"), *task, "--data", path, option, label, image]) == 2
+    assert "'kind' does not; give --columns picture kind" in capsys.readouterr().err
 
 
 def test_a_run_of_a_table_is_evaluated_on_a_folder(
@@ -437,7 +447,7 @@ def test_a_detector_has_no_vector_of_an_image(
     words = [data] if verb == "embed" else ["--data", data, "--valid", data, "--shots", "1"]
     assert main([verb, name, *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{name} is a detector, whose images have no single vector; use weft detect" in line
+    assert f"{name} has no single vector per image; use weft detect {name} IMAGE" in line
 
 
 def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -445,7 +455,7 @@ def test_a_detector_is_no_classifier(tmp_path: Path, capsys: pytest.CaptureFixtu
     picture(0, True).save(tmp_path / "a.png")
     assert main(["classify", str(tmp_path / "detr"), str(tmp_path / "a.png")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f"is a detector; use weft detect {tmp_path / 'detr'} IMAGE")
+    assert line.endswith(f"needs ClassifierHead; use weft detect {tmp_path / 'detr'} IMAGE")
 
 
 def test_what_is_no_image_is_named_in_one_line(folder: Path, tmp_path: Path) -> None:
@@ -519,10 +529,15 @@ def test_a_folder_is_no_image_and_a_classifier_is_no_detector(
         model.classify(str(folder / "data"))
     image = str(next((folder / "data").rglob("*.png")))
     assert main(["detect", str(folder / "model"), image]) == 2
-    assert "is a classifier; use weft classify" in capsys.readouterr().err
+    assert (
+        f"needs DetectionHead; use weft classify {folder / 'model'} IMAGE"
+        in capsys.readouterr().err
+    )
     target = str(tmp_path / "out.xyz")
     assert main(["detect", str(folder / "model"), image, "--draw", target]) == 2
-    assert f"--draw {target}: no picture has this ending" in capsys.readouterr().err
+    assert (
+        f"--draw {target}: unknown image file extension '.xyz'; give a" in capsys.readouterr().err
+    )
 
 
 def test_some_images_may_be_skipped(
@@ -545,6 +560,41 @@ def test_some_images_may_be_skipped(
     command = ["classify", str(folder / "model"), str(tmp_path), "--max-bad-row-fraction", "0.5"]
     assert main(command) == 2
     assert "3 of 4 rows cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cell", [None, b""])
+def test_rows_without_an_image_may_be_skipped(
+    cell: bytes | None, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = next((folder / "data").rglob("*.png")).read_bytes()
+    rows = [{"id": i, "img": data} for i, data in enumerate([image, cell, image])]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    command = ["classify", str(folder / "model"), "--input", str(tmp_path / "t.parquet"), "--json"]
+    assert main(command) == 2
+    assert "allow more with --max-bad-row-fraction 0.334" in capsys.readouterr().err
+    assert main([*command, "--max-bad-row-fraction", "0.334"]) == 0
+    printed = capsys.readouterr()
+    assert [row["id"] for row in json.loads(printed.out)] == [0, 2]
+    assert "1 of 3 rows set aside" in printed.err
+    assert "t.parquet, row 2: 'img' contains neither" in printed.err
+
+
+def test_a_column_of_captions_named_as_the_images_in_training_is_not_taken_for_images(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, *_, label = image_table(folder, tmp_path / "t.parquet", "image", "kind")
+    rows = R.LabelledImages(image="image", label=label)
+    run = trained(tmp_path, None, R.Data(rows=rows, train=R.Source(paths=(path,))))
+    images = sorted((folder / "data").rglob("*.png"))
+    for column, cells in (
+        ("pixels", [file.read_bytes() for file in images]),
+        ("image", [str(file) for file in images]),
+    ):
+        fields = [{"image": "a cat photo", "text": "none.png", column: cell} for cell in cells]
+        pq.write_table(pa.Table.from_pylist(fields), tmp_path / "captions.parquet")
+        table = ["--input", str(tmp_path / "captions.parquet"), "--json"]
+        assert main(["classify", str(run), *table]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == len(images)
 
 
 def test_a_truncated_image_is_refused(folder: Path) -> None:

@@ -19,13 +19,13 @@ from weft.layers.attention import attention_backend
 from weft.tasks.masked_autoencoding import mask_patches, patchify
 
 SMALL = {"depth": 2, "width": 16, "heads": 2, "hidden": 32, "image_size": 16, "patch_size": 4}
-GUESS = {"guess_depth": 1, "guess_width": 8, "guess_heads": 2, "guess_hidden": 16}
+DECODER = {"decoder_depth": 1, "decoder_width": 8, "decoder_heads": 2, "decoder_hidden": 16}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mae")
-    weft.save(weft.build(weft.mae(**SMALL, **GUESS)), root / "model")
+    weft.save(weft.build(weft.mae(**SMALL, **DECODER)), root / "model")
     pixels = np.random.default_rng(0).integers(0, 256, (18, 18, 3), np.uint8)
     Image.fromarray(pixels).save(root / "image.png")
     return root
@@ -98,11 +98,23 @@ def test_a_model_that_rebuilds_nothing_is_refused(
     image = str(folder / "image.png")
     arguments = ["reconstruct", str(tmp_path / "vit"), image, "--draw", str(tmp_path / "x.png")]
     assert main(arguments) == 2
-    assert "this needs a PixelDecoder" in capsys.readouterr().err
+    words = (
+        f"needs PixelDecoder; use weft classify {tmp_path / 'vit'} IMAGE, or train one with weft"
+    )
+    assert words in capsys.readouterr().err
+
+
+def test_a_verb_of_another_head_names_the_verb_of_this_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb, reason in (("tag", "reads images, not text"), ("detect", "this needs DetectionHead")):
+        assert main([verb, str(folder / "model"), str(folder / "image.png")]) == 2
+        words = f"{reason}; use weft reconstruct {folder / 'model'} IMAGE"
+        assert words in capsys.readouterr().err
 
 
 def test_the_encoders_cost_falls_with_the_visible_patches() -> None:
-    model = weft.build(weft.mae(**SMALL | {"image_size": 64}, **GUESS)).eval()
+    model = weft.build(weft.mae(**SMALL | {"image_size": 64}, **DECODER)).eval()
 
     def flops(shown: int) -> int:
         masks = mask_patches(np.random.default_rng(0).random(256), shown, 1)

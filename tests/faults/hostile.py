@@ -313,10 +313,9 @@ TINY = {
     "top_k": 1,
     "image_size": 16,
     "patch_size": 8,
-    "guess_depth": 1,
-    "guess_width": 16,
-    "guess_heads": 2,
-    "guess_hidden": 16,
+    "decoder_width": 16,
+    "decoder_heads": 2,
+    "decoder_hidden": 16,
 }
 
 

@@ -208,7 +208,7 @@ def image_recipes(folder: Path, data: R.Data) -> dict[str, R.Recipe]:
             data=data,
         ),
         "autoencoding": partial_recipe(
-            weft.mae(**IMAGE, guess_depth=1, guess_width=8, guess_heads=2, guess_hidden=16),
+            weft.mae(**IMAGE, decoder_depth=1, decoder_width=8, decoder_heads=2, decoder_hidden=16),
             R.MaskedAutoencoding(transforms=AUGMENTED[:-1]),
             batch=batch,
             workers=2,

@@ -17,7 +17,7 @@ from .holds import HOLDS, Built
 from .made import batch, build_pair, rows
 from .tuning import IMAGE, album, images, labelled, mae, mean, ready, twins, vit
 
-GUESS = {
+DECODER = {
     "decoder_hidden_size": 8,
     "decoder_num_hidden_layers": 2,
     "decoder_num_attention_heads": 2,
@@ -71,7 +71,7 @@ def test_the_loss_is_transformers(normalised: bool, share: float, tmp_path: Path
         "ViTMAEForPreTraining",
         tmp_path,
         **IMAGE,
-        **GUESS,
+        **DECODER,
         norm_pix_loss=normalised,
         mask_ratio=share,
     )

@@ -161,7 +161,7 @@ def deit(**more: Any) -> S.Spec:
 
 
 def mae() -> S.Spec:
-    return weft.mae(**PATCHES, guess_depth=2, guess_width=8, guess_heads=2, guess_hidden=16)
+    return weft.mae(**PATCHES, decoder_depth=2, decoder_width=8, decoder_heads=2, decoder_hidden=16)
 
 
 def twins(kind: str, folder: Path, **config: Any) -> tuple[Any, weft.Model]:

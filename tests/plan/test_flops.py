@@ -104,10 +104,10 @@ def test_hidden_patches_cost_the_encoder_nothing(mask_rate: float) -> None:
         hidden=64,
         image_size=32,
         patch_size=4,
-        guess_depth=1,
-        guess_width=16,
-        guess_heads=2,
-        guess_hidden=32,
+        decoder_depth=1,
+        decoder_width=16,
+        decoder_heads=2,
+        decoder_hidden=32,
     )
     task = R.MaskedAutoencoding(mask_rate=mask_rate)
     masks = mask_patches(np.random.default_rng(0).random(64), int(64 * (1 - mask_rate)), 1)

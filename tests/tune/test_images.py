@@ -68,7 +68,9 @@ def options(start: Path, data: Path, **more: Any) -> TuneOptions:
 
 MODELS = {
     "vit": weft.vit(**PATCHES, classes=7),
-    "mae": weft.mae(**PATCHES, guess_depth=1, guess_width=16, guess_heads=2, guess_hidden=32),
+    "mae": weft.mae(
+        **PATCHES, decoder_depth=1, decoder_width=16, decoder_heads=2, decoder_hidden=32
+    ),
     "cct": weft.cct("2-3x2", image_size=16, classes=5),
     "swin": weft.swin(
         width=8, depths=(1, 1), heads=(1, 2), window=2, image_size=16, patch_size=4, classes=4

@@ -46,7 +46,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "deit": IMAGE,
     "dinov2": {name: number for name, number in IMAGE.items() if name != "hidden"}
     | {"scale": 1e-5},
-    "mae": IMAGE | {"guess_depth": 1, "guess_width": 8, "guess_heads": 2, "guess_hidden": 12},
+    "mae": IMAGE
+    | {"decoder_depth": 1, "decoder_width": 8, "decoder_heads": 2, "decoder_hidden": 12},
     "swin": {
         "width": 8,
         "depths": (1, 2),

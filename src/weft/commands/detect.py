@@ -22,7 +22,7 @@ from .rows import (
 
 
 def detect(args: argparse.Namespace) -> int:
-    check_targets(args)
+    check_output_paths(args)
     truth = read_truth(args.coco_truth) if args.coco_truth else None
     model, options = open_for_prediction(args)
     from ..inference import detect as inference
@@ -136,22 +136,22 @@ def write_coco(path: str, results: list[Fields]) -> None:
     report_written(len(results), path)
 
 
-def check_targets(args: argparse.Namespace) -> None:
+def check_output_paths(args: argparse.Namespace) -> None:
     """Raise before the model is opened if a file cannot be written."""
     check_output_file(args.output)
     check_output_file(args.coco, option="--coco")
-    if args.draw and is_picture(args.draw):
+    if args.draw and is_picture_path(args.draw):
         check_picture_file(args.draw, "--draw")
 
 
-def is_picture(target: str) -> bool:
-    """Return whether a target is one picture, and no folder of pictures."""
-    return bool(Path(target).suffix) and not Path(target).is_dir()
+def is_picture_path(path: str) -> bool:
+    """Return whether a path is that of one picture, not of a folder of pictures."""
+    return bool(Path(path).suffix) and not Path(path).is_dir()
 
 
 def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     """Return where each image is drawn: in the file, or in a folder under its own name."""
-    if is_picture(target):
+    if is_picture_path(target):
         if len(images) > 1:
             raise ValueError(f"--draw {target}: give a folder for {len(images)} images")
         return [Path(target)]

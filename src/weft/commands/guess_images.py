@@ -15,8 +15,13 @@ from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES, find_image_column
-from ..data.images import displayed_size
+from ..data.image_columns import (
+    COLUMNS_OPTION,
+    SAMPLE_IMAGES,
+    check_column_order,
+    find_image_column,
+)
+from ..data.images import DecodedWithin, displayed_size
 from ..data.load import BadRowEntries, check_rows, sample_rows
 from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
 from ..data.source import format_of, read_piece, resolve_source, split_source
@@ -40,6 +45,7 @@ from .recipe_code import Call, Name
 
 IMAGE_FORMATS = ("folder", "npz", "idx")
 IMAGE_TABLES = ("parquet", "image_table")
+SAMPLE_PIXELS = 1 << 26  # of the sampled images that are decoded, which takes about a second
 SIDES = (32, 64, 128)  # of the squares that a small classifier sees
 # An image is rather made this much smaller than larger, which costs four times as much
 SHRINK = 0.75
@@ -71,6 +77,8 @@ def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
         return SampledImages(source, R.LabelledImages(), sample)
     fields = [row.fields for row in sample[0]]
     check_columns_exist(fields[0], table.columns)
+    if len(table.columns) == 2:
+        check_column_order(fields, *table.columns)
     image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
     if image is None and source.format == "image_table":
         column = repr(table.columns[0]) if table.columns else "its columns"
@@ -92,7 +100,8 @@ def usable_rows(
     table: TableOptions,
 ) -> tuple[list[SourceRow], str]:
     """Return the rows that training can use, and a warning of the others; ValueError if these are more than it may skip."""
-    good, wrong = check_rows(sample[0], rows, classes, source.format)
+    decoded = DecodedWithin(SAMPLE_PIXELS)
+    good, wrong = check_rows(sample[0], rows, classes, source.format, decoded)
     bad = sorted([*sample[1], *wrong], key=lambda entry: (entry["file"], entry["offset"]))
     check_bad_row_limit(len(good), bad, table.max_bad_row_fraction)
     return good, f"of the first rows, {bad_rows_line(len(good), bad)}" if bad else ""

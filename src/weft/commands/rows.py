@@ -13,6 +13,7 @@ from ..console import count_of, report
 from . import COLUMN_PREFIX, Fields
 
 if TYPE_CHECKING:
+    from ..data.load import BadRowEntries
     from ..recipe import Source
 
 
@@ -73,9 +74,10 @@ def check_picture_file(path: str, option: str) -> None:
 
     check_output_file(path, option=option)
     Image.init()
-    if Image.EXTENSION.get(Path(path).suffix.lower()) not in Image.SAVE:
+    extension = Path(path).suffix
+    if Image.EXTENSION.get(extension.lower()) not in Image.SAVE:
         raise ValueError(
-            f"{option} {path}: no picture has this ending; give a file such as out.png"
+            f"{option} {path}: unknown image file extension {extension!r}; give a file such as out.png"
         )
 
 
@@ -158,6 +160,8 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
         trained_on: the column of the images that the model was trained on.
     """
     from ..data.column_names import check_columns_exist
+    from ..data.load import BadRowEntries
+    from ..data.quarantine import describe_bad_rows
     from ..inference.images import expand_folders
 
     source = "standard input" if args.file in (None, "-") else args.file
@@ -165,34 +169,41 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
     if args.texts:
         files = expand_folders(args.texts)
         listed = ImageRows([{"file": file} for file in files], list(files))
-        return readable_images(listed, args.max_bad_row_fraction)
+        return readable_images(listed, [], args.max_bad_row_fraction)
     column = next(iter(args.columns or ()), None) or image_column(rows, trained_on)
     check_columns_exist(rows[0], [column])
     images = [image_in_cell(row.get(column)) for row in rows]
+    table, empty = ImageRows([], []), BadRowEntries()
+    missing = f"{column!r} contains neither an image nor a file name"
     for i, (name, image) in enumerate(images):
         if not image:
-            raise ValueError(
-                f"{source}: {column!r} of row {i + 1} contains neither an image nor a file name; "
-                "give image files or folders, or name the column with --columns"
-            )
+            empty.append({"file": source, "offset": i, "unit": "row", "reason": missing})
+            continue
         plain = {key: cell for key, cell in rows[i].items() if not contains_bytes(cell)}
-        rows[i] = plain | {"file": plain.get("file") or name or f"row {i + 1}"}
-    table = ImageRows(rows, [image for _, image in images if image is not None])
-    return readable_images(table, args.max_bad_row_fraction)
+        table.rows.append(plain | {"file": plain.get("file") or name or f"row {i + 1}"})
+        table.images.append(image)
+    if not table.rows:
+        raise ValueError(
+            f"{describe_bad_rows(empty)}; give image files or folders, or name the column with --columns"
+        )
+    return readable_images(table, empty, args.max_bad_row_fraction)
 
 
-def readable_images(images: ImageRows, max_bad_rows: float) -> ImageRows:
+def readable_images(images: ImageRows, empty: "BadRowEntries", max_bad_rows: float) -> ImageRows:
     """Return the images that can be read; without `max_bad_rows` all of them, since the model's own reader names the first bad one.
+    Rows without an image, `empty`, count as bad.
 
     Raises:
         ValueError: if a larger fraction than `max_bad_rows` cannot be read.
     """
-    from ..data.load import BadRowEntries, report_bad_rows
+    from ..data.load import report_bad_rows
+    from ..data.quarantine import check_bad_row_limit
     from ..inference.images import encoded_image
 
     if not max_bad_rows:
+        check_bad_row_limit(len(images.rows), empty, max_bad_rows)
         return images
-    good, bad = ImageRows([], []), BadRowEntries()
+    good, bad = ImageRows([], []), empty
     for row, image in zip(*images, strict=True):
         try:
             good.images.append(encoded_image(image))
@@ -206,17 +217,28 @@ def readable_images(images: ImageRows, max_bad_rows: float) -> ImageRows:
 
 
 def image_column(rows: list[Fields], trained_on: str | None) -> str:
-    """Return the column that the model was trained on, that holds images, or that is named like one of files or images."""
+    """Return the column that the model was trained on if it holds images or names of files; else one that holds images, or that is
+    named like one of files or images."""
     from ..data.column_names import IMAGE_COLUMNS, find_column
-    from ..data.image_columns import find_image_column
+    from ..data.image_columns import SAMPLE_IMAGES, find_image_column
 
-    if trained_on in rows[0]:
-        return trained_on
+    trained = trained_on if trained_on in rows[0] else None
+    if trained and any(holds_image(row.get(trained)) for row in rows[:SAMPLE_IMAGES]):
+        return trained
     return (
         find_image_column(rows, list(rows[0]))
+        or trained
         or find_column(rows[0], ("file", *IMAGE_COLUMNS))
         or next(iter(rows[0]))
     )
+
+
+def holds_image(cell: Any) -> bool:
+    """Return whether a cell begins as an image does, or names a file."""
+    from ..data.image_columns import is_image
+
+    _, image = image_in_cell(cell)
+    return os.path.isfile(image) if isinstance(image, str) else is_image(image)
 
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:

@@ -25,7 +25,19 @@ def infer_labelled_images(
     image = next(iter(images), None) or find_image_column(rows, list(fields))
     image = require_column(fields, image, "image", COLUMNS_OPTION)
     label = label or find_column(fields, LABEL_COLUMNS, [image])
-    return replace(row, image=image, label=require_column(fields, label, "label", COLUMNS_OPTION))
+    label = require_column(fields, label, "label", COLUMNS_OPTION)
+    check_column_order(rows, image, label)
+    return replace(row, image=image, label=label)
+
+
+def check_column_order(rows: Sequence[Fields], image: str, label: str) -> None:
+    """Raise ValueError if it is the column of labels that holds the images."""
+    sample = rows[:SAMPLE_IMAGES]
+    holds_images = (any(is_image(fields.get(name)) for fields in sample) for name in (image, label))
+    if tuple(holds_images) == (False, True):
+        raise ValueError(
+            f"{label!r} holds images, and {image!r} does not; give --columns {label} {image}"
+        )
 
 
 def find_image_column(rows: Sequence[Fields], names: Sequence[str]) -> str | None:

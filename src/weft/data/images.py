@@ -3,7 +3,8 @@
 All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -189,6 +190,20 @@ FORMATS = (
 MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
 
 
+@contextmanager
+def named_image_errors() -> Iterator[None]:
+    """Turn what Pillow raises into a ValueError of one line: damaged bytes make its plugins raise errors of every kind."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            "cannot identify the image" if reason.startswith("cannot identify") else reason
+        ) from None
+
+
 def read_image_header(data: bytes) -> Image.Image:
     """An image whose pixels are not read yet; ValueError for too many of them."""
     image = Image.open(BytesIO(data), formats=FORMATS)
@@ -204,16 +219,28 @@ def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
     image."""
     if (raw := raw_image(data)) is not None:
         return raw if raw.mode == mode else raw.convert(mode)
-    try:
-        with read_image_header(data) as image:
-            return eight_bits(upright(image)).convert(mode)
-    except MemoryError:
-        raise
-    except Exception as error:  # damaged bytes make Pillow's plugins raise errors of every kind
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            "cannot identify the image" if reason.startswith("cannot identify") else reason
-        ) from None
+    with named_image_errors(), read_image_header(data) as image:
+        return eight_bits(upright(image)).convert(mode)
+
+
+def decoded_size(data: bytes) -> tuple[int, int]:
+    """Width and height of an image as it is displayed; ValueError if the bytes are not a whole image."""
+    return open_image(data).size
+
+
+class DecodedWithin:
+    """As `decoded_size`, until the images have `pixels` together; of the others only the headers are read."""
+
+    def __init__(self, pixels: int) -> None:
+        self.pixels = pixels
+
+    def __call__(self, data: bytes) -> tuple[int, int]:
+        with named_image_errors():
+            width, height = displayed_size(data)
+        if width * height <= self.pixels:
+            self.pixels -= width * height
+            open_image(data)
+        return width, height
 
 
 def eight_bits(image: Image.Image) -> Image.Image:

@@ -14,7 +14,7 @@ from .files import find, refuse_endless
 from .formats.jsonl import parse_json_lines
 from .formats.lines import decoded_lines, refuse_binary
 from .formats.sniff import detect_format, formats_by_suffix
-from .quarantine import bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
+from .quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
 from .source import ReadPiece, format_of, read_piece, split_source
 
 Fields = dict[str, Any]
@@ -66,10 +66,14 @@ def split_bad_rows(
 
 
 def check_rows(
-    rows: Sequence[SourceRow], row: R.RowSchema, labels: Sequence[str] | None, format: str | None
+    rows: Sequence[SourceRow],
+    row: R.RowSchema,
+    labels: Sequence[str] | None,
+    format: str | None,
+    image_size: ImageSize | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return the rows that a task can use, and the others."""
-    wrong = [check_row(row, fields, tuple(labels or ())) for fields in rows]
+    """Return the rows that a task can use, and the others; `image_size` as for `check_row`."""
+    wrong = [check_row(row, fields, tuple(labels or ()), image_size) for fields in rows]
     good = [row for row, bad in zip(rows, wrong, strict=True) if bad is None]
     return good, [
         bad_row_entry(bad, row, row.path or "", format)

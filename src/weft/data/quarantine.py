@@ -1,6 +1,7 @@
 """Rows that are set aside: which, why, and how many are too many."""
 
 import json
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
@@ -18,15 +19,23 @@ SMALL_FILE_BAD_ROWS, ONE_IN = (
     20,
 )  # bad rows of a small file: at most ten, at most one in twenty, always one
 SHOWN = 5  # places that are named
+ImageSize = Callable[[bytes], tuple[int, int]]
 
 
-def check_row(row: R.RowSchema, source_row: SourceRow, labels: tuple[str, ...]) -> BadRow | None:
-    """Return why a row cannot be used, None if it can; called for each row before it is tokenised."""
-    from .images import open_image
+def check_row(
+    row: R.RowSchema,
+    source_row: SourceRow,
+    labels: tuple[str, ...],
+    image_size: ImageSize | None = None,
+) -> BadRow | None:
+    """Return why a row cannot be used, None if it can; called for each row before it is tokenised. `image_size` checks an image and returns
+    its size (default: after decoding it)."""
+    from .images import decoded_size
 
+    read_size = image_size or decoded_size
     try:
         sizes = [
-            open_image(image_bytes(require_cell(source_row.fields, name, object))).size
+            read_size(image_bytes(require_cell(source_row.fields, name, object)))
             for name in row.image_columns
         ]
         row.check(source_row.fields, labels)

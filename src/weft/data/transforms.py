@@ -1,4 +1,4 @@
-"""Transforms: what `recipe.transforms` says, done by Pillow and numpy. An image is a Pillow image until it is normalised.
+"""Transforms: what `recipe.transforms` says, done by Pillow and numpy. An image is a PIL image until it is normalised.
 
 Boxes are corners x1 y1 x2 y2 in pixels, (N, 4), or None; what an image goes through, its boxes go through."""
 
@@ -28,7 +28,7 @@ INTERPOLATION = {
 
 
 class ImagePipeline:
-    """Transforms one after another, from a Pillow image to pixels. Without `Normalize`, pixels are from 0 to 1."""
+    """Transforms one after another, from a PIL image to pixels. Without `Normalize`, pixels are from 0 to 1."""
 
     def __init__(self, transforms: Sequence[R.Transform]) -> None:
         check_order(transforms)

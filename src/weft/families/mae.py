@@ -1,4 +1,4 @@
-"""MAE: a ViT that sees a quarter of the patches, and the light stack that guesses the rest (He et al. 2021, arXiv:2111.06377)."""
+"""MAE: a ViT that sees a quarter of the patches, and the light decoder that predicts the rest (He et al. 2021, arXiv:2111.06377)."""
 
 from typing import Any
 
@@ -30,10 +30,10 @@ SIZES = size_table(
 
 
 def make(
-    guess_depth: int = 8,
-    guess_width: int = 512,
-    guess_heads: int = 16,
-    guess_hidden: int = 2048,
+    decoder_depth: int = 8,
+    decoder_width: int = 512,
+    decoder_heads: int = 16,
+    decoder_hidden: int = 2048,
     eps: float = 1e-12,
     activation: Any = "gelu",
     bias: bool = True,
@@ -42,10 +42,12 @@ def make(
 ) -> Spec:
     norm = LayerNorm(eps=eps)
     block = Block(
-        attention=pre_norm(norm, Attention(heads=guess_heads, bias=bias)),
-        feedforward=pre_norm(norm, MLP(hidden=guess_hidden, activation=activation)),
+        attention=pre_norm(norm, Attention(heads=decoder_heads, bias=bias)),
+        feedforward=pre_norm(norm, MLP(hidden=decoder_hidden, activation=activation)),
     )
-    pixels = PixelDecoder(width=guess_width, stack=Stack(blocks=(block,) * guess_depth, norm=norm))
+    pixels = PixelDecoder(
+        width=decoder_width, stack=Stack(blocks=(block,) * decoder_depth, norm=norm)
+    )
     return vit.make(
         positions=SinusoidalPositions2D(),
         eps=eps,
@@ -59,24 +61,26 @@ def make(
 STACK = "head.stack.blocks"
 
 
-def guess(path: str, default: int) -> Any:
-    """A part of the guessing stack, where the model still has it."""
+def decoder_part(path: str, default: int) -> Any:
+    """Return a part of the decoder, or the default for a model without one."""
     return lambda m: get_path(m.head, path) if isinstance(m.head, PixelDecoder) else default
 
 
-GUESS = (
-    ConfigField("guess_depth", "decoder_num_hidden_layers", guess("stack.blocks.length", 8), 8),
-    ConfigField("guess_width", "decoder_hidden_size", guess("width", 512), 512),
+DECODER = (
     ConfigField(
-        "guess_heads",
+        "decoder_depth", "decoder_num_hidden_layers", decoder_part("stack.blocks.length", 8), 8
+    ),
+    ConfigField("decoder_width", "decoder_hidden_size", decoder_part("width", 512), 512),
+    ConfigField(
+        "decoder_heads",
         "decoder_num_attention_heads",
-        guess("stack.blocks.0.attention.inner.heads", 16),
+        decoder_part("stack.blocks.0.attention.inner.heads", 16),
         16,
     ),
     ConfigField(
-        "guess_hidden",
+        "decoder_hidden",
         "decoder_intermediate_size",
-        guess("stack.blocks.0.feedforward.inner.hidden", 2048),
+        decoder_part("stack.blocks.0.feedforward.inner.hidden", 2048),
         2048,
     ),
 )
@@ -103,7 +107,7 @@ mae = Family(
     make,
     SIZES,
     "vit_mae",
-    (*VIT, *GUESS),
+    (*VIT, *DECODER),
     TABLE,
     prefix="vit.",
     heads={"ViTMAEForPreTraining": pixels, "ViTMAEModel": lambda m, l: NoHead()},

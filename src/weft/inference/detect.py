@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import recipe as R
-from .. import spec as S
 from ..data.in_memory import InMemoryStore
 from ..model.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
 from ..tasks.task import predict
 from .images import ImageInput, encoded_image, with_transforms
-from .methods import label_names, task_as_trained
+from .methods import check_head, label_names, task_as_trained
 
 
 def detect(
@@ -21,13 +20,7 @@ def detect(
 ) -> list[list[dict[str, Any]]]:
     """Of each image the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width and
     height in pixels."""
-    if isinstance(model.model.spec.head, S.ClassifierHead) and model.reads_images:
-        raise ValueError(f"{model.name} is a classifier; use weft classify {model.name} IMAGE")
-    if not isinstance(model.model.spec.head, S.DetectionHead):
-        raise ValueError(
-            f"{model.name} has the head {type(model.model.spec.head).__name__}, and this needs DetectionHead; "
-            "train one with weft train recipes/detr.py"
-        )
+    check_head(model, R.Detection, "recipes/detr.py")
     if not images:
         return []
     names = label_names(model)

@@ -1,4 +1,4 @@
-"""Images for an opened model: files, folders of files, bytes or Pillow's images."""
+"""Images for an opened model: files, folders of files, bytes or PIL images."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from ..data.source import resolve_source
 from ..data.store import Store
 from ..interop.image_processor import image_transforms
 from ..model.heads import pool_tokens
-from ..model.loaded_model import LoadedModel
+from ..model.loaded_model import LoadedModel, image_command
 from ..recipe.cells import class_names, sorted_classes
 from ..tasks.base import (
     ArrayRow,
@@ -75,7 +75,7 @@ def encoded_image(image: ImageInput) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        ValueError: if it is no file, not a whole image, or one of Pillow's whose numbers have no known range.
+        ValueError: if it is no file, not a whole image, or a PIL image whose numbers have no known range.
     """
     if isinstance(image, Image.Image):
         buffer = BytesIO()
@@ -198,9 +198,7 @@ def check_embeds_images(model: LoadedModel) -> None:
     if not model.reads_images:
         raise ValueError(f"{model.name} reads text, not images; give a model of images")
     if not isinstance(model.model.spec.source, S.Patches):
-        raise ValueError(
-            f"{model.name} is a detector, whose images have no single vector; use weft detect"
-        )
+        raise ValueError(f"{model.name} has no single vector per image; use {image_command(model)}")
 
 
 def embed_store(

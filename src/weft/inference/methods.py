@@ -18,7 +18,7 @@ from ..kernels.cross_entropy import IGNORE_INDEX
 from ..layers.sequence import HiddenStates as Vectors
 from ..metrics.entities import outside_tag
 from ..model.heads import pool_tokens as pooled
-from ..model.loaded_model import LoadedModel
+from ..model.loaded_model import LoadedModel, check_reads_text, image_command
 from ..tasks.base import (
     Batch,
     LengthLimitedSamples,
@@ -42,17 +42,23 @@ from .images import ImageInput, embed_images, image_store, with_transforms
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
 
-def check_head(opened: LoadedModel, task: type[R.Task]) -> None:
-    """Raise ValueError for a model that lacks the head of a task, with the command that adds it."""
-    s, head = opened.model.spec, task.head
-    if not isinstance(s.head, head):
-        if isinstance(s.head, S.DetectionHead):
-            raise ValueError(f"{opened.name} is a detector; use weft detect {opened.name} IMAGE")
+def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = None) -> None:
+    """Raise ValueError for a model that lacks the head of a task, with the commands for its own head and for the other one: a `recipe`, or
+    `weft tune` where that reads what the model reads."""
+    s, name, commands = opened.model.spec, opened.name, []
+    if isinstance(s.head, task.head):
+        return
+    if opened.reads_images:
+        commands.append(f"use {image_command(opened)}")
+    if recipe is not None:
+        commands.append(f"train one with weft train {recipe}")
+    elif isinstance(s.source, S.Tokens | S.Patches):
         data = "FOLDER" if opened.reads_images else "FILE"
-        raise ValueError(
-            f"{opened.name} has the head {type(s.head).__name__}, and this needs {head.__name__}; "
-            f"train one with weft tune {opened.name} --task {task.name} --data {data}"
-        )
+        commands.append(f"train one with weft tune {name} --task {task.name} --data {data}")
+    raise ValueError(
+        f"{name} has the head {type(s.head).__name__}, and this needs {task.head.__name__}; "
+        + ", or ".join(commands)
+    )
 
 
 def check_verb(opened: LoadedModel, verb: str) -> None:
@@ -164,7 +170,7 @@ def tag(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
     """Return the tag of each word and its probability; words beyond the longest row are tagged as outside."""
-    model.check_reads_text()
+    check_reads_text(model)
     check_head(model, R.TokenClassification)
     names = label_names(model)
     fields = [{"words": words, "tags": [names[0]] * len(words)} for words in sentences if words]
@@ -194,7 +200,7 @@ def answer(
     options: PredictOptions = PredictOptions(),
 ) -> list[ExtractedAnswer]:
     """Return, per (question, context), the best span over all windows."""
-    model.check_reads_text()
+    check_reads_text(model)
     check_head(model, R.QuestionAnswering)
     return answer_questions(model, questions, EvaluateOptions(options))
 
@@ -285,7 +291,7 @@ def fill(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[list[tuple[str, float]]]]:
     """Return, per masked word of each text, the most likely words and their probabilities."""
-    model.check_reads_text()
+    check_reads_text(model)
     s = model.model.spec
     if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(

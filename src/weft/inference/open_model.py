@@ -23,6 +23,7 @@ from ..interop.loading import load
 from ..kernels.devices import resolve_device
 from ..model.loaded_model import LoadedModel
 from ..model.model import build_on_meta
+from ..recipe import verb_for
 from ..recipe.cells import short
 from ..tasks.predict import PredictOptions
 from ..training.checkpoint import latest_checkpoint
@@ -190,16 +191,12 @@ METHODS = {"detect", "generate", "translate", "classify", "tag", "answer", "fill
 
 def allowed_methods(spec: S.Spec) -> set[str]:
     """The methods of an opened model that its inputs, stacks and head allow."""
-    if not isinstance(spec.source, S.Tokens):
-        images = {"embed"} if isinstance(spec.source, S.Patches) else set()
-        by_head = {S.ClassifierHead: "classify", S.DetectionHead: "detect"}
-        return images | {name for head, name in by_head.items() if isinstance(spec.head, head)}
-    by_head = {S.ClassifierHead: "classify", S.TokenClassifierHead: "tag", S.SpanHead: "answer"}
-    allowed = {"embed"} | {name for head, name in by_head.items() if isinstance(spec.head, head)}
-    if isinstance(spec.head, S.LMHead):
-        allowed.add("fill" if spec.decoder is None else "generate")
-        if spec.encoder is not None and spec.decoder is not None:
-            allowed |= {"translate", "classify"}
+    allowed = {"embed"} if isinstance(spec.source, S.Tokens | S.Patches) else set[str]()
+    if not (isinstance(spec.source, S.Tokens) and isinstance(spec.head, S.LMHead)):
+        return allowed | METHODS & {verb_for(spec)}
+    allowed.add("fill" if spec.decoder is None else "generate")
+    if spec.encoder is not None and spec.decoder is not None:
+        allowed |= {"translate", "classify"}
     return allowed
 
 

@@ -15,6 +15,7 @@ from ..model.loaded_model import LoadedModel
 from ..tasks.masked_autoencoding import mask_patches, patchify
 from ..tasks.predict import device_of
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
+from .methods import check_head
 
 GREY = 128  # of a hidden patch
 
@@ -24,7 +25,7 @@ class Reconstruction(NamedTuple):
 
     original: Image.Image
     masked: Image.Image
-    rebuilt: Image.Image  # hidden patches as the model guesses them, visible ones as they are
+    rebuilt: Image.Image  # hidden patches as the model predicts them, visible ones as they are
     error: float  # mean squared error of a hidden pixel, in units of `Normalize.std`
 
 
@@ -40,7 +41,7 @@ def reconstruct(
 
     Args:
         model: with a `PixelDecoder` head.
-        images: files, bytes or images of Pillow.
+        images: files, bytes or PIL images.
         mask_rate: the share of patches that is hidden (default: as the model was trained, else .75).
         seed: with the number of an image, which patches these are.
         bf16: compute in bfloat16.
@@ -49,10 +50,8 @@ def reconstruct(
         ValueError: if the model does not rebuild images.
     """
     spec = model.model.spec
-    if not isinstance(spec.head, S.PixelDecoder) or not isinstance(spec.source, S.Patches):
-        raise ValueError(
-            f"{model.name} has the head {type(spec.head).__name__}, and this needs a PixelDecoder; train one with recipes/mae.py"
-        )
+    check_head(model, R.MaskedAutoencoding, "recipes/mae.py")
+    assert isinstance(spec.source, S.Patches)
     trained = model.recipe.task if model.recipe is not None else None
     task = trained if isinstance(trained, R.MaskedAutoencoding) else R.MaskedAutoencoding()
     rate = task.mask_rate if mask_rate is None else mask_rate
@@ -83,14 +82,14 @@ def rebuild_image(
     source = model.model.spec.source
     assert isinstance(source, S.Patches)
     original_PF = patchify(image_CRS[None], source.patch_size)[0]
-    guess_PF = guess_patches(model, image_CRS, masks["visible"])
+    predicted_PF = predict_patches(model, image_CRS, masks["visible"])
     if (
         task.normalise_pixels
     ):  # the targets were; the patch's own mean and deviation give the colours back
         variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
-        guess_PF = guess_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
+        predicted_PF = predicted_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
     hidden_S, rebuilt_PF = torch.from_numpy(masks["hidden"]), original_PF.clone()
-    rebuilt_PF[hidden_S] = guess_PF[hidden_S]
+    rebuilt_PF[hidden_S] = predicted_PF[hidden_S]
     steps = [step for step in evaluation_transforms(model) if isinstance(step, R.Normalize)]
     normal = steps[0] if steps else R.Normalize(mean=(0.0,), std=(1.0,))
     original, rebuilt = (
@@ -104,8 +103,8 @@ def rebuild_image(
 
 
 @torch.no_grad()
-def guess_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray) -> Tensor:
-    """(P, F): the model's guess of every patch's pixels."""
+def predict_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray) -> Tensor:
+    """(P, F): the predicted pixels of every patch."""
     device = device_of(model.model)
     sequence = model.model.embed(image_CRS[None].to(device, model.model.dtype))
     seen = sequence.select(torch.from_numpy(visible_S)[None].to(device))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ..data.conllu import DependencySentence
-from ..model.loaded_model import LoadedModel
+from ..model.loaded_model import LoadedModel, check_reads_text
 from ..observe.attention import attention_maps, attention_places
 from ..observe.panels import Observation, Picture
 from ..observe.relations import RelationCounts, RelationScore, merge_words, relations_html
@@ -27,7 +27,7 @@ def probe_relations(
         sentences: of `weft.data.conllu.read_conllu`.
         fewest: links that a relation has at least.
     """
-    model.check_reads_text()
+    check_reads_text(model)
     spec = model.model.spec
     if spec.encoder is not None and spec.decoder is not None:
         raise ValueError(f"{model.name} has two stacks; probe an encoder or a decoder")

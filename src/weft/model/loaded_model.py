@@ -4,15 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.tokenizer import Tokenizer
-from ..recipe import Recipe
-from ..spec import ClassifierHead, DetectionHead, PixelDecoder, Tokens
+from ..recipe import Recipe, verb_for
+from ..spec import Tokens
 from .model import Model
-
-IMAGE_VERBS = {
-    ClassifierHead: ("classify", "IMAGE"),
-    DetectionHead: ("detect", "IMAGE"),
-    PixelDecoder: ("reconstruct", "IMAGE", "--draw", "PICTURE"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +40,20 @@ class LoadedModel:
     @property
     def require_tokenizer(self) -> Tokenizer:
         """The tokenizer; a ValueError where the folder has none."""
-        self.check_reads_text()
+        check_reads_text(self)
         if self.tokenizer is None:
             raise ValueError(
                 f"{self.name} holds no tokenizer.json; put the one that it was trained with beside its weights"
             )
         return self.tokenizer
 
-    def check_reads_text(self) -> None:
-        """Raise a ValueError that names the verb for images where it reads these."""
-        if self.reads_images:
-            verb, *rest = IMAGE_VERBS.get(type(self.model.spec.head), ("embed", "IMAGE"))
-            words = " ".join(("weft", verb, self.name, *rest))
-            raise ValueError(f"{self.name} reads images, not text; use {words}")
+
+def image_command(model: LoadedModel) -> str:
+    """Return the command that asks a model of images."""
+    return f"weft {verb_for(model.model.spec) or 'embed'} {model.name} IMAGE"
+
+
+def check_reads_text(model: LoadedModel) -> None:
+    """Raise ValueError for a model that reads images."""
+    if model.reads_images:
+        raise ValueError(f"{model.name} reads images, not text; use {image_command(model)}")

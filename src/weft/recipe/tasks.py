@@ -21,6 +21,7 @@ from ..spec import (
     SpanHead,
     Spec,
     TokenClassifierHead,
+    Tokens,
 )
 from ..synonyms import suggest
 from .image_rows import ImagesWithBoxes, LabelledImages
@@ -69,6 +70,7 @@ __all__ = [
     "task_named",
     "task_names",
     "tunable_names",
+    "verb_for",
 ]
 
 LossWeight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -98,7 +100,7 @@ class Task:
     hf_class_suffix: ClassVar[str] = (
         ""  # of the Hugging Face class, such as "ForTokenClassification"
     )
-    verb: ClassVar[str | None] = None  # of an opened model that does it, such as "tag"
+    verb: ClassVar[str | None] = None  # of the command that does it, such as "tag"
     metrics: ClassVar[tuple[str, ...]] = ()  # of validation beside the loss; the first one selects
     loss_unit: ClassVar[str] = "nats"
     packable: ClassVar[bool] = True  # may several samples share a row?
@@ -222,6 +224,16 @@ def task_named(name: str) -> type[Task]:
         if name in (task.name, *task.variants):
             return task
     raise ValueError(f"--task {name}: {suggest(name, task_names())}")
+
+
+def verb_for(spec: Spec) -> str | None:
+    """Return the verb of the first task that needs such a head and reads what the model reads; None if there is none."""
+    reads_images = not isinstance(spec.source, Tokens)
+    for task in members(Task):
+        fits = any(bool(rows().image_columns) == reads_images for rows in task.row_schemas)
+        if task.verb and fits and isinstance(spec.head, task.head):
+            return task.verb
+    return None
 
 
 def tunable_names() -> list[str]:
@@ -589,6 +601,7 @@ class MaskedAutoencoding(Task):
     row_schemas = (LabelledImages,)
     head = PixelDecoder
     hf_class_suffix = "ForPreTraining"
+    verb = "reconstruct"
     loss_unit = "squared error"
     packable = False
 

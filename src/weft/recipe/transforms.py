@@ -26,7 +26,7 @@ class Transform:
     indices of the boxes that are left (None: all).
 
     Attributes:
-        stage: "image": reads and gives a Pillow image; "normalize": gives a float32 array (channels, rows, columns); "array": reads and
+        stage: "image": reads and gives a PIL image; "normalize": gives a float32 array (channels, rows, columns); "array": reads and
             gives such an array; "mix": is called with two arrays and the generator, and returns one and the share of the first.
     """
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -52,6 +52,7 @@ from ..training.environment import (
     environment_changes,
     restored_random_state,
 )
+from ..training.interpreter_exit import close_at_exit
 from ..training.loop import Trainer, TrainStep, state_digest
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
 from ..training.parallel import DistributedRanks, init_ranks
@@ -385,6 +386,7 @@ def open_writer(
 # Training
 
 
+@close_at_exit
 def train(
     recipe: R.Recipe,
     out: str | Path | None = None,
@@ -393,8 +395,9 @@ def train(
     progress: Callable[[PrepareProgress], None] | None = None,
     on_start: Callable[[RunState, float, int], None] | None = None,
     code_changed: bool = False,
-) -> Iterator[TrainStep]:
-    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to `<out>/model` after the last step.
+) -> Generator[TrainStep, None, None]:
+    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to `<out>/model` after the last step. A caller
+    may stop at any step, also by the end of the program: the last step is saved.
 
     Args:
         recipe: what to train, and on which device.

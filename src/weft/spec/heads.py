@@ -220,7 +220,7 @@ class DetectionHead(Head):
 
 @choice
 class PixelDecoder(Head):
-    """Mask tokens join the visible patches, a light stack of its own width guesses all pixels (MAE, arXiv:2111.06377)."""
+    """Mask tokens join the visible patches, a light decoder of its own width predicts all pixels (MAE, arXiv:2111.06377)."""
 
     width: PositiveInt
     stack: Stack

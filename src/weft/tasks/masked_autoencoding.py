@@ -85,7 +85,7 @@ class MaskedAutoencodingLoss(Loss):
 
     def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
         """The squared error a pixel, over each hidden patch's pixels the mean."""
-        target_BSF, guess_BSF = (
+        target_BSF, predicted_BSF = (
             gather_patches(x_BPF.to(accumulation_dtype(answer)), batch["hidden"])
             for x_BPF in (patchify(batch["image"], self.patch), answer)
         )
@@ -94,7 +94,7 @@ class MaskedAutoencodingLoss(Loss):
         ):  # by the patch's own mean and deviation (section 3, "reconstruction target")
             variance_BS1, mean_BS1 = torch.var_mean(target_BSF, -1, keepdim=True)
             target_BSF = (target_BSF - mean_BS1) / (variance_BS1 + 1e-6).sqrt()
-        return {"patch": (guess_BSF - target_BSF).square().mean(-1).sum()}
+        return {"patch": (predicted_BSF - target_BSF).square().mean(-1).sum()}
 
 
 def patchify(image_BCRS: Tensor, patch: int) -> Tensor:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -24,6 +24,7 @@ from torch.nn import Parameter
 from .. import storage
 from ..ranks import Ranks
 from .checkpoint_parts import FILE, MANIFEST, PART, TENSORS, SavedTensor, saved_tensors
+from .interpreter_exit import BackgroundThread
 
 Groups = Mapping[str, Mapping[str, Tensor]]
 OnSaved = Callable[[Path], None]
@@ -336,7 +337,7 @@ class CheckpointWriter:
     ) -> None:
         assert keep >= 1, keep
         self.root, self.keep, self.pinned, self.on_saved = Path(root), keep, set(pinned), on_saved
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.thread = BackgroundThread("checkpoint")
         self.saving: Future[Path] | None = None
         self.whole: set[Path] = (
             set()

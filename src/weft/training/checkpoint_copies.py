@@ -20,6 +20,7 @@ from .checkpoint import (
     unseal_manifest,
 )
 from .checkpoint_parts import MANIFEST, PART, TENSORS
+from .interpreter_exit import BackgroundThread
 
 PATIENCE = 600.0  # seconds that a copy waits for the parts of other ranks
 LOG = "log.jsonl"
@@ -53,7 +54,7 @@ class CheckpointCopies:
         self.waiting: list[Path] = []
         self.newest = Path()  # of those submitted
         self.copied = 0  # the newest step whose copy is whole
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="copy")
+        self.thread = BackgroundThread("copy")
 
     def __enter__(self) -> "CheckpointCopies":
         return self
