@@ -243,9 +243,9 @@ def holds_image(cell: Any) -> bool:
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
     """Return the name of an image, and its bytes or its file; the `datasets` library keeps the bytes beside a path, or the path alone."""
-    from ..data.quarantine import image_bytes
+    from ..data.quarantine import image_bytes, image_path
 
-    path = cell.get("path") if isinstance(cell, dict) else cell if isinstance(cell, str) else None
+    path = image_path(cell)
     with suppress(ValueError):
         return path, image_bytes(cell)
     return path, path
