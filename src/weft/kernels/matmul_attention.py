@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from .dropout import apply_mask, kept_fraction_16bit
 from .keyed_random import MASK_LEVELS, random_attention_mask
+from .precision import is_eager_cpu
 
 
 def matmul_attention(
@@ -33,6 +34,8 @@ def matmul_attention(
         )
     elif mask is not None:
         bias, seen = mask.clamp(min=least), (mask > least).any(-1, keepdim=True)
+    if seen is not None and is_eager_cpu(seen) and seen.all():
+        seen = None
     y_BHLK: Tensor = MatmulAttention.apply(
         q_BHLK,
         k_BGMK,
@@ -73,7 +76,9 @@ class MatmulAttention(torch.autograd.Function):
             dropped_weight = (
                 weight if kept_BHLM is None else apply_mask(weight, kept_BHLM.view(rows))
             )
-            y = torch.bmm(dropped_weight, v).mul_(grow)
+            y = torch.bmm(dropped_weight, v)
+            if grow != 1:
+                y.mul_(grow)
         context.save_for_backward(q, k, v, weight, dropped_weight)
         context.scale, context.grow, context.shape = scale, grow, (B, H, L, M)
         context.bias = bias.shape if bias is not None and context.needs_input_grad[3] else None
@@ -85,7 +90,9 @@ class MatmulAttention(torch.autograd.Function):
         q, k, v, weight, dropped_weight = context.saved_tensors
         B, H, L, M = context.shape
         with torch.autocast(q.device.type, enabled=False):
-            grad = grad_BHLK.reshape(*q.shape[:2], -1) * context.grow
+            grad = grad_BHLK.reshape(*q.shape[:2], -1)
+            if context.grow != 1:
+                grad = grad * context.grow
             dv, ds = torch.bmm(dropped_weight.mT, grad), torch.bmm(grad, v.mT)
             if context.grow != 1:
                 torch.ops.aten.threshold_backward.grad_input(ds, dropped_weight, 0, grad_input=ds)

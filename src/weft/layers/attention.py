@@ -12,6 +12,7 @@ from ..kernels.attention import AttentionBackend, add_position_bias, sdpa_attent
 from ..kernels.keyed_random import Keys, use_keys
 from ..kernels.masks import Positions
 from ..kernels.precision import cast_for_autocast
+from ..kernels.side_by_side import linear_side_by_side, one_product_is_quicker
 from ..registry import implementation, named
 from ..spec.attention import head_dims
 from .norms import build_norm
@@ -92,10 +93,11 @@ class AttentionLayer(nn.Module):
             if context.position_BLD is None or self.query_position is not None
             else cast_for_autocast(x_BLD + context.position_BLD)
         )
-        q_BHLK = self.place_queries(self.query(placed_BLD), context)
         if memory_BMD is None:
-            k_BGMK = self.place_keys(self.key(placed_BLD), context.position_BLD)
-            v_BGMK = self.split_heads(self.value(x_BLD), self.value_dim)
+            q_BLD, k_BLD, v_BLD = self.self_projections(placed_BLD, x_BLD)
+            q_BHLK = self.place_queries(q_BLD, context)
+            k_BGMK = self.place_keys(k_BLD, context.position_BLD)
+            v_BGMK = self.split_heads(v_BLD, self.value_dim)
             if context.rope_angles is not None:
                 q_BHLK, k_BGMK = (
                     apply_rope(q_BHLK, *context.rope_angles),
@@ -104,6 +106,7 @@ class AttentionLayer(nn.Module):
             if store is not None:
                 k_BGMK, v_BGMK = store.extend(k_BGMK, v_BGMK)
         else:
+            q_BHLK = self.place_queries(self.query(placed_BLD), context)
             k_BGMK, v_BGMK = self.cross_keys_values(memory_BMD, context, store)
         beams, L = len(q_BHLK) // len(k_BGMK), q_BHLK.shape[2]
         if beams == 1:
@@ -113,6 +116,14 @@ class AttentionLayer(nn.Module):
         )  # beams of one sentence share its keys
         y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, context)
         return self.join_heads(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
+
+    def self_projections(self, placed_BLD: Tensor, x_BLD: Tensor) -> tuple[Tensor, ...]:
+        """Queries and keys of `placed`, values of x; of the same vectors all three are one product where that is quicker."""
+        if placed_BLD is x_BLD and one_product_is_quicker(x_BLD):
+            maps = self.query, self.key, self.value
+            if all(type(m) is nn.Linear and type(m.weight) is nn.Parameter for m in maps):
+                return linear_side_by_side(x_BLD, maps)
+        return self.query(placed_BLD), self.key(placed_BLD), self.value(x_BLD)
 
     def place_queries(self, q_BLD: Tensor, context: AttentionContext) -> Tensor:
         """Heads apart, with the positions that have maps of their own."""

@@ -1,11 +1,15 @@
 """Attention in shifted square windows of an image grid (Swin, arXiv:2103.14030, section 3.2)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..kernels.attention import add_position_bias
+from ..kernels.attention import AttentionBackend, add_position_bias
+from ..kernels.precision import cast_for_autocast
 from .attention import AttentionContext, AttentionLayer, Store
 from .positions import interpolate_grid
 from .roles import Role, with_role
@@ -45,15 +49,15 @@ class ShiftedWindowAttention(AttentionLayer):
         height, width = window = self.window_size(context.grid)
         shift = self.shift if min(rows, columns) > self.size else 0
         padded = (-(-rows // height) * height, -(-columns // width) * width)
-        x = F.pad(
-            x_BLD.unflatten(1, context.grid), (0, 0, 0, padded[1] - columns, 0, padded[0] - rows)
-        )
+        x = cast_for_autocast(x_BLD).unflatten(1, context.grid)
+        x = F.pad(x, (0, 0, 0, padded[1] - columns, 0, padded[0] - rows))
         if shift:
             x = x.roll((-shift, -shift), (1, 2))
-        mask = self.mask(padded, window, shift, context, len(x_BLD))
-        y = super().forward(
-            partition_windows(x, window), None, context._replace(mask=mask, causal=False)
-        )
+        windows = partition_windows(x, window)
+        context = context._replace(mask=self.mask(padded, window, shift, context), causal=False)
+        if shift:
+            context = context._replace(split_backend=windows_as_heads(len(windows) // len(x)))
+        y = super().forward(windows, None, context)
         y = y.view(-1, padded[0] // height, padded[1] // width, height, width, y.shape[-1])
         y = y.transpose(2, 3).reshape(-1, *padded, y.shape[-1])
         if shift:
@@ -73,15 +77,14 @@ class ShiftedWindowAttention(AttentionLayer):
         window: tuple[int, int],
         shift: int,
         context: AttentionContext,
-        batch: int,
     ) -> Tensor | None:
-        """Learned bias by offset, and -inf between cells that the shift brought together from far."""
+        """Learned bias by offset; of shifted windows also -inf between cells that the shift brought together from far, (1, windows · H, L, M)."""
         mask = self.bias(window) if self.offsets is not None else None
         if shift:
             region = self.regions(padded, shift, context.positions.query_BL.device)
             same_region = region[:, None, :, None] == region[:, None, None, :]  # of a window
             mask = same_region if mask is None else add_position_bias(mask, same_region)
-            mask = mask.expand(batch, *mask.shape).flatten(0, 1)
+            mask = mask.expand(-1, self.heads, -1, -1).flatten(0, 1)[None]
         return mask
 
     def bias(self, window: tuple[int, int]) -> Tensor:
@@ -105,6 +108,22 @@ class ShiftedWindowAttention(AttentionLayer):
 
         region = part(padded[0])[:, None] * 3 + part(padded[1])
         return partition_windows(region[None, :, :, None], (self.size, self.size))[..., 0]
+
+
+def windows_as_heads(count: int) -> Callable[[AttentionBackend], AttentionBackend]:
+    """The windows of an image read as heads of it: the mask of the shift, one for each window, is then the same for all images."""
+
+    def split(kernel: AttentionBackend) -> AttentionBackend:
+        def attend(
+            q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, **options: Any
+        ) -> Tensor:
+            q, k, v = (t.unflatten(0, (-1, count)).flatten(1, 2) for t in (q_BHLK, k_BGMK, v_BGMK))
+            y_BHLK: Tensor = kernel(q, k, v, mask, **options).unflatten(1, (count, -1))
+            return y_BHLK.flatten(0, 1)
+
+        return attend
+
+    return split
 
 
 def partition_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
