@@ -24,7 +24,6 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
 def test_a_compiled_window_in_blocks_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_local, "sliding_window_block", lambda *_: 4)
     torch.compiler.reset()

@@ -127,7 +127,8 @@ class StackLayer(nn.Module):
             if memory is None
             else cross_context(sequence, memory, split=split, training=self.training)
         )
-        x_BLD, earlier = sequence.x_BLD, list[Tensor]()
+        x_BLD = sequence.x_BLD
+        earlier: list[Tensor] = []
         layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
         layer_outputs = {0: x_BLD} if 0 in layers else {}
         for i, block in enumerate(self.blocks):
