@@ -92,7 +92,7 @@ paper = Recipe(
     paper="arXiv:2104.05704, tables 1 and 2: 3.76M parameters",
 )
 
-# The stem of a ResNet for small images: more of the work in convolutions, and a plan for few epochs, with higher rates and little noise
+# `tiny` with the stem of a ResNet for small images: more of the work in convolutions
 
 residual = replace(
     tiny,
@@ -107,13 +107,6 @@ residual = replace(
             block="basic",
             norm=weft.GroupNorm(groups=8),
         ),
-        attention_dropout=0.0,
-        drop_path=0.0,
-    ),
-    task=Classification(
-        label_smoothing=0.1,
-        transforms=(RandomCrop(size=32, padding=4), RandomHorizontalFlip(), normalize),
     ),
     steps=9_775,
-    optimiser=Muon(lr=1e-2, weight_decay=0.05, other=AdamW(lr=2e-3, weight_decay=0.05)),
 )
