@@ -256,7 +256,7 @@ def image_speed(found: Result) -> Lines:
     yield (
         "Whole training steps of image models beside transformers', with the same weights, loss and optimiser: DeiT-Ti's shape, a Swin of "
         "half of Swin-T's width, a small DETR with its matching and auxiliary losses. The kernel share is the part of transformers' step in "
-        "products, convolutions and fused attention, which both sides call: one over it bounds any ratio."
+        "products, convolutions and fused attention: one over it bounds any ratio where both sides call the same, as in fp32."
     )
     yield ""
     yield from table(

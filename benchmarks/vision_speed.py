@@ -1,12 +1,12 @@
 """Whole optimiser steps of image models beside transformers' same model, weights, loss and optimiser: one process, alternating.
 
-    python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32] [--receipt FILE]
+    python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32 bf16] [--receipt FILE]
 
-A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; bf16 autocast where the machine multiplies bf16
-fast, else fp32. First both losses and gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
+A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; by default with bf16 autocast where the machine
+multiplies bf16 fast, else in fp32. First both losses and gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
 all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The kernel share is the part of transformers' step
-in products, convolutions and fused attention, which both call: no ratio can exceed 1 / share unless these become faster. The last line
-is JSON: model -> times in milliseconds, ratio, kernel share.
+in products, convolutions and fused attention: no ratio can exceed 1 / share unless we make these faster, as attention in bf16. The last
+line is JSON: model/precision -> times in milliseconds, ratio, kernel share.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -185,7 +186,8 @@ def main() -> None:
     parser.add_argument("--only", default="", choices=("", *GOAL))
     parser.add_argument(
         "--precision",
-        default=resolve_precision("auto", torch.device("cpu")),
+        nargs="+",
+        default=[resolve_precision("auto", torch.device("cpu"))],
         choices=("fp32", "bf16"),
     )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
@@ -193,20 +195,15 @@ def main() -> None:
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     results: dict[str, dict[str, float]] = {}
-    print(
-        f"model   weft ms  transformers ms  ratio  goal  kernel share   ({options.precision})",
-        flush=True,
-    )
-    for make in (vit, swin, detr):
+    print("model      weft ms  transformers ms  ratio  goal  kernel share", flush=True)
+    for make, precision in product((vit, swin, detr), options.precision):
         name = make.__name__
         if options.only not in ("", name):
             continue
         torch.manual_seed(0)
-        row = results[f"{name}/{options.precision}"] = measure(
-            make(), options.rounds, options.precision
-        )
+        row = results[f"{name}/{precision}"] = measure(make(), options.rounds, precision)
         print(
-            f"{name:6} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5} {row['kernel_share']:13.2f}",
+            f"{name + '/' + precision:9} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5} {row['kernel_share']:13.2f}",
             flush=True,
         )
     if options.receipt:
