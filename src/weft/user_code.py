@@ -1,4 +1,4 @@
-"""Python files of the user: recipes, and parts that are imported before a recipe or a model is read, their SHA-256 stored in the run.
+"""Python files of parts, the user's own, that are imported before a recipe or a model is read, their SHA-256 stored in the run.
 
 A file `scale_norm.py` becomes the module `weft.user_code.scale_norm`, in worker processes too: their environment names it.
 """
@@ -6,12 +6,11 @@ A file `scale_norm.py` becomes the module `weft.user_code.scale_norm`, in worker
 import hashlib
 import os
 import sys
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec
 from pathlib import Path
-from types import CodeType
 from typing import NamedTuple
 
+from .python_files import module_spec_of_file
 from .storage import seal_json, unseal_json, write_if_changed
 
 __path__: list[str] = []  # so that `import weft.user_code.scale_norm` looks here
@@ -57,21 +56,6 @@ def load_code(paths: list[str]) -> None:
 
 def file_sha256(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-class UncachedLoader(SourceFileLoader):
-    """Compile a file at each import: the cache takes a version of the same size and second for the same file."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
-
-
-def module_spec_of_file(name: str, path: Path) -> tuple[ModuleSpec, UncachedLoader] | None:
-    """Return what imports a Python file as a module called `name`; None if the file's name does not end in `.py`."""
-    loader = UncachedLoader(name, str(path))
-    module_spec = spec_from_file_location(name, path, loader=loader)
-    return (module_spec, loader) if module_spec is not None and path.suffix == ".py" else None
 
 
 def import_file(name: str, path: str) -> None:

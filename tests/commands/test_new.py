@@ -213,7 +213,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         ),
         (
             ["classify", "colors.csv", "photos", "--columns", "color", "id"],
-            "colors.csv: no file that 'color' names in photos is an image; name another column",
+            "'id' holds images, and 'color' does not; give --columns id color",
         ),
         (
             ["classify", "files.csv", "photos", "--columns", "after", "label"],

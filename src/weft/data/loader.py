@@ -113,9 +113,7 @@ class Loader:
             worker_init_fn=start_worker,
             generator=torch.Generator(),
         )  # its own: nothing is drawn from torch's
-        with delayed_sigterm():
-            batches = iter(loader)
-        for micro_batches in batches:
+        for micro_batches in start_workers(loader):
             if isinstance(micro_batches, WorkerError):
                 error = ValueError(micro_batches.line)
                 error.add_note(micro_batches.trace)
@@ -128,6 +126,11 @@ class Loader:
                     step, micro_batches.batches, dict.fromkeys(micro_batches.counts, 0), 0, 0.0
                 )
             )
+
+
+def start_workers(loader: DataLoader[MicroBatches | WorkerError]) -> Iterator[Any]:
+    with delayed_sigterm():
+        return iter(loader)
 
 
 @dataclass

@@ -5,9 +5,9 @@ from importlib.util import module_from_spec
 from pathlib import Path
 from traceback import extract_tb
 
+from ..python_files import module_spec_of_file
 from ..storage import DamagedFile, unseal_json
 from ..synonyms import suggest
-from ..user_code import module_spec_of_file
 from ..values import from_plain
 from .recipe import Recipe
 
