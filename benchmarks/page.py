@@ -574,6 +574,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
     ("incontext", "In context", incontext),
     ("fashion_mnist", "Fashion-MNIST", page_images.classified),
     ("cifar10", "CIFAR-10", page_images.classified),
+    ("cifar10_cct", "CIFAR-10 with more epochs", page_images.classified),
     ("cifar10_residual", "CIFAR-10 with a residual stem", page_images.classified),
     ("few_labels", "Few labels", page_images.few_labels),
     ("self_attention_2d", "Self-attention beside convolutions", page_images.feature_maps),
