@@ -302,5 +302,4 @@ def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
         *(weft.load(str(path / "model")).state_dict().items() for path in (tmp_path / "one", out)),
         strict=True,
     ):
-        # Muon lifts the smallest singular values of a gradient, which are rounding, to those of the others
-        assert torch.allclose(a, b, atol=3e-5), name
+        assert torch.allclose(a, b, atol=1e-5), name
