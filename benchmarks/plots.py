@@ -42,8 +42,8 @@ def draw_block() -> plt.Figure:
     figure, axes = plt.subplots(figsize=(8.6, 2.9))
     axes.set(xlim=(0, 100), ylim=(0, 34))
     axes.axis("off")
-    axes.text(50, 31, "x  ←  after( residual_scale · x  +  drop( out( inner( before( x ) ) ) ) )",
-              ha="center", va="center", fontsize=13, family="monospace")  # fmt: skip
+    axes.text(50, 31, "x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x)))))",
+              ha="center", va="center", fontsize=12, family="monospace")  # fmt: skip
     for i, name in enumerate(BRANCH):
         add_box(axes, 13 + 16 * i, 17, name, filled=name == "inner")
     add_box(axes, 85, 17, "after")
@@ -55,12 +55,12 @@ def draw_block() -> plt.Figure:
     for start, end in ((76.8, 79.5), (90.5, 97)):
         add_arrow(axes, (start, 17), (end, 17))
     add_arrow(axes, (2, 15), (75, 14.5), bend=0.15)
-    axes.text(38.5, 5.4, "· residual_scale", ha="center", va="center", fontsize=9)
+    axes.text(38.5, 5.4, "* residual_scale", ha="center", va="center", fontsize=9)
     captions = (
         (13, 22.2, "norm (pre-norm)"),
         (29, 22.2, "attention or\nfeed-forward"),
         (45, 22.2, "norm (sandwich)"),
-        (61, 22.2, "dropout"),
+        (61, 22.2, "layer scale,\ndropout"),
         (85, 22.2, "norm (post-norm)"),
     )
     for x, y, text in captions:
@@ -95,16 +95,26 @@ def add_arrow(
     axes.add_patch(arrow)
 
 
+def training_label(name: str) -> str:
+    """Say what both sides of a row of `train_speed` read."""
+    model, _, dropout = name.partition("/dropout ")
+    read = {
+        "bert": "bert, ours packed, theirs padded",
+        "bert_packed": "bert, both packed",
+    }.get(model, model)
+    return f"train {read}, dropout {float(dropout):g}"
+
+
 def draw_speed() -> plt.Figure:
-    """Draw how many times as fast as transformers a training step and decoding are, with the same weights."""
+    """Draw how many times as fast as transformers a training step and decoding are, in the same precision."""
     rows = [
-        (f"train {name.replace('/dropout 0.', ', dropout .')}", "bf16", row["ratio"], WEFT)
+        (training_label(name), "bf16", row["ratio"], WEFT)
         for name, row in result("train_speed").items()
     ]
     for name, row in result("decode").items():
         label = f"decode {name.replace('/', ', ')}"
-        rows.append((label, "float32", row["float32 / transformers float32"], WEFT))
-        rows.append((label, "int8 beside float32", row["best / transformers float32"], LIGHT))
+        rows.append((label, "float32", row["float32 / transformers float32"], LIGHT))
+        rows.append((label, "bf16", row["bf16 / transformers bf16"], LIGHT))
     figure, axes = plt.subplots(figsize=(6.8, 4))
     bars = axes.barh(
         [f"{label} ({precision})" for label, precision, _, _ in rows],

@@ -12,6 +12,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
+
+def machine() -> str:
+    """Return the kind of machine: its cores, and the instructions that decide how fast matrix products are."""
+    there = {
+        torch.backends.cpu.get_cpu_capability(): True,
+        "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported(),
+        "VNNI": torch.cpu._is_vnni_supported(),
+        "AMX": torch.cpu._is_amx_tile_supported(),
+    }
+    instructions = [name for name, supported in there.items() if supported]
+    return ", ".join([platform.machine(), f"{os.cpu_count()} cores", *instructions])
+
 
 def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
     """Beside the result: command, commit, seed, time, kind of machine, versions, and the result's hash."""
@@ -33,7 +47,7 @@ def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
         "seed": seed,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine(),
         "versions": {n: version(n) for n in ("torch", "transformers")},
         "sha256": hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest(),
         "result": found,

@@ -2,8 +2,9 @@
 
     python -m benchmarks.train_speed [--rounds 12] [--only gpt2] [--receipt FILE]
 
-A step: forward, loss, backward, fused AdamW, zero_grad; bf16 autocast over fp32 weights. BERT's sequences have ragged lengths:
-transformers reads them padded to the longest, we read the same ones packed, and the head at masked places alone. First both losses and
+A step: forward, loss, backward, fused AdamW, zero_grad; bf16 autocast over fp32 weights. BERT's sequences have ragged lengths.
+We read them packed and compute the head at masked places alone; transformers reads them padded to the longest (`bert`), as its
+collator gives them, or the same packed rows with a mask of blocks (`bert_packed`). First both losses and
 gradient norms are compared in fp32; where they differ nothing is measured. The bare kernels are the step's matrix products, forward and
 backward, in bf16, and nothing else: `share` is their time over ours. A time is the best of all rounds, which alternate; a ratio (above 1:
 we are faster) is the median over rounds of neighbours, so a busy machine slows both. The last line is JSON: model/dropout -> times in
@@ -104,7 +105,54 @@ def pack(lengths: list[int]) -> list[list[int]]:
     return rows
 
 
-def bert(dropout: float) -> Case:
+class Packed(NamedTuple):
+    """Several sequences in each row, and which of them a token belongs to, from 1; 0 is padding."""
+
+    ids_BL: Tensor
+    labels_BL: Tensor
+    document_ids_BL: Tensor
+    position_ids_BL: Tensor
+
+
+def pack_rows(ids: list[Tensor], labels: list[Tensor]) -> Packed:
+    rows = pack([len(t) for t in ids])
+
+    def joined(parts: Callable[[int, int], Tensor], value: int = 0) -> Tensor:
+        lines = [torch.cat([parts(n, i) for n, i in enumerate(row)]) for row in rows]
+        return torch.stack(
+            [torch.nn.functional.pad(line, (0, LENGTH - len(line)), value=value) for line in lines]
+        )
+
+    return Packed(
+        joined(lambda _, i: ids[i]),
+        joined(lambda _, i: labels[i], IGNORE_INDEX),
+        joined(lambda n, i: torch.full((len(ids[i]),), n + 1)),
+        joined(lambda _, i: torch.arange(len(ids[i]))),
+    )
+
+
+def padded_batch(ids: list[Tensor], labels: list[Tensor]) -> dict[str, Tensor]:
+    """What transformers' collator gives: rows padded to the longest, one sequence each."""
+    pad = torch.nn.utils.rnn.pad_sequence
+    return {
+        "input_ids": pad(ids, batch_first=True),
+        "attention_mask": pad([torch.ones_like(t) for t in ids], batch_first=True),
+        "labels": pad(labels, batch_first=True, padding_value=IGNORE_INDEX),
+    }
+
+
+def packed_batch(packed: Packed) -> dict[str, Tensor]:
+    """The packed rows as transformers reads them: a mask of blocks, (batch, 1, query, key), and positions that restart."""
+    document_BL = packed.document_ids_BL
+    return {
+        "input_ids": packed.ids_BL,
+        "attention_mask": (document_BL[:, None, :, None] == document_BL[:, None, None, :]),
+        "position_ids": packed.position_ids_BL,
+        "labels": packed.labels_BL,
+    }
+
+
+def bert(dropout: float, transformers_packs: bool = False) -> Case:
     other = T.BertForMaskedLM(
         T.BertConfig(
             num_hidden_layers=DEPTH,
@@ -116,42 +164,28 @@ def bert(dropout: float) -> Case:
             attention_probs_dropout_prob=dropout,
         )
     ).train()
-    ours, whole = same_weights(other), ragged()
+    ours = same_weights(other)
+    whole = ragged()
     hidden = [torch.rand(len(ids)) < 0.15 for ids in whole]
     ids = [torch.where(hide, MASK, t) for t, hide in zip(whole, hidden, strict=True)]
-    label = [torch.where(hide, t, IGNORE_INDEX) for t, hide in zip(whole, hidden, strict=True)]
-
-    def padded(parts: list[Tensor], value: int = 0) -> Tensor:
-        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=value)
-
-    def filled(parts: list[Tensor], value: int = 0) -> Tensor:
-        return torch.stack(
-            [torch.nn.functional.pad(part, (0, LENGTH - len(part)), value=value) for part in parts]
-        )
-
-    batch = {
-        "input_ids": padded(ids),
-        "attention_mask": padded([torch.ones_like(t) for t in ids]),
-        "labels": padded(label, IGNORE_INDEX),
-    }
-    rows = pack([len(t) for t in whole])
-    packed, labels = (
-        filled([torch.cat([part[i] for i in row]) for row in rows], value)
-        for part, value in ((ids, 0), (label, IGNORE_INDEX))
-    )
-    document_ids = filled(
-        [torch.cat([torch.full((len(ids[i]),), n + 1) for n, i in enumerate(row)]) for row in rows]
-    )
-    at_T = (labels.flatten() != IGNORE_INDEX).nonzero()[:, 0]
-    wanted_T = labels.flatten()[at_T]
+    labels = [torch.where(hide, t, IGNORE_INDEX) for t, hide in zip(whole, hidden, strict=True)]
+    packed = pack_rows(ids, labels)
+    batch = packed_batch(packed) if transformers_packs else padded_batch(ids, labels)
+    at_T = (packed.labels_BL.flatten() != IGNORE_INDEX).nonzero()[:, 0]
+    wanted_T = packed.labels_BL.flatten()[at_T]
 
     def loss() -> Tensor:
-        sequence = ours.encode(ours.embed(packed, document_ids=document_ids))
+        sequence = ours.encode(ours.embed(packed.ids_BL, document_ids=packed.document_ids_BL))
         logits = ours.read(HiddenStates(sequence.x_BLD.flatten(0, 1)[None, at_T]))
         assert isinstance(logits, Tensor)
         return cross_entropy(logits[0], wanted_T) / len(wanted_T)
 
-    return Case(other, ours, loss, lambda: other(**batch).loss, len(rows), len(at_T))
+    return Case(other, ours, loss, lambda: other(**batch).loss, len(packed.ids_BL), len(at_T))
+
+
+def bert_packed(dropout: float) -> Case:
+    """Both sides read the packed rows."""
+    return bert(dropout, transformers_packs=True)
 
 
 def refuse_unless_equal(case: Any) -> None:
@@ -263,15 +297,15 @@ def main() -> None:
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     found: dict[str, dict[str, float]] = {}
-    print("model  dropout   weft ms  transformers ms  ratio  goal  bare ms  share", flush=True)
-    for make in (gpt2, bert):
+    print("model       dropout   weft ms  transformers ms  ratio  goal  bare ms  share", flush=True)
+    for make in (gpt2, bert, bert_packed):
         for dropout in GOAL:
             if given.only not in ("", make.__name__):
                 continue
             torch.manual_seed(0)
             row = found[f"{make.__name__}/dropout {dropout}"] = measure(make(dropout), given.rounds)
             print(
-                f"{make.__name__:6} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[dropout]:5} "
+                f"{make.__name__:11} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[dropout]:5} "
                 f"{row['bare kernels']:8.1f} {row['share']:6.2f}",
                 flush=True,
             )

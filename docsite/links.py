@@ -35,6 +35,6 @@ def broken_links(pages: Mapping[str, str], folder: Path) -> Iterator[str]:
             name = (
                 posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
             )
-            exists = name in known or (folder / name).is_file()
+            exists = name in known or (folder / name).exists()
             if not exists or (anchor and anchor not in known.get(name, set())):
                 yield f"{page}: {target}"

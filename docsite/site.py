@@ -42,6 +42,8 @@ def site_link(target: str) -> str:
         path = "extension.md"
     elif re.fullmatch(r"(?:\.\./)+README\.md", path):
         path = "index.md"
+    elif re.fullmatch(r"(?:\.\./)+src/weft/families", path):
+        path = "families/index.md"
     elif match := re.fullmatch(r"(?:\.\./)+src/weft/(\w+)", path):
         path = f"reference/{match[1]}.md"
     elif path == "results":

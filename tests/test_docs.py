@@ -117,6 +117,14 @@ def test_no_link_of_the_site_leads_nowhere(site: dict[str, str]) -> None:
     assert list(broken_links(site, ROOT / "docs")) == []
 
 
+def test_no_link_leads_nowhere_in_a_clone() -> None:
+    pages = {page.name: page.read_text() for page in PAGES}
+    assert list(broken_links(pages, ROOT / "docs")) == []
+    root = {path.name: path.read_text() for path in TEXTS if path.parent == ROOT}
+    pages_from_root = {f"docs/{name}": text for name, text in pages.items()}
+    assert list(broken_links(root | pages_from_root, ROOT)) == []
+
+
 def test_a_missing_page_file_or_heading_is_a_broken_link() -> None:
     pages = {
         "a.md": "# A\n\n[x](b.md) [y](#no) [z](c.md#one-two) [w](c.md#two)",

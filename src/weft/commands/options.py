@@ -165,7 +165,7 @@ def add_device(parser: argparse.ArgumentParser, default: str | None = "auto") ->
         "--device",
         default=default,
         metavar="DEVICE",
-        help=f"device: auto (an accelerator if available, else the CPU), cpu, cuda, cuda:1 or mps (default: {note})",
+        help=f"device: auto (an accelerator if available, else the CPU), cpu, or, experimental because Weft has not been run on them yet, cuda, cuda:1 or mps (default: {note})",
     )
 
 

@@ -339,7 +339,7 @@ def add(verb: AddCommand) -> None:
     parser.add_argument(
         "--simulate",
         action="store_true",
-        help="also measure the memory and collectives of one rank of the real model on a fake process group",
+        help="experimental: also measure the memory and collectives of one rank of the real model on a fake process group",
     )
     parser.add_argument(
         "--picture",

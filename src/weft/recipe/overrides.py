@@ -186,7 +186,7 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
 
 
 def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
-    """Move the norm of a branch, or of every branch of a block, in x <- after(x * alpha + out(inner(before(x))))."""
+    """Move the norm of a branch, or of every branch of a block, in x <- after(x * residual_scale + out(inner(before(x))))."""
     if text not in PLACEMENTS:
         raise ValueError(f"{here}.norm is {' or '.join(PLACEMENTS)}, not {text!r}")
     if "inner" not in tree:

@@ -25,7 +25,7 @@ class SelectiveCheckpointing(ActivationCheckpointing):
 
 @choice
 class Parallel:
-    """A grid of replicate × shard × tensor ranks.
+    """A grid of replicate × shard × tensor ranks. Experimental: tested with processes on one CPU machine, never run on a GPU.
 
     Ranks of one `tensor` group read the same samples and compute parts of every layer (Shoeybi et al. 2019, arXiv:1909.08053), with
     the sequence split between the layers (arXiv:2205.05198) and the loss split over the vocabulary. Ranks of one `shard` group keep

@@ -19,7 +19,7 @@ class LayerScale:
 
 @choice
 class Branch:
-    """One residual branch: x <- after(x * residual_scale + drop(layer_scale(out(inner(before(x))))))."""
+    """One residual branch: x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x)))))."""
 
     inner: Inner
     before: Norm | None = None
