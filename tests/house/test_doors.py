@@ -1,4 +1,4 @@
-"""Counting doors: a new task, and a new metric, change at most two source files and one test."""
+"""The number of files that a new task and a new metric change."""
 
 import os
 import re
@@ -21,7 +21,7 @@ class Reversal(Translation):
     """Write the source backwards."""
 
     name = "reverse"
-    metrics = ("whole_rows",)
+    metrics = ("accuracy",)
 
 
 implements(Reversal, "weft.tasks.reversal:ReversalTask")
@@ -31,13 +31,16 @@ IMPLEMENTATION = '''"""Write the source backwards."""
 from collections.abc import Sequence
 from typing import Any
 
-from .task import HiddenTokenTask, Metrics
+from ..recipe.metrics import find_metric
+from .base import Batch
+from .predict import split_by_row
+from .task import EvaluationData, HiddenTokenTask, Metrics
 from .translation import TranslationLoss, TranslationPreprocess
 
 
 class ReversalPreprocess(TranslationPreprocess):
-    def read(self, store: Any, length: int, tail: bool) -> Any:
-        return Backwards(super().read(store, length, tail))
+    def read_samples(self, store: Any, length: int, include_partial: bool) -> Any:
+        return Backwards(super().read_samples(store, length, include_partial))
 
 
 class Backwards:
@@ -56,34 +59,80 @@ class Backwards:
 
 
 class ReversalTask(HiddenTokenTask):
-    preprocess_class, loss_class = ReversalPreprocess, TranslationLoss
+    preprocess_class = ReversalPreprocess
+    loss_class = TranslationLoss
+
+    def predict(self, outputs: Any, batch: Batch) -> list[Any]:
+        return split_by_row(outputs.argmax(-1), batch)
+
+    def references(self, data: EvaluationData) -> list[list[int]]:
+        rows = (data.store.row(i)["source"].tolist() for i in range(len(data.store)))
+        return [[*reversed(row), self.preprocess.eos_id] for row in rows]
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        yield "whole_rows", sum(all(hit for _, hit in row) for row in predictions) / len(predictions)
+        for name in self.task.metrics:
+            yield from find_metric(name)(predictions, references)
 '''
 TEST = """
+import numpy as np
+
 import weft
 from tests.evaluate.small import TEXTS
 from weft import recipe as R
-from weft.testing import check_task, small_store
+from weft.tasks import build_task
+from weft.tasks.task import EvaluationData
+from weft.testing import check_metric, check_task, small_store
+
+ROWS = [{"source": text, "target": text} for text in TEXTS]
+STORE, TOKENIZER = small_store(ROWS, R.SourceTargetPairs())
+MODEL = weft.transformer(
+    depth=1, width=16, heads=2, hidden=32, vocab_size=TOKENIZER.size, dropout=0.0
+)
 
 
 def test_the_new_task_keeps_the_contract() -> None:
     assert "reverse" in R.task_names()
-    rows = [{"source": text, "target": text} for text in TEXTS]
-    store, tokenizer = small_store(rows, R.SourceTargetPairs())
-    model = weft.transformer(depth=1, width=16, heads=2, hidden=32, vocab_size=tokenizer.size, dropout=0.0)
-    check_task(R.Reversal(), model, store)
+    check_task(R.Reversal(), MODEL, STORE)
+
+
+def test_the_model_learns_the_source_backwards() -> None:
+    task = build_task(R.Reversal(), MODEL, STORE.meta, seed=1)
+    samples = task.preprocess.open_samples(STORE, 64, include_partial=True)
+    references = task.references(EvaluationData(STORE, None))
+    assert len(samples) == len(references) == len(TEXTS)
+    for i, reference in enumerate(references):
+        row = task.preprocess(samples, i, np.random.default_rng(0))
+        source = row["tokens"][:-1].tolist()
+        assert source != source[::-1]
+        assert row["labels"][:-1].tolist() == source[::-1]
+        assert row["labels"].tolist() == reference
 """
 METRIC = '''"""How often the first token is right."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ..recipe.metrics import Scores
+from .rows import check_pairs
 
-def first_token_accuracy(predictions: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    yield "first_token", sum(row[0][1] for row in predictions) / len(predictions)
+
+def first_token(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
+    check_pairs(predictions, references)
+    right = [p[0] == r[0] for p, r in zip(predictions, references, strict=True)]
+    yield "first_token", sum(right) / len(right)
 '''
+METRIC_TEST = """
+
+def test_the_task_scores_the_first_token() -> None:
+    predictions = [[4, 5], [6, 7]]
+    references = [[4, 8], [9, 7]]
+    check_metric("first_token", predictions, references)
+    task = build_task(R.Reversal(), MODEL, STORE.meta, seed=1)
+    assert dict(task.evaluate(predictions, references))["first_token"] == 0.5
+"""
+KEEPS_CONTRACT = "test_the_new_task_keeps_the_contract"
+LEARNS_BACKWARDS = "test_the_model_learns_the_source_backwards"
+SCORES_FIRST_TOKEN = "test_the_task_scores_the_first_token"
 
 
 @pytest.fixture(scope="module")
@@ -113,67 +162,58 @@ def changed(before: dict[str, str], after: dict[str, str]) -> tuple[int, int]:
     return sources, len(names) - sources
 
 
-def passes(folder: Path) -> bool:
+def failures(folder: Path) -> list[str]:
+    """Run the tests of the new task and return the names of those that fail."""
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/test_reversal.py",
-    ]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rf"]
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [*words, "tests/test_reversal.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return done.returncode == 0
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return sorted(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
 
 
-def test_a_new_task_and_then_a_new_metric_change_two_source_files_and_one_test_each(
-    copy: Path,
-) -> None:
+def test_a_new_task_changes_two_source_files_and_a_new_metric_three(copy: Path) -> None:
     before = files(copy)
-    with (copy / "src/weft/recipe/tasks.py").open("a") as file:
+    tasks = "src/weft/recipe/tasks.py"
+    with (copy / tasks).open("a") as file:
         file.write(VALUE)
-    edit(
-        copy,
-        "src/weft/recipe/tasks.py",
-        '    "Regression",\n',
-        '    "Regression",\n    "Reversal",\n',
-    )
-    (copy / "tests/test_reversal.py").write_text(TEST)
-    assert not passes(copy)  # the value alone is not enough, so the test can fail
+    edit(copy, tasks, '    "Regression",\n', '    "Regression",\n    "Reversal",\n')
+    test = copy / "tests/test_reversal.py"
+    test.write_text(TEST)
+    # the value alone is not enough
+    assert failures(copy) == [LEARNS_BACKWARDS, KEEPS_CONTRACT]
     (copy / "src/weft/tasks/reversal.py").write_text(IMPLEMENTATION)
-    assert passes(copy)
+    assert failures(copy) == []
     with_task = files(copy)
     assert changed(before, with_task) == (2, 1)
 
-    reversal = "src/weft/tasks/reversal.py"
-    edit(copy, "src/weft/recipe/tasks.py", '("whole_rows",)', '("whole_rows", "first_token")')
-    assert not passes(copy)  # a metric that is named, but not yielded
-    edit(copy, "src/weft/recipe/tasks.py", '("whole_rows", "first_token")', '("whole_rows",)')
     (copy / "src/weft/metrics/first_token.py").write_text(METRIC)
     edit(
         copy,
-        reversal,
-        "from .task import",
-        "from ..metrics.first_token import first_token_accuracy\nfrom .task import",
+        "src/weft/recipe/metrics.py",
+        '    "pearson": ',
+        '    "first_token": "first_token:first_token",\n    "pearson": ',
     )
     edit(
         copy,
-        reversal,
-        '        yield "whole_rows"',
-        '        yield from first_token_accuracy(predictions)\n        yield "whole_rows"',
+        tasks,
+        'metrics = ("accuracy",)\n\n\nimplements(Reversal',
+        'metrics = ("accuracy", "first_token")\n\n\nimplements(Reversal',
     )
-    edit(
-        copy,
-        "tests/test_reversal.py",
-        "    check_task(",
-        '    from weft.metrics.first_token import first_token_accuracy\n\n    assert dict(first_token_accuracy([[(0.1, 1.0)], [(0.1, 0.0)]])) == {"first_token": 0.5}\n    check_task(',
-    )
-    assert passes(copy)
-    assert changed(with_task, files(copy)) == (2, 1)
+    test.write_text(TEST + METRIC_TEST)
+    assert failures(copy) == []
+    assert changed(with_task, files(copy)) == (3, 1)
+
+    # without the reversal, and without the use of the metric, exactly their tests fail
+    edit(copy, "src/weft/tasks/reversal.py", "def read_samples(", "def read(")
+    edit(copy, "src/weft/tasks/reversal.py", "in self.task.metrics:", "in self.task.metrics[:1]:")
+    assert failures(copy) == [LEARNS_BACKWARDS, KEEPS_CONTRACT, SCORES_FIRST_TOKEN]
 
 
 TASKS = "|".join(task.__name__ for task in members(Task))
