@@ -265,30 +265,6 @@ def test_every_exported_name_exists() -> None:
         assert getattr(weft, name) is not None
 
 
-def test_the_project_speaks_of_itself_alone() -> None:
-    """No machine paths, no registry addresses, anywhere in the project's own files."""
-    for path in ROOT.rglob("*"):
-        hidden = any(
-            part.startswith(".") and part != ".ci" for part in path.relative_to(ROOT).parts
-        )
-        if (
-            path.is_file()
-            and not hidden
-            and path.suffix in (".py", ".md", ".toml", ".txt", ".json", "")
-            and path != Path(__file__)
-        ):
-            text = path.read_text(errors="ignore")
-            for word in (
-                "/work/",
-                "/opt/wheels",
-                "/root/",
-                "pypi.org/simple",
-                "extra-index-url",
-                "find-links",
-            ):
-                assert word not in text, f"{path.relative_to(ROOT)} holds {word!r}"
-
-
 def test_only_storage_renames_and_syncs() -> None:
     """One function writes what must stay; `x.replace(y)` with one argument is a path's."""
     for path in FILES:
