@@ -355,6 +355,7 @@ def test_every_place_in_the_table_exists_so_that_no_answer_is_out_of_date() -> N
     verbs = next(a.choices for a in parser()._actions if a.dest == "verb")
     assert verbs
     options = {option for verb in verbs.values() for option in verb._option_string_actions}
+    assert not any(reaches(recipe, "optimiser.speed=1") for recipe in RECIPES)
     for word in SYNONYMS:
         assert bool(word.targets) != bool(word.hint)
         for place in word.targets:

@@ -102,8 +102,7 @@ def test_several_workers_write_the_same_shards(
     alone = prepare(data(proteins), tmp_path / "alone", workers=1)
     assert len(list((alone / "train").glob("*.arrow"))) > 4
     assert len(Store(PreparedFolder(str(alone)), "train")) == 120
-    pytest.importorskip("weft.user_code")  # what makes workers import the user's file
-    monkeypatch.setenv("WEFT_CODE", str(EXAMPLE))
+    monkeypatch.setenv("WEFT_CODE", str(EXAMPLE))  # workers import the user's file
     many = prepare(data(proteins), tmp_path / "many", workers=3)
     for path in sorted((alone / "train").iterdir()):
         assert (many / "train" / path.name).read_bytes() == path.read_bytes()
