@@ -360,6 +360,7 @@ def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_
 def test_only_our_own_shards_are_removed_when_data_becomes_shorter(tmp_path: Path) -> None:
     data = documents(tmp_path)
     made = prepare(data, tmp_path / "out", workers=1)
+    assert (made / "train" / "00007.arrow").exists()
     theirs = [
         made / "train" / name for name in ("mine.arrow", "90000.arrow", "90001.json", "notes.txt")
     ]

@@ -1003,5 +1003,5 @@ def test_the_surest_format_is_taken_and_a_missing_file_is_told_by_its_name(tmp_p
         "parquet",
         "tsv",
     ]
-    with pytest.raises(files.MissingFile):
+    with pytest.raises(files.MissingFile, match=r"gone\.json"):
         detect_format(str(tmp_path / "gone.json"))  # of an array, SQuAD or COCO

@@ -88,9 +88,9 @@ def test_texts_files_and_pairs_are_classified_alike(
     paired = said(capsys, "classify", name, "--input", str(tmp_path / "in.jsonl"))
     typed = said(capsys, "classify", name, "--pairs", TEXTS[0], TEXTS[1])
     assert paired[0]["probability"] == pytest.approx(typed[0]["probability"], abs=1e-6)
-    assert paired[0]["probability"] != pytest.approx(
-        said(capsys, "classify", name, TEXTS[0])[0]["probability"], abs=1e-6
-    )
+    for other in ([TEXTS[0]], ["--pairs", TEXTS[0], TEXTS[2]]):
+        (row,) = said(capsys, "classify", name, *other)
+        assert paired[0]["probability"] != pytest.approx(row["probability"], abs=1e-6)
 
 
 def test_standard_input_is_lines_of_text_or_of_json(

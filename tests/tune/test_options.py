@@ -284,7 +284,7 @@ def test_a_proof_of_exact_resume_looks_where_the_run_did(folder: Path, tmp_path:
     finish(
         recipe(
             folder / "data",
-            average=R.BestCheckpoint(metric="accuracy"),
+            average=R.BestCheckpoint(metric="loss"),
             eval_every=3,
             checkpoints=R.Checkpoints(every_steps=10, keep=2),
         ),
@@ -292,6 +292,9 @@ def test_a_proof_of_exact_resume_looks_where_the_run_did(folder: Path, tmp_path:
     )
     proof = verify_resume(tmp_path)
     assert proof.saved_digest == proof.repeated_digest
+    # the best weights are those of a validation that the proof repeats
+    best = all_checkpoints(tmp_path / "checkpoints")[-1].state["best"]
+    assert proof.first_step < best["step"] < proof.last_step
 
 
 def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(
