@@ -3,8 +3,7 @@
 A module of this folder defines both as `Preprocess(task, context)` and `Loss(task, context)`. The preprocessing is built first and
 raises ValueError if the model or the data do not fit the task."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -28,7 +27,6 @@ from ..spec.spec import iterate_blocks
 ROUTER_TERMS = ("balance", "router_z")  # loss terms of every task whose model has experts
 ArrayRow = dict[str, np.ndarray]
 Batch = dict[str, Tensor]
-T = TypeVar("T")
 
 
 class TaskContext(NamedTuple):
@@ -213,10 +211,6 @@ class Loss(nn.Module):
         """Return what the model computes beside the loss terms, for predictions."""
         outputs = self.forward_outputs(batch)
         return outputs, self.all_sums(outputs, batch)
-
-    def with_model(self, function: Callable[[Model], T]) -> T:
-        """Call a function of the model, such as one that generates, while the weights of the whole are in place."""
-        return function(self.model)
 
 
 class EncoderDecoderLoss(Loss):

@@ -206,8 +206,7 @@ def parallelize(
         data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
         for part in (*blocks, loss):
             fully_shard(part, mesh=data, mp_policy=policy)
-        for name in ("outputs_and_sums", "with_model"):
-            register_fsdp_forward_method(loss, name)
+        register_fsdp_forward_method(loss, "outputs_and_sums")
     return loss
 
 

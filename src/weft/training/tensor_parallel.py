@@ -263,7 +263,7 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
         inside = set(block.modules())
         wrap_unit(block, [t for t in rest if t.owner in inside], group)
         rest = [t for t in rest if t.owner not in inside]
-    for name in ("forward", "outputs_and_sums", "with_model"):
+    for name in ("forward", "outputs_and_sums"):
         wrap_unit(loss, rest, group, name)
 
 
