@@ -514,11 +514,16 @@ def child(recipe: R.Recipe, out: Path, plot: Plot | None = None) -> Any:
     return json.loads(note.read_text()) if note.exists() and note.read_text() else None
 
 
-def ranks(recipe: R.Recipe, out: Path, world: int, work: Callable[[], Any]) -> list[Any]:
-    """What each of several ranks returns."""
+def free_port() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+        port: int = held.getsockname()[1]
+        return port
+
+
+def ranks(recipe: R.Recipe, out: Path, world: int, work: Callable[[], Any]) -> list[Any]:
+    """What each of several ranks returns."""
+    port = free_port()
     notes = [out.with_name(f"{out.name}-{rank}.json") for rank in range(world)]
     for note in notes:
         note.unlink(missing_ok=True)

@@ -1,61 +1,158 @@
-"""Ranks that torchrun starts again find the words of those before them in the rendezvous store."""
+"""Ranks that are killed or stopped end all others, wherever these wait; ranks that are busy end nobody."""
 
-import json
+import ctypes
 import os
-from socket import gethostname
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-from weft.training.heartbeat import Heartbeat
+from weft import recipe as R
+from weft.training import heartbeat
+from weft.training.parallel import DistributedRanks, init_ranks
+
+from ..faults.runs import fork, free_port, wait
+from ..faults.test_ranks import LIMIT
+
+Work = Callable[[DistributedRanks], Any]
+SILENCE = 4.0  # seconds: shorter than by default
+LONG = 8.0  # seconds after which a silent rank would be lost
 
 
-@pytest.fixture
-def store() -> Any:
-    return dist.TCPStore("127.0.0.1", 0, None, True)
+def hold_interpreter(seconds: int) -> None:
+    """One call that does not release the interpreter: no other Python thread runs."""
+    ctypes.PyDLL(None).sleep(seconds)
 
 
-def watcher(store: Any, rank: int) -> Heartbeat:
-    inside, _ = os.pipe()
-    return Heartbeat(store, rank, 2, 5.0, inside)
+def start(
+    folder: Path,
+    work: Work,
+    port: int | None = None,
+    timeouts: R.Timeouts = R.Timeouts(heartbeat=SILENCE),
+    **environment: str,
+) -> list[int]:
+    """Two ranks without torchrun, which would end one when it sees another end."""
+    port = port or free_port()
+
+    def join() -> None:
+        with init_ranks(timeouts, device="cpu") as ranks:
+            work(ranks)
+
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [
+        fork(join, folder / f"rank-{rank}", RANK=str(rank), **shared, **environment)
+        for rank in range(2)
+    ]
 
 
-def test_what_an_earlier_start_left_in_the_store_is_not_read(store: Any) -> None:
-    before = watcher(store, 1)
-    before.publish("beat", f"{before.token} 7")
-    before.store.set("heartbeat/lost", f"{before.token} 0")
-    now = watcher(store, 0)
-    assert [now.ask(name) for name in now.watched()] == ["", ""]
-    now.exit_if_rank_lost()
-    again = watcher(store, 1)
-    again.publish("beat", f"{again.token} 7")
-    assert now.ask("beat/1") == f"{again.token} 7"
+def wait_in_store(ranks: DistributedRanks) -> None:
+    """Where no collective operation notices that a rank is lost."""
+    ranks.store.wait(["never"], timedelta(days=1))
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_stopped_neighbour_is_killed_though_it_began_first_and_nobody_of_an_earlier_start(
-    store: Any, monkeypatch: pytest.MonkeyPatch, earlier: bool
+def descendants(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(int(child) for child in children)]
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "seconds"),
+    [
+        (R.Timeouts(heartbeat=SILENCE), LONG),
+        pytest.param(R.Timeouts(), 40.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_whose_interpreter_is_blocked_for_longer_than_the_timeout_is_not_lost(
+    timeouts: R.Timeouts, seconds: float, tmp_path: Path
 ) -> None:
-    codes, killed = list[int](), list[int]()
-    monkeypatch.setattr(os, "_exit", codes.append)
-    monkeypatch.setattr(os, "kill", lambda process, _: killed.append(process))
-    neighbour = watcher(store, 1)
-    neighbour.publish("process", json.dumps([gethostname(), 123, neighbour.token]))
-    neighbour.publish("beat", f"{neighbour.token} 1")
-    watching = watcher(store, 0)
-    watching.end("other 2" if earlier else f"{neighbour.token} 2")
-    assert codes == [75]
-    assert killed == ([] if earlier else [123])
+    def work(ranks: DistributedRanks) -> None:
+        time.sleep(3 * heartbeat.PERIOD)  # all have heard of each other
+        if ranks.rank:
+            hold_interpreter(int(seconds))
+        assert ranks.sum([1.0]) == [2.0]
+
+    started = start(tmp_path, work, timeouts=timeouts)
+    assert [wait(rank, 2 * LIMIT + seconds) for rank in started] == [0, 0]
 
 
-def test_a_loss_that_is_found_now_ends_every_rank(
-    store: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_killed_or_stopped_ends_those_that_wait_in_the_store(
+    how: signal.Signals, lost: int, tmp_path: Path
 ) -> None:
-    codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    monkeypatch.setattr(os, "kill", lambda *_: None)
-    first, second = watcher(store, 0), watcher(store, 1)
-    second.end("beat")
-    first.exit_if_rank_lost()
-    assert codes == [75, 75]
+    """The first rank also serves the store."""
+
+    def work(ranks: DistributedRanks) -> None:
+        if ranks.rank == lost:
+            os.kill(os.getpid(), how)
+        wait_in_store(ranks)
+
+    started = start(tmp_path, work)
+    limit = time.monotonic() + LIMIT
+    codes = [wait(rank, limit - time.monotonic()) for rank in started]
+    assert codes[lost] == -signal.SIGKILL
+    assert codes[1 - lost] != 0
+
+
+@pytest.mark.slow
+def test_a_job_that_is_suspended_as_a_whole_goes_on(tmp_path: Path) -> None:
+    def work(ranks: DistributedRanks) -> None:
+        (tmp_path / f"joined-{ranks.rank}").touch()
+        while not (tmp_path / "resumed").exists():
+            time.sleep(0.1)
+        assert ranks.sum([1.0]) == [2.0]
+
+    started = start(tmp_path, work)
+    while not all((tmp_path / f"joined-{rank}").exists() for rank in range(2)):
+        time.sleep(0.1)
+    time.sleep(SILENCE)  # all have heard of each other
+    processes = [process for rank in started for process in descendants(rank)]
+    assert len(processes) == 4
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    time.sleep(LONG)
+    for process in reversed(processes):
+        os.kill(process, signal.SIGCONT)
+    time.sleep(SILENCE)
+    (tmp_path / "resumed").touch()
+    assert [wait(rank) for rank in started] == [0, 0]
+
+
+def test_sigterm_ends_a_rank_that_waits_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun sends it and waits for thirty seconds; a handler in Python does not run before the waiting is over."""
+    monkeypatch.setattr(heartbeat, "GRACE", 1.0)
+
+    def work(ranks: DistributedRanks) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        (tmp_path / f"joined-{ranks.rank}").touch()
+        wait_in_store(ranks)
+
+    started = start(tmp_path, work)
+    while not all((tmp_path / f"joined-{rank}").exists() for rank in range(2)):
+        time.sleep(0.1)
+    os.kill(started[1], signal.SIGTERM)
+    assert wait(started[1], LIMIT) == -signal.SIGKILL
+    assert wait(started[0], LIMIT) == -signal.SIGKILL
+
+
+def test_what_an_earlier_start_left_in_the_store_is_not_read(tmp_path: Path) -> None:
+    """torchrun may keep its store when it starts the ranks again."""
+    store = dist.TCPStore("127.0.0.1", 0, None, True)
+    for key in ("lost", "0", "1"):
+        store.set(f"heartbeat/{key}", "earlier 7")
+
+    def work(ranks: DistributedRanks) -> None:
+        time.sleep(3 * heartbeat.PERIOD)
+        assert ranks.sum([1.0]) == [2.0]
+
+    started = start(tmp_path, work, store.port, TORCHELASTIC_USE_AGENT_STORE="True")
+    assert [wait(rank) for rank in started] == [0, 0]
+    for rank in range(2):
+        assert store.get(f"heartbeat/{rank}").endswith(b"done")

@@ -34,10 +34,10 @@ class LossGuard:
 
 @choice
 class Timeouts:
-    """Seconds until a rank gives up: on a collective operation, and on another rank whose heartbeat is missing."""
+    """Seconds until a rank gives up: on a collective operation, in which it waits for busy ranks, and on a rank whose machine is silent."""
 
-    collective: PositiveFloat = 60.0
-    heartbeat: PositiveFloat = 10.0
+    collective: PositiveFloat = 600.0
+    heartbeat: PositiveFloat = 15.0
 
 
 @choice

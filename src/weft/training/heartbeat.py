@@ -1,136 +1,174 @@
 """Ranks watch each other: when one is lost, all others end soon, wherever they wait.
 
-A rank that died or stopped leaves the others in a collective operation, where Python runs no signal handler. So each rank has a thread
-that counts in the rendezvous store and watches the next rank's count: three small requests a second, however many ranks there are.
+A rank that was killed or stopped leaves the others in a collective operation, where Python runs no signal handler. So each rank has a child
+process that counts in the rendezvous store and watches the next rank's count: three small requests per second, however many ranks there are.
+It is a process because a thread falls silent during any call that holds the interpreter, and such a rank is busy, not lost.
 torchrun may keep the store when it restarts the ranks: what it held before belongs to others and is not read.
 """
 
-import json
+import multiprocessing
 import os
 import secrets
 import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
-from socket import gethostname
+from functools import partial
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import torch.distributed as dist
+
+from ..processes import die_with_parent
+
 PERIOD = 1.0  # seconds between two beats
 GRACE = 20.0  # seconds from SIGTERM to the end: torchrun sends SIGKILL after 30
-LOST = 75  # exit code (EX_TEMPFAIL): run it again
-TERMINATED = 143
+STOPPED = 5.0  # seconds after which a stopped rank is ended
+DONE = b"\0"  # in the pipe from the rank, beside the numbers of signals
+JOINED = b"\xff"  # all ranks have begun
 
 
-class Heartbeat(Thread):
-    """Count in the store under this rank's name, and end the process when the next rank has been silent for `timeout` seconds."""
+class Heartbeat:
+    """Count in the store under this rank's name, and end this rank when it is stopped or the next one has been silent for `timeout` seconds.
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: float, wakeup: int) -> None:
-        super().__init__(name="heartbeat", daemon=True)
-        self.store, self.rank, self.next, self.timeout, self.wakeup = (
-            store.clone(),
-            rank,
-            (rank + 1) % size,
-            timeout,
-            wakeup,
-        )
-        self.store.set_timeout(timedelta(seconds=timeout))
-        self.over, self.terminated = Event(), float("inf")
-        self.token = secrets.token_hex(8)  # no two processes publish the same words
-        self.earlier = {key: self.get(key) for key in self.watched()}
+    Time in which this process itself was not running (a suspended container, an overloaded machine) does not count.
+    """
+
+    def __init__(self, rank: int, size: int, timeout: float, signals: int) -> None:
+        self.rank = rank
+        self.next = (rank + 1) % size
+        self.timeout = timeout
+        self.signals = signals
+        self.process = os.getpid()
+        self.silent = float(
+            "-inf"
+        )  # seconds since the next rank was heard of; until then, it may begin
+        self.awaited = f"rank {self.next}"
+        self.joined, self.over = Event(), Event()
 
     def run(self) -> None:
-        self.publish("process", json.dumps([gethostname(), os.getpid(), self.token]))
-        count, last_heard, last = 0, time.monotonic(), ""
+        """Watch until the rank is done or gone. Only the thread uses the store: a request may wait forever if its server is stopped."""
+        die_with_parent()
+        for number in (signal.SIGINT, signal.SIGTERM):  # the rank decides
+            signal.signal(number, signal.SIG_IGN)
+        beats = Thread(target=self.beat, daemon=True)
+        beats.start()
+        self.watch()
+        self.over.set()
+        beats.join(2 * PERIOD)
+
+    def watch(self) -> None:
+        before = time.monotonic()
+        stopped, terminated = 0.0, float("inf")
+        while os.getppid() == self.process:
+            signals = self.wait()
+            if DONE in signals:
+                return
+            if JOINED in signals:
+                self.joined.set()
+            now = time.monotonic()
+            passed = min(now - before, 2 * PERIOD)
+            before = now
+            self.silent += passed
+            stopped = stopped + passed if is_stopped(self.process) else 0.0
+            if signal.SIGTERM in signals:
+                terminated = min(terminated, now + GRACE)
+            if stopped > STOPPED:
+                self.end(f"rank {self.rank} was stopped (SIGSTOP) for {STOPPED:g} s")
+            elif self.silent > self.timeout + 2 * PERIOD:
+                self.end(f"{self.awaited} has not responded for {self.timeout:g} s")
+            elif now > terminated:
+                self.end(f"rank {self.rank} did not stop within {GRACE:g} s of SIGTERM")
+
+    def wait(self) -> bytes:
+        """Return after a period, or with the signals that the rank received, although it may be in a collective operation."""
+        return (
+            os.read(self.signals, 256) if select.select([self.signals], [], [], PERIOD)[0] else b""
+        )
+
+    def end(self, reason: str) -> None:
+        """End this rank. A stopped process obeys no other signal."""
+        print(
+            f"weft: {reason}; all ranks stop; run it again to continue", file=sys.stderr, flush=True
+        )
+        os.kill(self.process, signal.SIGKILL)
+
+    def beat(self) -> None:
+        """Publish a count, and listen to the next rank's, until this rank is done."""
+        # Without a store, the rank itself raises the error
+        with suppress(RuntimeError, KeyError):
+            address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            self.exchange(dist.TCPStore(*address))  # type: ignore[attr-defined]
+
+    def exchange(self, store: Any) -> None:
+        token = secrets.token_hex(8)  # no two processes publish the same
+        lost_key, next_key = "heartbeat/lost", f"heartbeat/{self.next}"
+        earlier = {key: read(store, key) for key in (lost_key, next_key)}
+        last, count = "", 0
         while not self.over.is_set():
             count += 1
             try:
-                self.publish("beat", f"{self.token} {count}")
-                self.exit_if_rank_lost()
-                now = self.ask(f"beat/{self.next}")
-                if now.split()[-1:] in ([], ["done"]) or now != last:
-                    last_heard, last = time.monotonic(), now
-            except RuntimeError:  # the store is gone: its process ended, or the run is over
-                last = "the rendezvous store"
-            if time.monotonic() - last_heard > self.timeout:
-                self.end(last)
-            self.wait()
+                store.set(f"heartbeat/{self.rank}", f"{token} {count}")
+                if (
+                    read(store, lost_key) != earlier[lost_key]
+                ):  # any rank has found another one lost
+                    os.kill(self.process, signal.SIGKILL)
+                now = read(store, next_key)
+                if now == earlier[next_key]:
+                    now = ""  # it has not begun
+                if now != last or now.endswith("done") or not (now or self.joined.is_set()):
+                    self.silent, self.awaited, last = 0.0, f"rank {self.next}", now
+                elif self.silent > self.timeout:
+                    store.set(lost_key, token)
+            except RuntimeError:  # its process ended
+                self.awaited = "the rendezvous store"
+            self.over.wait(PERIOD)
+        store.set(f"heartbeat/{self.rank}", f"{token} done")
 
-    def wait(self) -> None:
-        """A period, in which SIGTERM is noticed although the main thread may be in a collective operation."""
-        if select.select([self.wakeup], [], [], PERIOD)[0] and signal.SIGTERM in os.read(
-            self.wakeup, 256
-        ):
-            self.terminated = min(self.terminated, time.monotonic() + GRACE)
-        if time.monotonic() > self.terminated and not self.over.is_set():
-            os._exit(TERMINATED)
 
-    def publish(self, name: str, text: str) -> None:
-        self.store.set(f"heartbeat/{name}/{self.rank}", text)
+def read(store: Any, key: str) -> str:
+    """Return what was published under the key; "" if nothing."""
+    return store.get(key).decode() if store.check([key]) else ""
 
-    def watched(self) -> tuple[str, ...]:
-        return "lost", f"beat/{self.next}"
 
-    def get(self, name: str) -> str:
-        key = f"heartbeat/{name}"
-        return self.store.get(key).decode() if self.store.check([key]) else ""
-
-    def ask(self, name: str) -> str:
-        """Return what was published under the name since this process started; "" if nothing."""
-        text = self.get(name)
-        return "" if text == self.earlier[name] else text
-
-    def exit_if_rank_lost(self) -> None:
-        """End if any rank has found another one lost."""
-        if self.ask("lost") and not self.over.is_set():
-            os._exit(LOST)
-
-    def end(self, last: str) -> None:
-        if self.over.is_set():
-            return
-        who = last if last == "the rendezvous store" else f"rank {self.next}"
-        print(
-            f"weft: {who} has not responded for {self.timeout:g} s; all ranks stop; run it again to continue",
-            file=sys.stderr,
-            flush=True,
-        )
-        with suppress(RuntimeError, ValueError, OSError):
-            self.store.set("heartbeat/lost", f"{self.token} {self.next}")
-            host, process, token = json.loads(self.get(f"process/{self.next}"))
-            if host == gethostname() and last.split()[:1] == [token]:  # not one of an earlier start
-                os.kill(process, signal.SIGKILL)  # a stopped process obeys nothing else
-        os._exit(LOST)
-
-    def done(self) -> None:
-        """This rank has left on purpose; the one that watches it need not mind."""
-        self.over.set()
-        with suppress(RuntimeError):
-            self.publish("beat", f"{self.token} done")
+def is_stopped(process: int) -> bool:
+    """Return whether a process is stopped by SIGSTOP; on other systems than Linux, False. One that a debugger holds is not."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 @contextmanager
-def heartbeat(store: Any, rank: int, size: int, timeout: float) -> Iterator[None]:
-    """Watch from here to the end of the block. A block that ends with an error stops counting, so that the other ranks end too."""
+def heartbeat(rank: int, size: int, timeout: float) -> Iterator[Callable[[], object]]:
+    """Watch from here to the end of the block, and yield what to call once all ranks have joined: before, one that has not begun is not
+    lost. A block that ends with an error stops counting, so that the other ranks end too."""
     inside, outside = os.pipe()
     os.set_blocking(outside, False)
+    watch = Heartbeat(rank, size, timeout, inside)
+    child = multiprocessing.get_context("fork").Process(target=watch.run, daemon=True)
+    child.start()
     with suppress(ValueError):  # not in the main thread: its owner has the signals
         signal.set_wakeup_fd(outside, warn_on_full_buffer=False)
-    watch = Heartbeat(store, rank, size, timeout, inside)
-    watch.start()
+
+    def leave() -> None:
+        os.write(outside, DONE)
+        child.join(4 * PERIOD)
+
     try:
-        yield
-        watch.done()
+        yield partial(os.write, outside, JOINED)
+        leave()
     except GeneratorExit:
-        watch.done()
+        leave()
         raise
     finally:
-        watch.over.set()
         with suppress(ValueError):
             signal.set_wakeup_fd(-1)
-        watch.join(2 * PERIOD)
-        if not watch.is_alive():
-            os.close(inside)
-            os.close(outside)
+        child.kill()
+        child.join()
+        os.close(inside)
+        os.close(outside)

@@ -37,6 +37,7 @@ from .sharding import allocate, initialise_shards
 from .tensor_parallel import apply_tensor_parallel
 
 MESH = ("replicate", "shard", "tensor")
+JOIN_TIMEOUT = timedelta(minutes=1)  # to reach the store of rank 0
 DOWNLOAD_TIMEOUT = timedelta(days=1)  # the longest that ranks wait for a download of one of them
 # What selective checkpointing stores: matrix products and attention.
 STORED_OPERATIONS = {
@@ -243,21 +244,24 @@ def init_ranks(
     rank_device = resolve_device(device)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()  # a killed torchrun leaves no rank running
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
         yield DistributedRanks(device=rank_device)
         return
-    if rank_device.type == "cuda":
-        torch.cuda.set_device(rank_device)
-    limit = timedelta(seconds=timeouts.collective)
-    store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
-    with heartbeat(store, rank, size, timeouts.heartbeat):
+    rank = int(os.environ.get("RANK", "0"))
+    # A child process: before CUDA starts
+    with heartbeat(rank, size, timeouts.heartbeat) as all_joined:
+        if rank_device.type == "cuda":
+            torch.cuda.set_device(rank_device)
+        store, _, _ = next(iter(rendezvous("env://", timeout=JOIN_TIMEOUT)))
         dist.init_process_group(
             "nccl" if rank_device.type == "cuda" else "gloo",
-            timeout=limit,
+            timeout=timedelta(seconds=timeouts.collective),
             store=store,
             rank=rank,
             world_size=size,
         )
+        all_joined()
         try:
             yield DistributedRanks(rank, size, rank_device, store=store)
         finally:
