@@ -15,6 +15,7 @@ set -euo pipefail
 
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=8
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # each start has its own store: the node of the last one may be lost
 
 srun --kill-on-bad-exit=1 torchrun \
     --nnodes "$SLURM_JOB_NUM_NODES" \

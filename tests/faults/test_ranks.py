@@ -217,5 +217,23 @@ def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> 
         assert "SIGSTOP" in said
 
 
+@pytest.mark.parametrize(
+    ("nodes", "own_store", "warns"), [(2, "0", True), (2, "1", False), (1, "0", False)]
+)
+def test_a_start_on_several_nodes_warns_where_torchrun_could_not_start_again(
+    nodes: int,
+    own_store: str,
+    warns: bool,
+    whole: Whole,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GROUP_WORLD_SIZE", str(nodes))
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", own_store)
+    lines: list[str] = []
+    train(replace(whole.recipes["causal"], steps=1), tmp_path / "run", None, lines.append)
+    assert ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in line for line in lines].count(True) == warns
+
+
 if __name__ == "__main__":
     main()

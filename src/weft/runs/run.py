@@ -55,7 +55,7 @@ from ..training.environment import (
 from ..training.interpreter_exit import close_at_exit
 from ..training.loop import Trainer, TrainStep, state_digest
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
-from ..training.parallel import DistributedRanks, init_ranks
+from ..training.parallel import DistributedRanks, init_ranks, torchrun_notes
 from ..training.sharded_writer import ShardedCheckpointWriter
 from ..training.sharding import full_tensor
 from ..training.signals import stop_on_signal
@@ -449,7 +449,8 @@ def train(
         run = build_run(recipe, ranks, progress, is_new=checkpoint is None)
         trainer = run.trainer
         shards = run.prepared_folder
-        for line in (*quarantine_notes(shards), *report_lines(shards), *trainer.notes()):
+        notes = *torchrun_notes(), *trainer.notes()
+        for line in (*quarantine_notes(shards), *report_lines(shards), *notes):
             report(line)
         stack.callback(trainer.drop_ddp)
         if checkpoint is not None:

@@ -36,6 +36,7 @@ from .heartbeat import heartbeat
 from .sharding import allocate, initialise_shards
 from .tensor_parallel import apply_tensor_parallel
 
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # read by torchrun
 MESH = ("replicate", "shard", "tensor")
 JOIN_TIMEOUT = timedelta(minutes=1)  # to reach the store of rank 0
 DOWNLOAD_TIMEOUT = timedelta(days=1)  # the longest that ranks wait for a download of one of them
@@ -266,3 +267,14 @@ def init_ranks(
             yield DistributedRanks(rank, size, rank_device, store=store)
         finally:
             dist.destroy_process_group()
+
+
+def torchrun_notes() -> list[str]:
+    """Return what keeps torchrun from restarting when a node is lost. Unless each start has its own store, it keeps using one that ended
+    with the node of group rank 0 (torch 2.13, elastic/rendezvous/dynamic_rendezvous.py)."""
+    nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+    if nodes == 1 or os.environ.get(OWN_STORE) == "1":
+        return []
+    return [
+        f"torchrun cannot restart this run when the node of group rank 0 is lost; set {OWN_STORE}=1 in its environment on all {nodes} nodes"
+    ]
