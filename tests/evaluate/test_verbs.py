@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import weft
 from weft import recipe as R
@@ -473,14 +474,48 @@ def test_a_run_is_scored_on_its_own_data_or_on_files_and_keeps_a_receipt_of_each
         == own["scores"]
     )
     held = json.loads((trained / "run" / "evaluation.json").read_text())
-    assert list(held) == ["valid", " ".join(files), str(trained / "both.tsv")]
-    assert {"command", "commit", "seed", "seconds", "model", "data", "samples", "scores"} <= held[
-        "valid"
-    ].keys()
-    assert held["valid"]["model"] == held[" ".join(files)]["model"]
+    names = ["valid", " ".join(files), str(trained / "both.tsv")]
+    assert [key.rpartition(" (")[0] for key in held] == names
+    valid, by_files, _ = held.values()
+    assert {"command", "commit", "seed", "seconds", "model", "data", "samples", "scores"} <= (
+        valid.keys()
+    )
+    assert valid["model"] == by_files["model"]
     (trained / "scores.new").write_text("keep me")
     said(capsys, "evaluate", run, "--num-beams", "1", "--output", str(trained / "scores.json"))
     assert (trained / "scores.new").read_text() == "keep me"
+
+
+def test_a_receipt_replaces_only_one_of_the_same_model_data_and_options(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were keyed by the name of the data alone: one file kept the scores of the last call."""
+    text, out = tmp_path / "text.txt", str(tmp_path / "out.json")
+    text.write_text(" ".join(TEXTS) + "\n")
+    model = models["go on"]
+    other = weft.load(model)
+    with torch.no_grad():
+        next(other.parameters()).mul_(1.5)
+    weft.save(other, tmp_path / "other")
+    tokenizer().save(tmp_path / "other" / "tokenizer.json")
+    calls: list[tuple[str, list[str]]] = [
+        (model, []),
+        (model, ["--max-length", "8"]),
+        (model, ["--max-length", "8", "--stride", "2"]),
+        (model, ["--precision", "bf16"]),
+        (str(tmp_path / "other"), []),
+    ]
+    written = []
+    for model, more in calls:
+        words = ["evaluate", model, "--task", "perplexity", "--data", str(text), "-o", out, *more]
+        written.append(said(capsys, *words))
+    assert [*json.loads(Path(out).read_text()).values()] == written
+    assert len({one["scores"]["perplexity"] for one in written}) == len(calls)
+    again = said(capsys, *words, "--batch-size", "1")
+    text.write_text(" ".join(TEXTS[:2]) + "\n")
+    fewer = said(capsys, *words)
+    kept = [*json.loads(Path(out).read_text()).values()]
+    assert kept == [*written[:-1], again, fewer]
 
 
 # Which column is which

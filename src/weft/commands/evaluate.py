@@ -21,7 +21,7 @@ from .options import (
     finite_float,
     positive_int,
 )
-from .receipts import read_receipts, receipts_file, write_receipts
+from .receipts import add_receipt, options_of, receipts_file
 from .rows import check_input_files
 
 if TYPE_CHECKING:
@@ -85,9 +85,10 @@ def evaluate(args: argparse.Namespace) -> int:
         if ranks.rank:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)
+    written["options"] = options_of(args)
     print_result(args, written, lambda width: receipt_page(written, path))
     if path is not None:
-        write_receipts(path, read_receipts(path) | {" ".join(args.data) or args.split: written})
+        add_receipt(path, " ".join(args.data) or args.split, written)
     return 0
 
 

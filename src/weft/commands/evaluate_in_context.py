@@ -52,7 +52,6 @@ def evaluate(args: argparse.Namespace) -> int:
             time.perf_counter(),
             PredictOptions(args.batch_size, args.precision == "bf16", args.seed, ranks),
         )
-        precision = args.precision
         in_context_scores = list(
             in_context.evaluate_in_context(
                 model,
@@ -60,7 +59,7 @@ def evaluate(args: argparse.Namespace) -> int:
                 shots_of(args),
                 seed=args.seed,
                 options=options,
-                precision=precision,
+                precision=args.precision,
                 progress=progress,
             )
         )
@@ -73,14 +72,13 @@ def evaluate(args: argparse.Namespace) -> int:
     if args.arithmetic:
         scores |= {f"mean, {n}-shot": mean(in_context_scores, n) for n in shots_of(args)}
     written = receipt(model, joined(sets), scores, time.perf_counter() - began, args.seed)
+    written["options"] = receipts.options_of(args)
     print_result(
         args, written, lambda width: page(in_context_scores, written, sets[0].choices, path)
     )
     if path is not None:
-        receipts.write_receipts(
-            path,
-            receipts.read_receipts(path)
-            | {f"few-shot {args.few_shot}" if args.few_shot else "arithmetic": written},
+        receipts.add_receipt(
+            path, f"few-shot {args.few_shot}" if args.few_shot else "arithmetic", written
         )
     return 0
 

@@ -36,8 +36,24 @@ def read_receipts(path: Path | None) -> Fields:
     return receipts
 
 
+# Options without effect on a score, or whose effect the hashes of model and data contain
+NOT_COMPARED = {"name", "verb", "run", "output", "json", "device", "batch_size", "data", "few_shot"}
+
+
+def options_of(args: argparse.Namespace) -> Fields:
+    """Return the options of an evaluation that its scores depend on."""
+    return {name: value for name, value in vars(args).items() if name not in NOT_COMPARED}
+
+
+def add_receipt(path: Path, data_name: str, written: Fields) -> None:
+    """Write a receipt beside the others; it replaces only one of the same model, data and options."""
+    from ..storage import digest_plain
+
+    digest = digest_plain(written["model"], written["data"], written["options"])
+    write_receipts(path, read_receipts(path) | {f"{data_name} ({digest[:16]})": written})
+
+
 def write_receipts(path: Path, receipts: Fields) -> None:
-    """Write the receipts, one per data set."""
     from ..storage import write_atomically
 
     write_atomically(path, (json.dumps(receipts, indent=1, ensure_ascii=False) + "\n").encode())
