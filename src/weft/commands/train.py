@@ -141,6 +141,7 @@ def resume(args: argparse.Namespace) -> int:
 
 def continue_run(folder: Path, args: argparse.Namespace) -> int:
     """Train the rest of a run, with the options that may change."""
+    from ..interop.manifest import check_model_of_run
     from ..recipe import apply_overrides
     from ..runs.log import is_finished
     from ..training.compatibility import recipe_differences, recipe_of
@@ -150,6 +151,7 @@ def continue_run(folder: Path, args: argparse.Namespace) -> int:
     for name, before in recipe_differences(saved, recipe):
         raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
     if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
+        check_model_of_run(folder / "model")
         report_run(folder, args)  # weft tune keeps the model alone
         return 0
     return train_with_progress(recipe, args.run_folder, args)

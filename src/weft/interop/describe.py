@@ -8,7 +8,7 @@ from ..data.folder_files import find_file
 from ..families import families
 from ..families.base import Family, read_labels
 from .json_files import read_json_object
-from .manifest import SPEC_FILE, verify_manifest
+from .manifest import SPEC_FILE, check_model_of_run, verify_manifest
 from .sentence_transformers import read_modules
 
 CONFIG_FILE = "config.json"
@@ -16,6 +16,7 @@ CONFIG_FILE = "config.json"
 
 def read_folder(folder: Path) -> tuple[Family | None, S.Spec]:
     """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
+    check_model_of_run(folder)
     if find_file(folder, SPEC_FILE):
         verify_manifest(folder)
         return None, read_spec(folder)

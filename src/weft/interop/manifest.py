@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from ..data.files import file_identity
 from ..storage import (
@@ -14,6 +15,9 @@ from ..storage import (
 )
 
 SPEC_FILE, MANIFEST_FILE = "weft.json", "manifest.json"
+FINISHED_FILE = (
+    "finished.json"  # of a finished run: the SHA-256s of its model's manifest and its log
+)
 
 
 def write_manifest(folder: Path) -> None:
@@ -87,3 +91,43 @@ def verify_manifest(folder: Path) -> None:
             f"{wrong}; make the folder again, that of a run with weft resume RUN; if you changed the file yourself, "
             f"delete {MANIFEST_FILE}"
         )
+
+
+def write_finished(run: Path) -> None:
+    """Record which model and which log a run ended with."""
+    files = {"model": run / "model" / MANIFEST_FILE, "log": run / "log.jsonl"}
+    record = {name: file_identity(str(path)) for name, path in files.items() if path.is_file()}
+    write_atomically(run / FINISHED_FILE, seal_json(record))
+
+
+def read_finished(run: Path) -> dict[str, Any]:
+    """Return what `write_finished` recorded; nothing of an unfinished run, or if the record is damaged."""
+    try:
+        return unseal_json((run / FINISHED_FILE).read_text("utf-8"))
+    except (ValueError, OSError):
+        return {}
+
+
+def check_model_of_run(folder: Path) -> None:
+    """Raise ValueError if the folder `model` of a finished run holds another model than the run wrote. One that the user changed, and
+    whose manifest they deleted, is allowed; a damaged one is found by its manifest."""
+    recorded = read_finished(folder.parent).get("model") if folder.name == "model" else None
+    if recorded is None or not folder.is_dir():
+        return
+    manifest = folder / MANIFEST_FILE
+    if manifest.is_file():
+        foreign = file_identity(str(manifest)) != recorded and is_sealed(manifest)
+    else:
+        foreign = not (folder / SPEC_FILE).exists() and any(folder.iterdir())
+    if foreign:
+        raise ValueError(
+            f"{folder} is not the model that this run wrote; move it to another place, then make the run's own again with "
+            f"weft resume {folder.parent}, or with the same weft tune command if that made it"
+        )
+
+
+def is_sealed(path: Path) -> bool:
+    try:
+        return bool(unseal_json(path.read_text("utf-8")))
+    except (ValueError, OSError):
+        return False

@@ -1,6 +1,5 @@
 """The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
 
-import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,10 +10,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from .. import recipe as R
+from ..data.files import file_identity
+from ..interop.manifest import FINISHED_FILE, read_finished, write_finished
 from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
 from .curve import curve
-from .loggers import KINDS, NOTHING, LineKey, LogStart, LogWriters, detach_trackers, line_key
+from .log_lines import VALIDATION_KEYS, format_line, parse, scan
+from .loggers import (
+    KINDS,
+    NOTHING,
+    Line,
+    LineKey,
+    LogStart,
+    LogWriters,
+    detach_trackers,
+    line_key,
+)
 
 if TYPE_CHECKING:
     from ..training.loop import TrainStep
@@ -39,7 +50,7 @@ class RunLog:
         self.writers = LogWriters(LogStart(folder, recipe, step), report)
         with named_os_errors(self.path):
             self.path.touch()
-            (folder / CURVE).unlink(missing_ok=True)  # not finished yet
+            mark_unfinished(folder)
             last = truncate_log(self.path, step, validated, report)
             self.file = self.path.open("ab", buffering=0)  # an error names its own line
         self.writers.resume(last, partial(read_log, self.path))
@@ -60,7 +71,7 @@ class RunLog:
             self.writers.close()
 
     def write(self, **line: Any) -> None:
-        text = memoryview(json.dumps(line).encode() + b"\n")
+        text = memoryview(format_line(line))
         with named_os_errors(self.path):
             while text:
                 text = text[self.file.write(text) :]  # may be less than requested
@@ -100,8 +111,9 @@ class RunLog:
         self.write(step=step, **{name: {key: v for key, v in terms.items() if isfinite(v)}})
 
     def finish(self) -> None:
-        """Write the curve, which also marks the run as finished."""
+        """Record which model and log the run ended with, and write the curve, which also marks the run as finished."""
         self.sync()
+        write_finished(self.folder)
         write_atomically(
             self.folder / CURVE,
             curve(read_log(self.path, self.say), self.folder.name, self.recipe).encode(),
@@ -117,38 +129,72 @@ def is_finished(folder: Path) -> bool:
     return (folder / CURVE).exists()
 
 
+def mark_unfinished(folder: Path) -> None:
+    """Remove what marks a run as finished, before its model or its log changes."""
+    for name in (CURVE, FINISHED_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def check_finished_log(folder: Path, report: Say) -> None:
+    """Report whether the log of a finished run is as the run wrote it."""
+    path, told = folder / "log.jsonl", list[str]()
+    read_log(path, told.append)
+    recorded = read_finished(folder).get("log")
+    if recorded is not None and not (path.is_file() and file_identity(str(path)) == recorded):
+        told = told or [
+            f"{path} is not as the run wrote it when it finished; its model is complete"
+        ]
+    for line in told:
+        report(line)
+
+
 # Reading
 
-VALIDATION_KEYS = KINDS[1:]  # what a line beside those of steps holds
-NUMBERS = ("loss", "grad_norm", "lr", "seconds", "data_seconds", "tokens", "images")
 LONG = 1 << 22  # bytes of a log that is read whole
 PART = 1 << 18  # and of the end of a longer one
 BLOCK, BLOCKS = 1 << 12, 64  # and of the blocks that stand for all of it
 
 
-def parse(text: bytes) -> dict[str, Any] | None:
-    """Parse a line that `RunLog` wrote; None if it is damaged or foreign."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(line, dict) or type(line.get("step")) is not int:
-        return None
-    measured = [line[name] for name in VALIDATION_KEYS if name in line]
-    good = all(
-        isinstance(part, dict) and all(is_number(value) for value in part.values())
-        for part in measured
-    )
-    good &= bool(measured) or "loss" in line
-    return (
-        line
-        if good and all(line.get(name) is None or is_number(line[name]) for name in NUMBERS)
-        else None
-    )
+def truncate_log(path: Path, step: int, validated: int, report: Say) -> LineKey:
+    """Remove all lines after `step`; return what the last one was. Report which lines are damaged, and whether some up to `step` are
+    missing: the checkpoint has the state of a run, so the run continues."""
+    last, kept, damaged = NOTHING, NOTHING, list[int]()
+    end, count = 0, 0
+    with path.open("rb") as file:
+        for number, offset, line, is_damaged in scan(file):
+            if is_damaged:
+                damaged.append(number)
+            if line is None:
+                continue
+            last = max(last, line_key(line))
+            if stays(line, step, validated):
+                kept = max(kept, line_key(line))
+                end, count = offset, number
+    os.truncate(path, end)
+    skipped = [number for number in damaged if number < count]
+    removed = [number for number in damaged if number > count]
+    tell(path, [(skipped, "skipped"), (removed, "removed")], missing(kept, step, validated), report)
+    return last
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def stays(line: Line, step: int, validated: int) -> bool:
+    """Return whether a line remains when a run continues after `step`."""
+    if line["step"] != step:
+        return bool(line["step"] < step)
+    if "valid" in line:
+        return validated == step
+    return not any(name in line for name in VALIDATION_KEYS)
+
+
+def missing(last: LineKey, step: int, validated: int) -> str:
+    """Describe which lines up to a checkpoint are missing from the end of a log, if any."""
+    if max(last[0], 0) < step:
+        lines = f"steps {max(last[0], 0) + 1:,} to {step:,} are"
+    elif validated == step and step and last < (step, KINDS.index("valid")):
+        lines = f"the validation of step {step:,} is"
+    else:
+        return ""
+    return f"{lines} missing; training continues after step {step:,}, from the checkpoint"
 
 
 class LogEnd(NamedTuple):
@@ -156,93 +202,65 @@ class LogEnd(NamedTuple):
 
     size: int  # bytes up to there
     last: LineKey  # the last line of the whole log
-    damaged: list[int]  # numbers of the lines after it that are none
 
 
-def find_end(path: Path, step: int, validated: int) -> LogEnd:
+def find_end(path: Path, step: int) -> LogEnd:
     """Find the end of the lines up to `step`, reading from the end, so that a long log costs no more."""
-
-    def stays(line: dict[str, Any]) -> bool:
-        here: int = line["step"]
-        return here < step or (
-            here == step
-            and (
-                ("valid" in line and validated == step)
-                or not any(name in line for name in VALIDATION_KEYS)
-            )
-        )
-
-    damaged, last = list[int](), NOTHING  # offsets of damaged lines, descending
+    last = NOTHING
     if path.stat().st_size == 0:
-        return LogEnd(0, last, [])
+        return LogEnd(0, last)
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
         end = len(text)
         while end:
             begin = text.rfind(b"\n", 0, end - 1) + 1
-            line = parse(text[begin:end])
-            if text[end - 1] == 10 and line is None:
-                damaged.append(begin)
-            elif text[end - 1] == 10 and line is not None:
+            line = parse(text[begin:end]) if text[end - 1] == 10 else None
+            if line is not None:
                 last = max(last, line_key(line))
-                if stays(line):
+                if stays(line, step, validated=step):
                     break
             end = begin
-        return LogEnd(end, last, line_numbers(text, damaged[::-1]))
-
-
-def line_numbers(text: mmap, offsets: list[int]) -> list[int]:
-    """Return the numbers of the lines that begin at ascending offsets."""
-    numbers, number, counted = [], 1, 0
-    for offset in offsets:
-        number += text[counted:offset].count(b"\n")
-        counted = offset
-        numbers.append(number)
-    return numbers
-
-
-def truncate_log(path: Path, step: int, validated: int, report: Say) -> LineKey:
-    """Remove all lines after `step`; return what the last one was."""
-    end = find_end(path, step, validated)
-    os.truncate(path, end.size)
-    tell(path, end.damaged, "removed", report)
-    return end.last
+        return LogEnd(end, last)
 
 
 def lines_until(path: Path, step: int) -> bytes:
     """Return the log as it was when a step was saved."""
     with path.open("rb") as file:
-        return file.read(find_end(path, step, validated=step).size)
+        return file.read(find_end(path, step).size)
 
 
 def restore_log(path: Path, step: int, copied: bytes) -> None:
     """Take a copy of the log, unless the one that is here reaches the step."""
-    last = find_end(path, step, validated=step).last if path.exists() else NOTHING
+    last = find_end(path, step).last if path.exists() else NOTHING
     if copied and last[0] < step:
         detach_trackers(path.parent, last)
         write_atomically(path, copied)
 
 
-def tell(path: Path, numbers: list[int], did: str, report: Say) -> None:
-    """Report damaged or foreign lines in one line."""
-    if numbers:
-        shown = ", ".join(map(str, numbers[:8])) + ", …" * (len(numbers) > 8)
-        report(
-            f"{path}, line{'s' * (len(numbers) > 1)} {shown}: damaged, or not of this run; {did}"
-        )
+def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report: Say) -> None:
+    """Report in one line which lines are damaged or foreign, what was done with them, and what is missing."""
+    parts = []
+    for numbers, did in damaged:
+        if numbers:
+            shown = ", ".join(map(str, numbers[:8])) + ", …" * (len(numbers) > 8)
+            plural = "s" * (len(numbers) > 1)
+            parts.append(f"line{plural} {shown}: damaged, or not of this run; {did}")
+    parts += [missing] if missing else []
+    if parts:
+        report(f"{path}, {'; '.join(parts)}")
 
 
 def read_log(path: Path, report: Say = lambda line: None) -> list[dict[str, Any]]:
     """Return all complete lines. A kill may have cut the last one; other damaged lines are reported."""
     if not path.exists():
         return []
-    lines, bad = [], []
+    lines, damaged = [], []
     with path.open("rb") as file:
-        for number, text in enumerate(file, 1):
-            if (line := parse(text)) is not None:
+        for number, _, line, is_damaged in scan(file):
+            if line is not None:
                 lines.append(line)
-            elif text.endswith(b"\n"):
-                bad.append(number)
-    tell(path, bad, "skipped", report)
+            if is_damaged:
+                damaged.append(number)
+    tell(path, [(damaged, "skipped")], "", report)
     return lines
 
 

@@ -24,7 +24,7 @@ from ..data.prepare import PrepareProgress, find_difference, prepare, prepared_l
 from ..data.quarantine import quarantine_notes
 from ..data.store import Store
 from ..interop.loading import load
-from ..interop.manifest import find_damage
+from ..interop.manifest import check_model_of_run, find_damage
 from ..interop.saving import read_as_saved
 from ..kernels.devices import has_fast_bf16
 from ..layers.lora import merged_reader
@@ -64,7 +64,7 @@ from ..training.validation import PredictionCollector, validate
 from ..user_code import LOADED, load_code_of_run, store_code
 from .export import ModelFiles
 from .lock import RunLock
-from .log import RunLog, is_finished, lines_until, restore_log
+from .log import RunLog, check_finished_log, is_finished, lines_until, restore_log
 from .teachers import check_teacher_pixels
 
 Report = Callable[[str], None]
@@ -429,6 +429,7 @@ def train(
         check_memory(on_device, need, available_bytes(ranks.device, here))
         if ranks.is_first:
             stack.enter_context(RunLock(folder))
+            check_model_of_run(folder / "model")
         if copies is not None:
             fetch_checkpoint(folder, copies, ranks, report)
         checkpoint = latest_checkpoint(
@@ -464,6 +465,8 @@ def train(
                 report(
                     f"{folder} is finished: all {recipe.steps:,} steps are done; its model is in {folder / 'model'}"
                 )
+                if ranks.is_first:
+                    check_finished_log(folder, report)
                 return
             report(f"{result}; exporting the model again from the checkpoint")
         saved_bytes = checkpoint_bytes(recipe, sum(p.numel() for p in run.loss.parameters()))
