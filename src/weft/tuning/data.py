@@ -217,6 +217,7 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
             if ending == "json"
             else "".join(json.dumps(row, default=str) + "\n" for row in rows)
         )
+        check_same_rows(data_folder / f"{side}.{ending}", text)
         write_if_changed(data_folder / f"{side}.{ending}", text.encode())
     train, valid = (
         R.Source(
@@ -230,6 +231,15 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
         valid=valid,
         summary=f"{detected.summary}; {count:,} of {len(parts):,} {what} held out",
     )
+
+
+def check_same_rows(path: Path, text: str) -> None:
+    """Raise ValueError if trials read other rows from a file that would be written."""
+    trials = path.parent.parent.glob("trial-*/recipe.json")
+    if any(trials) and path.exists() and path.read_text("utf-8") != text:
+        raise ValueError(
+            f"{path} holds other rows, which trials were trained on; undo the change of the data or --seed, or give another --output"
+        )
 
 
 def plain_row(fields: dict[str, Any], row: R.RowSchema) -> dict[str, Any]:

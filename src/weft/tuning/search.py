@@ -4,13 +4,20 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..interop.companion_files import copy_companion_files
-from ..interop.manifest import MANIFEST_FILE, find_damage, write_manifest
-from ..runs.log import is_finished, read_log
+from ..interop.manifest import (
+    MANIFEST_FILE,
+    check_model_of_run,
+    find_damage,
+    write_finished,
+    write_manifest,
+)
+from ..runs.log import CURVE, is_finished, mark_unfinished, read_log
 from ..runs.run import train
 from ..storage import rename, write_atomically
 from ..training.compatibility import recipe_differences, recipe_of
@@ -31,23 +38,21 @@ class TrialStep(NamedTuple):
 
 def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialStep]:
     """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1).
-    The last trial's end writes the model of the whole.
+    The last trial's end writes the model of the whole: the best of all trials in the folder, those of earlier calls included.
 
     Raises:
         RunStopped: as `runs.run.train` does.
     """
     check_existing_trials(plan, report)
-    trials_to_run, done = (
-        [(rate, plan.recipe.seed) for rate in plan.learning_rates],
-        list[dict[str, Any]](),
-    )
+    trials_to_run = [(rate, plan.recipe.seed) for rate in plan.learning_rates]
+    done = earlier_trials(plan, report)
     tried = 0
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
     while trials_to_run:
         rate, seed = trials_to_run.pop(0)
         recipe = plan.trial_recipe(rate, seed)
         folder = plan.folder / recipe.name
-        if not is_trial_complete(folder, recipe):
+        if recipe.name not in done and not is_trial_complete(folder, recipe):
             best = best_so_far(folder, plan)
             for event in train(recipe, folder, report=report):
                 if event.step % (recipe.eval_every or 1) == 0:
@@ -61,37 +66,79 @@ def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialS
                     pace.left(tried * recipe.steps + event.step),
                 )
         tried += 1
-        result = trial_result(folder, plan.metric, rate, seed)
+        result = done.get(recipe.name) or trial_result(folder, plan.metric, rate, seed)
         if result is None:
             report(f"{recipe.name}: no validation gave a finite {plan.metric}; left out")
         else:
-            done.append(result)
-            record_trials(plan, done)
+            done[recipe.name] = result
+            record_trials(plan, [*done.values()])
         if tried == len(plan.learning_rates):
-            if not done:
-                raise ValueError(
-                    f"{plan.folder}: no validation gave a finite {plan.metric}; give lower --learning-rates"
-                )
-            trials_to_run = [
-                (best_trial(done, plan)["lr"], plan.recipe.seed + i) for i in range(1, plan.seeds)
-            ]
-    publish_best(plan, done)
+            best_rate = best_of_first_seed([*done.values()], plan)["lr"]
+            trials_to_run = [(best_rate, plan.recipe.seed + i) for i in range(1, plan.seeds)]
+    publish_best(plan, [*done.values()])
 
 
 def check_existing_trials(plan: TunePlan, report: Callable[[str], None]) -> None:
     """Build every recipe once, so that a wrong learning rate or a trial of other settings is reported before the first step."""
-    for recipe in [
-        plan.trial_recipe(rate, plan.recipe.seed + i)
-        for rate in plan.learning_rates
-        for i in range(plan.seeds)
-    ]:
-        folder = plan.folder / recipe.name
-        begun = is_finished(folder) or any((folder / "checkpoints").glob("step-*"))
-        for name, before in recipe_differences(recipe_of(folder, report), recipe) if begun else ():
-            raise ValueError(
-                f"{folder} was begun with another recipe: {name} was {before!r}; "
-                "undo the change, or give another --output"
-            )
+    for rate in plan.learning_rates:
+        for i in range(plan.seeds):
+            plan.trial_recipe(rate, plan.recipe.seed + i)
+    check_model_of_run(plan.folder / "model")
+    for folder in trial_folders(plan):
+        if is_finished(folder) or any((folder / "checkpoints").glob("step-*")):
+            begun = recipe_of(folder, report)
+            for name, before in recipe_differences(begun, same_trial(plan, begun)):
+                raise ValueError(
+                    f"{folder} was begun with another recipe: {name} was {before!r}; "
+                    "undo the change, or give another --output"
+                )
+
+
+def trial_folders(plan: TunePlan) -> list[Path]:
+    """Return the folders that trials of earlier calls may be in. The last one is that of the whole, which has a copy of the best trial:
+    of a trial whose own folder was removed, the only one. A damaged copy is made again."""
+    folders = sorted(plan.folder.glob("trial-*"))
+    with suppress(ValueError, OSError):
+        R.recipe_of_run(plan.folder)
+        folders.append(plan.folder)
+    return folders
+
+
+def same_trial(plan: TunePlan, begun: R.Recipe) -> R.Recipe:
+    """Return the plan's recipe at the learning rate and the seed of another trial."""
+    return plan.trial_recipe(begun.optimiser.lr, begun.seed)
+
+
+def earlier_trials(plan: TunePlan, report: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+    """Return the results of the finished trials of earlier calls by name, in the order in which they were recorded."""
+    recorded = recorded_trials(plan)
+    results = dict[str, dict[str, Any]]()
+    for folder in trial_folders(plan):
+        if not is_finished(folder):
+            continue
+        recipe = same_trial(plan, recipe_of(folder, report))
+        if recipe.name in results or not is_trial_complete(folder, recipe):
+            continue
+        result = recorded.get(recipe.name) or trial_result(
+            folder, plan.metric, recipe.optimiser.lr, recipe.seed
+        )
+        if result is not None:
+            results[recipe.name] = result | {"trial": recipe.name}
+    order = [*recorded]
+    return dict(
+        sorted(
+            results.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order)
+        )
+    )
+
+
+def recorded_trials(plan: TunePlan) -> dict[str, dict[str, Any]]:
+    """Return the trials in the table of results by name; none if the table is missing or damaged."""
+    try:
+        trials = json.loads((plan.folder / RESULTS_FILE).read_text())["trials"]
+        return {one["trial"]: one for one in trials if isinstance(one[plan.metric], int | float)}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 class TimeEstimate:
@@ -144,6 +191,15 @@ def best_trial(done: list[dict[str, Any]], plan: TunePlan) -> dict[str, Any]:
     return best
 
 
+def best_of_first_seed(done: list[dict[str, Any]], plan: TunePlan) -> dict[str, Any]:
+    """Return the best trial among those with the first seed: rates are compared at the same one."""
+    if not done:
+        raise ValueError(
+            f"{plan.folder}: no validation gave a finite {plan.metric}; give lower --learning-rates"
+        )
+    return best_trial([one for one in done if one["seed"] == plan.recipe.seed] or done, plan)
+
+
 def record_trials(plan: TunePlan, done: list[dict[str, Any]]) -> None:
     """Write the table of results, and delete the checkpoints of all finished trials but the best."""
     best = best_trial(done, plan)
@@ -174,8 +230,17 @@ def results_table(plan: TunePlan, done: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def publish_best(plan: TunePlan, done: list[dict[str, Any]]) -> None:
-    """Copy the best trial's model, recipe and log up: the folder then opens like any finished run."""
+    """Copy the best trial's model, recipe and log up: the folder then opens like any finished run. If it has them already, it stays as
+    it is."""
     best = plan.folder / best_trial(done, plan)["trial"]
+    there = is_finished(plan.folder) and plan.folder in trial_folders(plan)
+    if (
+        there
+        and R.recipe_of_run(plan.folder).name == best.name
+        and find_damage(plan.folder / "model") is None
+    ):
+        return
+    mark_unfinished(plan.folder)
     fresh = plan.folder / ".model"
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(best / "model", fresh)
@@ -183,5 +248,7 @@ def publish_best(plan: TunePlan, done: list[dict[str, Any]]) -> None:
     write_manifest(fresh)
     shutil.rmtree(plan.folder / "model", ignore_errors=True)
     rename(fresh, plan.folder / "model")
-    for file in ("log.jsonl", "recipe.json", "curve.svg"):
+    for file in ("log.jsonl", "recipe.json"):
         shutil.copyfile(best / file, plan.folder / file)
+    write_finished(plan.folder)
+    shutil.copyfile(best / CURVE, plan.folder / CURVE)

@@ -1,0 +1,195 @@
+"""F22: `weft tune` repeated into one folder. Nothing better is replaced by worse, no trial is forgotten or run again, and other settings
+are refused before anything changes."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft import recipe as R
+from weft.data.prepare import prepare
+from weft.interop.loading import load
+from weft.interop.manifest import find_damage
+from weft.tuning import search
+from weft.tuning.plan import TuneOptions, plan_tuning
+
+from .made import checkpoint, write_examples
+
+GOOD, BAD = 3e-3, 1e-9  # a rate at which the model learns, and one at which it does not
+
+
+def tune(options: TuneOptions, stop_after: int | None = None) -> list[str]:
+    """Tune, or stop after a number of steps; return the trials that were trained."""
+    trained = dict[str, None]()
+    steps = search.run_trials(plan_tuning(options), lambda line: None)
+    for number, step in enumerate(steps, 1):
+        trained[f"trial-{step.lr:g}-{step.seed}"] = None
+        if number == stop_after:
+            break
+    steps.close()  # type: ignore[attr-defined]
+    return [*trained]
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> TuneOptions:
+    """The options of a first call, which is finished: one rate, at which the model learns."""
+    start = checkpoint(tmp_path / "start")
+    texts = R.Source(paths=(str(write_examples(tmp_path / "text.jsonl", 4)),))
+    data = R.Data(rows=R.LabelledTexts(), train=texts, tokenizer=R.ByteTokenizer())
+    prepare(data, tmp_path / "bytes")
+    shutil.copy(tmp_path / "bytes" / "tokenizer.json", start)
+    options = TuneOptions(
+        checkpoint=str(start),
+        data=(str(write_examples(tmp_path / "train.jsonl", 60)),),
+        output=str(tmp_path / "run"),
+        learning_rates=(GOOD,),
+        seeds=1,
+        epochs=2,
+        batch_size=8,
+        precision="fp32",
+        metric="loss",
+    )
+    assert tune(options) == ["trial-0.003-0"]
+    return options
+
+
+def held(options: TuneOptions, *parts: str) -> dict[str, str]:
+    """The digests of all files in the folder, or in parts of it."""
+    root = Path(str(options.output))
+    files = [file for part in parts or (".",) for file in sorted((root / part).rglob("*"))]
+    return {
+        str(file.relative_to(root)): sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.is_file()
+    }
+
+
+def table(options: TuneOptions) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(str(options.output)) / "tune.json").read_text())
+    return found
+
+
+def names(options: TuneOptions) -> list[str]:
+    return [one["trial"] for one in table(options)["trials"]]
+
+
+def test_a_worse_trial_of_a_second_call_leaves_the_best_model_and_the_earlier_trials(
+    first: TuneOptions,
+) -> None:
+    """Accuracy 1.000 was replaced by .625, and the table had the last call's trials alone."""
+    before, trial = held(first, "model", "trial-0.003-0"), table(first)["trials"][0]
+    assert tune(replace(first, learning_rates=(BAD,))) == ["trial-1e-09-0"]
+    assert held(first, "model", "trial-0.003-0") == before
+    assert names(first) == ["trial-0.003-0", "trial-1e-09-0"]
+    assert table(first)["trials"][0] == trial
+    assert table(first)["best"] == "trial-0.003-0"
+    assert R.recipe_of_run(Path(str(first.output))).optimiser.lr == GOOD
+    assert tune(replace(first, learning_rates=(BAD, GOOD))) == []
+
+
+def test_a_better_trial_of_a_second_call_becomes_the_model(
+    first: TuneOptions, tmp_path: Path
+) -> None:
+    worse = replace(first, output=str(tmp_path / "other"), learning_rates=(BAD,))
+    tune(worse)
+    assert tune(replace(worse, learning_rates=(GOOD,))) == ["trial-0.003-0"]
+    out = tmp_path / "other"
+    assert (out / "model/model.safetensors").read_bytes() == (
+        out / "trial-0.003-0/model/model.safetensors"
+    ).read_bytes()
+    assert find_damage(out / "model") is None
+    load(out / "model")
+
+
+def test_more_seeds_go_to_the_best_rate_of_all_calls(first: TuneOptions) -> None:
+    more = replace(first, learning_rates=(BAD,), seeds=2)
+    assert tune(more) == ["trial-1e-09-0", "trial-0.003-1"]
+    assert names(first) == ["trial-0.003-0", "trial-1e-09-0", "trial-0.003-1"]
+    assert tune(more) == []
+
+
+def test_a_second_call_stopped_anywhere_loses_nothing(first: TuneOptions) -> None:
+    before = held(first, "model", "trial-0.003-0")
+    more = replace(first, learning_rates=(BAD, 2e-9))
+    steps = plan_tuning(more).recipe.steps
+    for stop_after in (1, steps - 2, 2, steps):
+        tune(more, stop_after)
+        assert held(first, "model", "trial-0.003-0") == before
+        assert table(first)["best"] == "trial-0.003-0"
+    tune(more)
+    assert held(first, "model", "trial-0.003-0") == before
+    assert set(names(first)) == {"trial-0.003-0", "trial-1e-09-0", "trial-2e-09-0"}
+
+
+@pytest.mark.parametrize("lost", ["the table", "the folder of the trial", "the end of its log"])
+def test_the_best_trial_is_known_from_what_is_left_of_it(lost: str, first: TuneOptions) -> None:
+    out = Path(str(first.output))
+    model, trial = held(first, "model"), table(first)["trials"][0]
+    if lost == "the table":
+        (out / "tune.json").write_text('{"trials": [')
+    elif lost == "the folder of the trial":
+        shutil.rmtree(out / "trial-0.003-0")
+    else:
+        log = out / "trial-0.003-0" / "log.jsonl"
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert tune(replace(first, learning_rates=(BAD, GOOD))) == ["trial-1e-09-0"]
+    assert held(first, "model") == model
+    assert trial in table(first)["trials"]
+    assert table(first)["best"] == "trial-0.003-0"
+
+
+def test_a_damaged_model_is_made_again_from_its_trial(first: TuneOptions) -> None:
+    before, weights = held(first, "model"), Path(str(first.output)) / "model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert tune(first) == []
+    assert held(first, "model") == before
+
+
+def test_a_foreign_model_in_the_folder_is_refused_and_kept(
+    first: TuneOptions, tmp_path: Path
+) -> None:
+    model = Path(str(first.output)) / "model"
+    shutil.rmtree(model)
+    shutil.copytree(tmp_path / "start", model)
+    before = held(first)
+    for use in (lambda: tune(first), lambda: load(model)):
+        with pytest.raises(ValueError, match=re.escape(f"{model} is not")):
+            use()
+    assert held(first) == before
+
+
+def other(options: TuneOptions, what: str, folder: Path) -> TuneOptions:
+    return {
+        "data": replace(options, data=(str(write_examples(folder / "b.jsonl", 60, seed=3)),)),
+        "validation data": replace(
+            options, valid=(str(write_examples(folder / "c.jsonl", 20, seed=4)),)
+        ),
+        "seed": replace(options, seed=1),
+        "checkpoint": replace(options, checkpoint=str(copied(options, folder))),
+        "epochs": replace(options, epochs=3),
+        "metric": replace(options, metric="accuracy"),
+        "dropout": replace(options, dropout=0.3),
+    }[what]
+
+
+def copied(options: TuneOptions, folder: Path) -> Path:
+    return Path(shutil.copytree(options.checkpoint, folder / "start-2"))
+
+
+@pytest.mark.parametrize(
+    "what", ["data", "validation data", "seed", "checkpoint", "epochs", "metric", "dropout"]
+)
+def test_other_settings_are_refused_although_no_trial_has_the_same_rate(
+    what: str, first: TuneOptions, tmp_path: Path
+) -> None:
+    """Scores on other data, after other steps or by another metric cannot be compared."""
+    before = held(first)
+    with pytest.raises(ValueError, match="give another"):
+        tune(replace(other(first, what, tmp_path), learning_rates=(BAD,)))
+    after = held(first)
+    assert {name: after[name] for name in before if name != "lock"} == before
