@@ -19,12 +19,14 @@ import pytest
 from PIL import Image
 
 from weft import recipe as R
+from weft.cli import main
 from weft.commands.prepare import data_from_arguments
 from weft.data import prepare as P
 from weft.data import source, train_tokenizer
 from weft.data.drop_table import PieceReader
 from weft.data.ownership import check_no_foreign_files
 from weft.data.prepare import PrepareProgress, fingerprint, prepare
+from weft.data.quarantine import quarantine_notes
 from weft.data.tokenizer import load_tokenizer
 from weft.data.train_tokenizer import fit_tokenizer
 
@@ -355,6 +357,33 @@ def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_
         ):
             prepare(data, root, workers=1, overwrite=True)
         assert list(contents(root)) == [name]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"rows": [1]}', "not JSON", "[]", '{"rows": 3, "shards": []}', None]
+)
+def test_an_index_of_another_program_in_a_sub_folder_is_no_split(
+    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary was a KeyError, or `Expecting value: line 1 column 1`; a run on the data ended in the same way."""
+    (tmp_path / "a.txt").write_text("hello there\n\nmore text\n")
+    out, words = tmp_path / "out", ["prepare", str(tmp_path / "a.txt"), "--tokenizer", "bytes"]
+    words += ["--output", str(out), "--json"]
+    assert main(words) == 0
+    before = json.loads(capsys.readouterr().out)
+    index = out / "site" / "index.json"
+    if text is None:
+        index.mkdir(parents=True)
+    else:
+        index.parent.mkdir()
+        index.write_text(text)
+    index.with_name("quarantine.jsonl").write_text("theirs\n")
+    assert main(words) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert (after["splits"], after["quarantined"]) == (before["splits"], 0)
+    assert list(after["splits"]) == ["train"]
+    assert index.is_dir() if text is None else index.read_text() == text
+    assert quarantine_notes(out) == []
 
 
 def test_only_our_own_shards_are_removed_when_data_becomes_shorter(tmp_path: Path) -> None:

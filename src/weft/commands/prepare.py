@@ -9,9 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from .. import recipe as R
-from ..addresses import Location, matching
+from ..addresses import Location
 from ..console import count_of
 from ..data.filtering import read_report
+from ..data.quarantine import split_indexes
 from ..registry import members
 from ..runs.progress import PrepareProgressLine, prepare_speed
 from ..synonyms import suggest
@@ -136,19 +137,18 @@ def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[s
     ).exists()  # not while the rows of other parts are to be scanned
     data = json.loads((folder / "data.json").read_text()) if is_begun else {}
     splits: dict[str, Any] = {}
-    for path in matching(folder, "*/index.json"):
-        index = json.loads(path.read_text())
-        splits[path.parent.name] = {
+    quarantined = 0
+    for split, index in split_indexes(folder):
+        splits[split.name] = {
             "rows": index["rows"],
             "shards": len(index["shards"]),
             "fingerprint": index["fingerprint"],
             "tokens": sum(s["tokens"] for s in index["shards"]),
         }
-        if report := read_report(path.parent):
-            splits[path.parent.name]["dropped"] = report["dropped"]
-    quarantined = sum(
-        len(path.read_text().splitlines()) for path in matching(folder, "*/quarantine.jsonl")
-    )
+        if report := read_report(split):
+            splits[split.name]["dropped"] = report["dropped"]
+        bad_rows = split / "quarantine.jsonl"
+        quarantined += len(bad_rows.read_text().splitlines()) if bad_rows.exists() else 0
     p = preparing.last
     speed = (
         {}

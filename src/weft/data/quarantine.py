@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -10,7 +11,7 @@ from ..addresses import Location, matching
 from ..recipe.cells import UNKNOWN_CLASS, require_cell
 from ..recipe.formats import BadRow, Format, SourceItem, SourceRow
 from ..registry import named
-from ..storage import write_if_changed
+from ..storage import unseal_json, write_if_changed
 from .files import read_blocks
 
 MAX_BAD_ROWS = 0.001  # of the rows; above it the files are wrong, not a row
@@ -157,10 +158,21 @@ def write_quarantine(folder: Location, rows: int, bad: list[dict[str, Any]], sha
 def quarantine_notes(folder: Location) -> list[str]:
     """A line for each split of prepared data of which rows were set aside."""
     notes = []
-    for index in matching(folder, "*/index.json"):
-        rows, path = json.loads(index.read_text())["rows"], index.with_name("quarantine.jsonl")
+    for split, index in split_indexes(folder):
+        path = split / "quarantine.jsonl"
         if not path.exists():
             continue
         bad = [json.loads(line) for line in path.read_text().splitlines()]
-        notes.append(f"{bad_rows_line(rows, bad, path.parent.name)}; all are listed in {path}")
+        notes.append(f"{bad_rows_line(index['rows'], bad, split.name)}; all are listed in {path}")
     return notes
+
+
+def split_indexes(folder: Location) -> list[tuple[Location, dict[str, Any]]]:
+    """Return each split of prepared data with its index. Sub-folders with an index.json of another program are none."""
+    splits = []
+    for path in matching(folder, "*/index.json"):
+        with suppress(ValueError, TypeError, LookupError, OSError):
+            index = unseal_json(path.read_text())
+            if {"fingerprint", "rows", "shards"} <= index.keys():
+                splits.append((path.parent, index))
+    return splits
