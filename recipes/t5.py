@@ -21,7 +21,7 @@ from weft.recipe import (
     Data,
     Documents,
     FixedBatch,
-    InverseSqrt,
+    LinearSchedule,
     Recipe,
     Source,
     SpanCorruption,
@@ -43,7 +43,7 @@ tiny = Recipe(
     batch=FixedBatch(size=32, length=128),
     steps=600,
     optimiser=Adafactor(lr=3e-2),
-    schedule=InverseSqrt(warmup_steps=60),
+    schedule=LinearSchedule(warmup_steps=60),
     precision="auto",
     eval_every=300,
 )

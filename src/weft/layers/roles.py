@@ -5,6 +5,7 @@ A module declares the role of its own tensors (`with_role`) and facts about ever
 on the module, because a parameter is replaced when a model leaves the meta device, is copied or is sharded.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -133,6 +134,12 @@ def block_linear(
 def head_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     """Build a linear map of a head."""
     return with_role(nn.Linear(inputs, outputs, bias=bias), Role.HEAD)
+
+
+def with_base_rate(linear: nn.Linear, rate: float) -> None:
+    """Declare the share of positive labels before training: a bias that starts at its log-odds need not be learned, and no common
+    vector takes its place (arXiv:1708.02002, section 3.3)."""
+    with_role(linear, Role.BIAS, "bias", initial=-math.log((1 - rate) / rate))
 
 
 def is_declared(module: nn.Module) -> bool:

@@ -1,6 +1,5 @@
 """Heads: from vectors to what is asked."""
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from ..layers.anchors import inverse_sigmoid
 from ..layers.dropout import Dropout
 from ..layers.norms import build_norm
 from ..layers.positions import SinusoidalTable
-from ..layers.roles import INPUT, Part, Role, head_linear, with_role, with_scope
+from ..layers.roles import INPUT, Part, Role, head_linear, with_base_rate, with_role, with_scope
 from ..layers.sequence import HiddenStates
 from .stack import StackLayer
 
@@ -168,7 +167,7 @@ class DetectionHeadLayer(nn.Module):
             for i in range(head.box_layers)
         )
         if head.scores == "sigmoid":  # all classes start rare (arXiv:1708.02002, section 3.3)
-            with_role(self.classes, Role.BIAS, "bias", initial=-math.log((1 - RARE) / RARE))
+            with_base_rate(self.classes, RARE)
         if isinstance(spec.target, S.AnchorQueries):  # boxes start as their anchors
             with_role(self.box[-1], Role.HEAD, "weight", initial=0.0)
 

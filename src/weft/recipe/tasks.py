@@ -208,6 +208,11 @@ class Task:
         """Return the number of tokens that a decoder reads per token that its encoder reads."""
         return 1.0
 
+    def base_rate(self) -> float | None:
+        """Return the expected share of positive labels before training, whose log-odds are the output bias of a binary head at
+        the start; None: the bias starts at 0."""
+        return None
+
 
 def task_names() -> list[str]:
     """Return every task's name on the command line."""
@@ -322,6 +327,11 @@ class ReplacedTokenDetection(Task):
 
     def scored_fraction(self) -> float:
         return self.mask_rate
+
+    def base_rate(self) -> float | None:
+        """Return the share of replaced tokens: a generator at its start hardly ever draws the original."""
+        # below 1, so that its log-odds are finite
+        return min(self.mask_rate, 0.99)
 
 
 implements(ReplacedTokenDetection, "weft.tasks.replaced_token_detection:ReplacedTokenDetectionTask")

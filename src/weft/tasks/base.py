@@ -19,6 +19,7 @@ from ..data.tokenizer import SpecialTokenFrame
 from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
 from ..kernels.keyed_random import Keys, use_keys
 from ..layers.mixture_of_experts import MixtureOfExpertsLayer, router_losses
+from ..layers.roles import with_base_rate
 from ..layers.sequence import HiddenStates, sequence_keys
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build
@@ -142,6 +143,8 @@ class Loss(nn.Module):
         super().__init__()
         self.task = task
         self.model = context.model or build(context.spec, dtype=context.dtype, seed=context.seed)
+        if (base_rate := task.base_rate()) is not None:
+            self.start_at_base_rate(base_rate, context)
         self.weights = weights or {"token": 1.0}
         for layer in list(expert_stacks(context.spec).values())[:1]:  # all have the same weights
             self.weights = self.weights | dict(
@@ -150,6 +153,14 @@ class Loss(nn.Module):
         self.expert_load: list[
             Tensor
         ] = []  # (E,) per layer: tokens sent to each expert since it was last empty
+
+    def start_at_base_rate(self, base_rate: float, context: TaskContext) -> None:
+        """Start the bias of the model's output at the log-odds of the base rate, unless the model was trained before."""
+        out = self.model.head.out
+        assert isinstance(out, nn.Linear)
+        with_base_rate(out, base_rate)
+        if context.model is None:
+            initialise_weights(self.model, context.spec, context.seed, {"head.out.bias"})
 
     def initialise_own_parameters(self, context: TaskContext) -> None:
         """Initialise the parameters that the task has beside its models, as the model's spec says. Call it after they are built."""
