@@ -1,12 +1,10 @@
 """What did training do to a model? Per block, the size of its matrices now and at the start, the size of what each branch adds beside the
-residual stream it is added to, and how far the encoder's outputs still differ; for ELECTRA also how well the discriminator ranks replaced
-tokens.
+residual stream it is added to, and how far the encoder's outputs still differ (`weft.observe.spread`); for ELECTRA also how well the
+discriminator ranks replaced tokens.
 
     python -m benchmarks.growth runs/electra-mini [runs/bert-mini ...] [--receipt FILE]
 
-Sizes are root mean squares. Streams, branches and outputs are those of validation rows. An output's rank is the exponential of the entropy
-of its principal components' variances; beside it, the share of its mean square that is the same for all tokens. The discriminator is
-compared with scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
+Sizes are root mean squares. Streams, branches and outputs are those of validation rows. The discriminator is compared with scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
 """
 
 import argparse
@@ -23,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft import observe
 from weft import recipe as R
 from weft.data.batching import build_planner
 from weft.data.collate import attention_mask
@@ -78,23 +77,12 @@ def watch(model: torch.nn.Module) -> dict[str, list[tuple[float, float]]]:
     return seen
 
 
-def spread(x_BLD: Tensor) -> dict[str, float]:
-    """Whether the outputs of different tokens differ: a trunk that says the same everywhere has rank 1 and a common share of 1."""
-    x_TD = x_BLD.flatten(0, 1).double()
-    mean_D = x_TD.mean(0)
-    variance_D = torch.linalg.svdvals(x_TD - mean_D).square()
-    share_D = (variance_D / variance_D.sum()).clamp(min=1e-12)
-    return {
-        "rank": float((-(share_D * share_D.log()).sum()).exp()),
-        "common": float(mean_D.square().sum() / x_TD.square().sum(1).mean()),
-    }
-
-
 def outputs(objective: Loss, batch: Batch) -> dict[str, float]:
     model, tokens_BL = objective.model, batch["tokens"]
-    x_BLD = model.encode(model.embed(tokens_BL, **masks(batch))).x_BLD
-    mask_BL = attention_mask(batch, "tokens")
-    return spread(x_BLD if mask_BL is None else x_BLD[mask_BL][None])
+    with observe.output_states(model, tokens_BL.numel()) as states:
+        model.encode(model.embed(tokens_BL, **masks(batch)))
+    found = observe.spread(torch.cat(states))
+    return {"rank": found.effective_rank, "common": found.common_share}
 
 
 def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:

@@ -93,6 +93,10 @@ class Comparison:
         )
 
     def f1(self, start: bool, optimiser: Optimiser, seed: int) -> float:
+        pretraining, folder = self.pretraining(seed)
+        # where both sides find their tokenizer
+        if not (folder / "model").exists():
+            train(pretraining, folder)
         recipe = self.recipe(start, optimiser, seed)
         train(recipe, self.output / recipe.name)
         lines = read_log(self.output / recipe.name / "log.jsonl")
@@ -124,8 +128,6 @@ class Comparison:
         }
 
     def row(self, seeds: int) -> dict[str, Any]:
-        for seed in range(self.pretrainings):
-            train(*self.pretraining(seed))
         pretrained = self.best_of_rates(True, seeds)
         scratch = self.best_of_rates(False, seeds)
         total_flops = flops(self.pretrained) * self.pretrained.steps
