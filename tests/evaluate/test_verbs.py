@@ -518,6 +518,35 @@ def test_a_receipt_replaces_only_one_of_the_same_model_data_and_options(
     assert kept == [*written[:-1], again, fewer]
 
 
+def test_an_evaluation_says_how_far_the_states_of_different_tokens_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A collapsed model, whose last norm gives every token nearly one vector, is visible beside one that is not."""
+    tokenizer().save(tmp_path / "tokenizer.json")
+    (tmp_path / "data.csv").write_text(
+        "text,label\n"
+        + "".join(f'"{text}",{"good" if i % 2 else "bad"}\n' for i, text in enumerate(TEXTS))
+    )
+    model = ready(HEADS["classify"]).model
+    found = {}
+    for name in ("sound", "collapsed"):
+        if name == "collapsed":
+            norm = model.encoder.blocks[-1].feedforward.after
+            norm.weight.data.mul_(0.01)
+            norm.bias.data.fill_(1.0)
+        save(model, tmp_path / name, to="weft")
+        tokenizer().save(tmp_path / name / "tokenizer.json")
+        options = ["--task", "classify", "--data", str(tmp_path / "data.csv")]
+        found[name] = said(capsys, "evaluate", str(tmp_path / name), *options)["states"]
+        assert main(["evaluate", str(tmp_path / name), *options]) == 0
+        assert f"{found[name]['effective_rank']:.1f} of 32" in capsys.readouterr().out
+    tokens = sum(len(tokenizer().encode(text)) for text in TEXTS)
+    assert found["sound"]["vectors"] == found["collapsed"]["vectors"] >= tokens
+    assert found["sound"]["common_share"] < 0.5
+    assert found["collapsed"]["common_share"] > 0.99
+    assert 1 < found["sound"]["effective_rank"] <= 32
+
+
 # Which column is which
 
 

@@ -25,6 +25,8 @@ from .receipts import add_receipt, options_of, receipts_file
 from .rows import check_input_files
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ..inference.evaluate import MixtureEvaluationData
     from ..inference.open_model import OpenModel
     from ..recipe import Task
@@ -52,6 +54,7 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..inference.evaluate import evaluate_model
         from ..inference.evaluation_data import task_of
         from ..inference.open_model import open_model
+        from ..observe import output_states
         from ..tasks.predict import PredictOptions
         from ..tasks.task import EvaluateOptions
         from ..training.parallel import init_ranks
@@ -81,11 +84,13 @@ def evaluate(args: argparse.Namespace) -> int:
             args.language,
             args.no_answer_threshold,
         )
-        metrics = dict(evaluate_model(model, task, on, options))
+        with output_states(model.model) as states:
+            metrics = dict(evaluate_model(model, task, on, options))
         if ranks.rank:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)
     written["options"] = options_of(args)
+    written |= spread_of_states(states)
     print_result(args, written, lambda width: receipt_page(written, path))
     if path is not None:
         add_receipt(path, " ".join(args.data) or args.split, written)
@@ -123,6 +128,18 @@ def report_on_first_rank(ranks: "DistributedRanks") -> Any:
     return report if ranks.rank == 0 else (lambda line: None)
 
 
+def spread_of_states(states: "list[Tensor]") -> dict[str, Any]:
+    """Return what a receipt says of the model's output vectors; nothing if there are too few to compare."""
+    import torch
+
+    from ..observe import spread
+
+    if sum(map(len, states)) < 2:
+        return {}
+    x_TD = torch.cat(states)
+    return {"states": {"vectors": len(x_TD), "width": x_TD.shape[1], **spread(x_TD)._asdict()}}
+
+
 def receipt_page(written: dict[str, Any], path: Path | None) -> str:
     def shown(name: str, value: Any) -> str:
         if isinstance(value, str) or value is None:
@@ -136,6 +153,9 @@ def receipt_page(written: dict[str, Any], path: Path | None) -> str:
         )
 
     rows = {name: shown(name, value) for name, value in written["scores"].items()}
+    if states := written.get("states"):
+        rows["effective rank"] = f"{states['effective_rank']:.1f} of {states['width']}"
+        rows["common share"] = f"{states['common_share']:.2f}"
     rows |= {
         "samples": f"{written['samples']:,}",
         "model": f"SHA-256 {written['model'][:16]}…",

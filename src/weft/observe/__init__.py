@@ -7,6 +7,7 @@ from .measures import attention_entropy, attention_rollout, token_view
 from .page import page_html
 from .panels import AttentionPanel, Observation
 from .record import Recording, attention_panels, record
+from .spread import Spread, output_states, spread
 from .vision import attention_distance, patch_filters, position_similarity, windows_on_grid
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "AttentionPlace",
     "Observation",
     "Recording",
+    "Spread",
     "attention_distance",
     "attention_entropy",
     "attention_maps",
@@ -22,11 +24,13 @@ __all__ = [
     "attention_rollout",
     "layer_states",
     "logit_lens",
+    "output_states",
     "page_html",
     "patch_filters",
     "position_similarity",
     "record",
     "save_observation",
+    "spread",
     "token_view",
     "windows_on_grid",
 ]
