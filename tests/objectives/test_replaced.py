@@ -9,6 +9,7 @@ import torch
 import weft
 from weft import recipe as R
 from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.model.model import build, build_on_meta
 from weft.spec import TokenClassifierHead, replace
 from weft.tasks.base import Preprocess, masks
 from weft.tasks.replaced_token_detection import (
@@ -16,6 +17,7 @@ from weft.tasks.replaced_token_detection import (
     ReplacedTokenOutputs,
     sample_tokens,
 )
+from weft.training.sharding import allocate, initialise_shards
 
 from .cases import SENTENCES, TEXT, bert, electra
 from .made import SPECIAL, VOCABULARY, batch, build_pair, meta, near, rows, sure, texts
@@ -74,6 +76,34 @@ def test_both_models_share_one_table_of_tokens_positions_and_segments() -> None:
         )
         assert ours.weight is theirs.weight
     assert objective.generator.token_embedding_VD is objective.model.token_embedding_VD
+
+
+@pytest.mark.parametrize("mask_rate", [0.15, 0.4])
+def test_the_bias_of_the_output_starts_at_the_share_of_replaced_tokens(mask_rate: float) -> None:
+    """Else the trunk learns this constant, as one vector that all tokens have in common."""
+    _, objective = replaced(mask_rate=mask_rate)
+    assert objective.model.head.out.bias.sigmoid().item() == pytest.approx(mask_rate)
+    _, every = replaced(mask_rate=1.0)
+    assert every.model.head.out.bias.isfinite()
+
+
+def test_a_trained_model_and_other_heads_keep_the_bias_of_their_output() -> None:
+    model, generator = electra()
+    trained = build(model)
+    trained.head.out.bias.data.fill_(0.25)
+    task = R.ReplacedTokenDetection(generator=generator)
+    _, objective = build_pair(task, model, meta(SENTENCES), model=trained)
+    assert objective.model.head.out.bias.item() == 0.25
+    assert build(model).head.out.bias.item() == 0
+
+
+def test_the_bias_starts_there_too_where_every_rank_has_only_parts() -> None:
+    model, generator = electra()
+    task = R.ReplacedTokenDetection(generator=generator)
+    _, objective = build_pair(task, model, meta(SENTENCES), model=build_on_meta(model))
+    allocate(objective.model, torch.device("cpu"))
+    initialise_shards(objective.model, model, 0)
+    assert objective.model.head.out.bias.sigmoid().item() == pytest.approx(0.15)
 
 
 def test_no_gradient_passes_through_what_was_drawn() -> None:
