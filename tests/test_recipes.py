@@ -207,8 +207,8 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(
 
 
 def test_noise_alone_does_not_let_electra_mini_outgrow_its_start() -> None:
-    """A discriminator that has learned little yet sends gradients that are mostly noise, and Muon's steps are as long for noise as for
-    signal. At a rate of 0.005 it made the matrices five times as large, and no tagger could be tuned from them (docs/log.md)."""
+    """A discriminator that has learned little yet sends gradients that are mostly noise, and the optimiser's steps are as long for
+    noise as for signal. Muon at a rate of 0.005 made the matrices five times as large, and no tagger could be tuned from them (docs/log.md)."""
     recipe = ALL["electra:mini"]
     model = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=32, vocab_size=8, positions=4))
     weights = {
