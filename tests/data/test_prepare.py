@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -704,6 +705,15 @@ def test_progress_ends_at_one_with_the_speed_beside_the_tokenizers(tmp_path: Pat
     last = [p for p in said if p.stage == "train"][-1]
     assert (last.done, last.left) == (1, 0)
     assert 0 < last.speed <= last.tokenizer_speed
+
+
+def test_a_tokenizer_that_is_read_from_a_file_is_not_reported_as_trained(tmp_path: Path) -> None:
+    data = documents(tmp_path)
+    first = prepare(data, tmp_path / "first", workers=1)
+    given = R.TokenizerFile(path=str(first / "tokenizer.json"))
+    said: list[PrepareProgress] = []
+    prepare(replace(data, tokenizer=given), tmp_path / "out", workers=1, report=said.append)
+    assert {p.stage for p in said} == {"train", "valid"}
 
 
 def test_time_left_is_not_told_before_some_of_it_is_done() -> None:

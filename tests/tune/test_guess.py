@@ -425,6 +425,24 @@ def test_latin_1_is_told_by_its_name_with_the_way_out(tmp_path: Path) -> None:
         detect_data([str(tmp_path / "a.csv")])
 
 
+@pytest.mark.parametrize("header", ["größe,text", "text,text"])
+def test_a_broken_header_does_not_hide_the_encoding(tmp_path: Path, header: str) -> None:
+    rows = [f"{text.replace(',', ' ')} é,{i % 2}" for i, text in enumerate(TEXTS)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *rows]), "latin-1")
+    with pytest.raises(ValueError, match="iconv -f latin1 -t utf-8"):
+        detect_data([str(tmp_path / "a.csv")], task="classify")
+
+
+@pytest.mark.parametrize("code", ["utf-16le", "utf-16be"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt"])
+def test_utf_16_without_its_mark_is_no_table(tmp_path: Path, code: str, name: str) -> None:
+    rows = [f"{text.replace(',', ' ')},{i % 2}" for i, text in enumerate(TEXTS)]
+    text = "\n".join(["text,label", *rows])
+    (tmp_path / name).write_bytes(text.replace(",", "\t" if name == "a.tsv" else ",").encode(code))
+    with pytest.raises(ValueError, match=f"iconv -f {code} -t utf-8"):
+        detect_data([str(tmp_path / name)], task="classify")
+
+
 def test_classes_that_mostly_occur_once_are_asked_about(tmp_path: Path) -> None:
     path = commas(
         tmp_path / "a.csv",

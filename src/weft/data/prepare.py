@@ -313,7 +313,8 @@ def train_tokenizer(
             read = PieceReader(source, rows, root / name)
             yield from sample_texts(read, work, rows.text_columns, share)
 
-    with reporting("tokenizer", report):
+    # One that is read from a file takes no time
+    with reporting("tokenizer", None if data.tokenizer.files() else report):
         return fit_tokenizer(data.tokenizer, texts)
 
 

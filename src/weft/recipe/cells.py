@@ -8,6 +8,7 @@ from numbers import Number
 from typing import Any
 
 FLOAT32 = 3.4028234663852886e38  # its largest number
+EXCERPT = 60  # characters of a cell in a message
 
 
 def is_number(cell: Any) -> bool:
@@ -87,7 +88,7 @@ def label_index(labels: tuple[str, ...], label: Any) -> int:
     name = class_name(label)
     if name not in labels:
         more = f", … ({len(labels)} classes)" if len(labels) > 8 else ""
-        raise ValueError(f"label {short(name)} {UNKNOWN_CLASS} {', '.join(labels[:8])}{more}")
+        raise ValueError(f"label {short(name)} {UNKNOWN_CLASS} {list_classes(labels[:8])}{more}")
     return labels.index(name)
 
 
@@ -106,7 +107,16 @@ def short(value: Any) -> str:
         text = " ".join(line.strip() for line in repr(value).splitlines())
     except ValueError:  # an integer of more digits than Python prints
         return f"an integer of {value.bit_length():,} bits"
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return excerpt(text)
+
+
+def excerpt(text: str) -> str:
+    """The start of a text, for a message."""
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
+
+
+def list_classes(names: Iterable[str]) -> str:
+    return ", ".join(map(excerpt, names))
 
 
 VISIBLE = 0.5  # of a box's area that must be inside the image; what is outside is clipped

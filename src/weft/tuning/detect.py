@@ -24,7 +24,7 @@ from ..data.quarantine import (
     check_bad_row_limit,
 )
 from ..data.source import format_of
-from ..recipe.cells import class_names, is_number, sorted_classes
+from ..recipe.cells import class_names, is_number, list_classes, short, sorted_classes
 from ..recipe.formats import SourceRow
 from ..registry import members
 from ..synonyms import suggest
@@ -217,7 +217,7 @@ def detect_task(
     if row.numeric_label or (task is None and looks_like_regression(cells, row.label)):
         if not any(map(is_number, cells)):
             raise ValueError(
-                f"{row.label} is {cells[0]!r} in a row, not a number; regress needs numbers, classify does not"
+                f"{row.label} is {short(cells[0])} in a row, not a number; regress needs numbers, classify does not"
             )
         return reader.numeric_task or reader.name, replace(row, numeric_label=True)
     row = replace(
@@ -261,7 +261,7 @@ def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -
         )
     if len(seen) < 2:
         raise ValueError(
-            f"every row has {label} = {next(iter(seen))!r}; name the columns: --columns TEXT [TEXT] LABEL"
+            f"every row has {label} = {short(next(iter(seen)))}; name the columns: --columns TEXT [TEXT] LABEL"
         )
     return tuple(sorted_classes(seen))
 
@@ -293,4 +293,4 @@ def describe_data(task: str, row: R.RowSchema, rows: list[Fields], source: R.Sou
 
 
 def format_labels(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+    return list_classes(names[:4]) + (", …" if len(names) > 4 else "")

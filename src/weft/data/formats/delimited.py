@@ -13,7 +13,7 @@ from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ..column_names import MOST_OF_THEM, is_common_column_name, mostly_numbers
 from ..files import MAX_LINE_BYTES, MissingFile, find
 from .base import WHOLE, FileFormat, stretch
-from .lines import SNIFF_LINES, LineFormat, decoded_lines, full_lines, read_head
+from .lines import SNIFF_LINES, LineFormat, decoded_lines, full_lines, is_binary, read_head
 from .sniff import formats_by_suffix
 
 QUOTES = "a text that holds the delimiter needs quotes"
@@ -23,6 +23,8 @@ class TableFormat(FileFormat):
     """Base of CSV and TSV: the first line may name the columns."""
 
     def sniff(self, head: bytes, path: str) -> float:
+        if is_binary(head):
+            return 0.0
         delimiter = most_consistent_delimiter(full_lines(head), bool(formats_by_suffix(path)))
         if delimiter is None:
             return 0.1 if self.has_suffix(path) else 0.0  # a single column
@@ -42,6 +44,8 @@ class TableFormat(FileFormat):
         rows = [list(row.fields.values()) for row in self.first_rows(raw, SNIFF_LINES)]
         if not rows:
             return source
+        if not source.column_names:
+            read_first_row(find(source.paths[0])[0], source.delimiter or "\t")
         assume_header = (
             assume_header
             and not source.column_names
@@ -126,9 +130,13 @@ def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
     """Raise ValueError if a header names a column twice."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
+        lines = (line for _, line in islice(decoded_lines(path, (0, None)), SNIFF_LINES))
+        reason = next(
+            (f"; it is also {line.reason}" for line in lines if isinstance(line, BadRow)), ""
+        )
         raise ValueError(
             f"{path}: more than one column is named {', '.join(map(repr, twice))}; rename them in the file, or give names for "
-            "all columns with --column-names (in a recipe, Source.column_names)"
+            f"all columns with --column-names (in a recipe, Source.column_names){reason}"
         )
     return tuple(names)
 

@@ -183,10 +183,19 @@ def is_binary(head: bytes) -> bool:
     return start.count(b"\0") > len(start) / 10
 
 
+def binary_fix(head: bytes) -> str:
+    """Return what to do with a file that is no text. In UTF-16 without a byte order mark, the zeros are all at even or all at odd places."""
+    even = b"\0" in head[0:SHORT:2]
+    odd = b"\0" in head[1:SHORT:2]
+    if even == odd:
+        return "give text in UTF-8"
+    return f"if it is UTF-16, convert it: iconv -f {'utf-16le' if odd else 'utf-16be'} -t utf-8"
+
+
 def refuse_binary(path: str) -> None:
     """Raise ValueError for a local file that is no text; of an address, the rows tell."""
-    if not is_remote(path) and is_binary(read_head(path)):
-        raise ValueError(f"{path} is a binary file, not text; give text in UTF-8")
+    if not is_remote(path) and is_binary(head := read_head(path)):
+        raise ValueError(f"{path} is a binary file, not text; {binary_fix(head)}")
 
 
 def head_lines(head: bytes) -> list[str]:

@@ -5,7 +5,7 @@ import os
 from ...recipe.formats import Format
 from ...registry import named, names
 from ..files import MissingFile, find
-from .lines import full_lines, is_binary, read_head
+from .lines import binary_fix, full_lines, is_binary, read_head
 
 
 def all_formats() -> list[Format]:
@@ -48,7 +48,7 @@ def surest_format(head: bytes, path: str) -> Format:
         ((format.sniff(head, path), format) for format in all_formats()), key=lambda pair: pair[0]
     )
     if score <= 0 and is_binary(head):
-        raise ValueError(f"{path} is a binary file, which no format recognises; give a text file")
+        raise ValueError(f"{path} is a binary file, which no format recognises; {binary_fix(head)}")
     if score <= 0:
         raise ValueError(
             f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
