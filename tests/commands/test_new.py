@@ -291,7 +291,7 @@ def test_what_is_no_data_of_its_kind_is_refused_in_one_line_and_nothing_is_writt
     assert main(["new", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-    assert not Path("recipe.py").exists()
+    assert not list(Path().glob("*.py"))
 
 
 @pytest.mark.parametrize("bad", ["../outside.png", "eps.png", "broken.png"])
@@ -314,7 +314,7 @@ def test_the_sizes_of_images_are_read_as_training_reads_them(
     assert main(["new", "detect", "boxes.json", "images"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "2 of 3 rows cannot be read" in line
-    assert not Path("recipe.py").exists()
+    assert not list(Path().glob("*.py"))
 
 
 def test_of_large_images_a_few_are_decoded_and_a_damaged_one_among_the_others_is_named(
@@ -350,7 +350,7 @@ def test_boxes_that_training_would_refuse_are_refused_before_a_recipe_is_written
     (line,) = capsys.readouterr().err.splitlines()
     assert "12 of 12 rows cannot be read" in line
     assert message in line
-    assert not Path("recipe.py").exists()
+    assert not list(Path().glob("*.py"))
 
 
 def test_images_of_one_size_are_shifted_and_others_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -382,7 +382,7 @@ def test_a_detector_of_large_boxes_has_larger_cells(capsys: pytest.CaptureFixtur
     for note in table["annotations"]:
         note["bbox"] = [0, 0, 50, 48]
     Path("boxes.json").write_text(json.dumps(table))
-    main(["new", "detect", "boxes.json", "images"])
+    main(["new", "detect", "boxes.json", "images", "-o", "recipe.py"])
     assert weft.load_recipe("recipe.py").batch.length == 4**2  # of 64 pixels by 16
     capsys.readouterr()
     main(["show", "recipe.py"])
@@ -390,15 +390,17 @@ def test_a_detector_of_large_boxes_has_larger_cells(capsys: pytest.CaptureFixtur
 
 
 def test_a_recipe_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("recipe.py").write_text("mine = 1\n")
-    assert main(["new", "pretrain", "text.txt"]) == 2
-    assert "is there already" in capsys.readouterr().err
-    assert Path("recipe.py").read_text() == "mine = 1\n"
+    for name, output in (("text.py", []), ("mine.py", ["-o", "mine.py"])):
+        Path(name).write_text("mine = 1\n")
+        assert main(["new", "pretrain", "text.txt", *output]) == 2
+        assert f"{name} is there already" in capsys.readouterr().err
+        assert Path(name).read_text() == "mine = 1\n"
 
 
 def guessed_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     Path("recipe.py").unlink(missing_ok=True)
-    assert main(["new", *words, "--json"]) == 0
+    output = [] if "-o" in words else ["-o", "recipe.py"]
+    assert main(["new", *words, *output, "--json"]) == 0
     guessed: dict[str, str] = json.loads(capsys.readouterr().out)["guessed"]
     return guessed
 
@@ -435,6 +437,120 @@ def test_a_run_has_the_name_of_the_file_or_its_folder_and_a_number_if_that_is_ta
     guessed_of(["classify", "reviews.csv"], capsys)
     assert weft.load_recipe("recipe.py").name == "reviews-3"
     assert "weft classify runs/reviews-3 " in Path("recipe.py").read_text()
+
+
+def write_texts(folder: str, *names: str) -> None:
+    rng = random.Random(0)
+    for name in names:
+        Path(folder, name).parent.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(f"{sentence(rng, 12)}. {sentence(rng, 9)}." for _ in range(120))
+        Path(folder, name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("objective", "after"),
+    [
+        ("causal-lm", ["generate", "{run}", "good film", "--max-new-tokens", "2"]),
+        ("masked-lm", ["fill", "{run}", "good [MASK]"]),
+        ("span-corruption", ["generate", "{run}", "good film", "--max-new-tokens", "2"]),
+        ("denoising", ["generate", "{run}", "good film", "--max-new-tokens", "2"]),
+        ("replaced-tokens", ["embed", "{run}", "good film"]),
+    ],
+)
+def test_each_objective_trains_from_a_folder_is_used_and_exported(
+    objective: str, after: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_texts("books", "a.txt", "b.txt")
+    guessed = guessed_of(["pretrain", "books", "--objective", objective], capsys)
+    small = ["steps=2", "schedule.warmup_steps=1", "precision=fp32", "batch.size=2"]
+    recipe = weft.load_recipe("recipe.py", small)
+    assert recipe.name == "books"
+    assert recipe.data.train.paths == recipe.data.valid.paths == ("books/*.txt",)
+    assert [step.step for step in weft.train(recipe)] == [1, 2]
+    assert main([word.format(run="runs/books") for word in after]) == 0
+    assert main(["export", "runs/books", "out", "--to", "hf"]) == 0
+    family = json.loads(Path("out/config.json").read_text())["model_type"]
+    assert guessed["export"].endswith(f"as {family}")
+
+
+def test_an_objective_is_for_pretraining_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "classify", "reviews.csv", "--objective", "masked-lm"]) == 2
+    assert "--objective masked-lm: classify" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "paths", "name"),
+    [
+        (["books"], ["books/*.txt"], "books"),
+        (["books/"], ["books/*.txt"], "books"),
+        (["books/*.txt"], ["books/*.txt"], "books"),
+        (["books/a.txt", "books/b.txt"], ["books/a.txt", "books/b.txt"], "books"),
+        (["books/a.txt"], ["books/a.txt"], "a"),
+        (["text.txt", "books"], ["text.txt", "books/*.txt"], "text"),
+        (["./books"], ["./books/*.txt"], "books"),
+        (["books/a.txt", "books/a.txt", "books"], ["books/a.txt", "books/b.txt"], "books"),
+        (["nested"], ["nested/**/*.txt"], "nested"),
+        (["link.txt"], ["link.txt"], "link"),
+        (["odd[1]"], ["odd[[]1]/*.txt"], "odd-1"),
+    ],
+)
+def test_texts_are_named_after_what_was_typed_and_no_path_is_listed_twice(
+    typed: list[str], paths: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_texts("books", "a.txt", "b.txt")
+    write_texts("nested", "a.txt", "more/b.txt")
+    write_texts("odd[1]", "a.txt")
+    Path("link.txt").symlink_to("books/a.txt")
+    assert main(["new", "pretrain", *typed, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == f"{name}.py"
+    recipe = weft.load_recipe(f"{name}.py")
+    assert recipe.name == name
+    assert list(recipe.data.train.paths) == list(recipe.data.valid.paths) == paths
+    text = Path(f"{name}.py").read_text()
+    assert all(text.count(f'"{path}"') == 1 for path in paths)
+
+
+def test_files_of_one_line_have_a_part_to_validate_on(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = random.Random(0)
+    Path("lines").mkdir()
+    for i in range(40):
+        Path("lines", f"{i}.txt").write_text(sentence(rng, 60))
+    guessed_of(["pretrain", "lines"], capsys)
+    small = ["steps=1", "schedule.warmup_steps=0", "precision=fp32", "batch.size=2"]
+    (step,) = weft.train(weft.load_recipe("recipe.py", small))
+    assert step.step == 1
+    assert "valid" in Path("runs/lines/log.jsonl").read_text()
+
+
+def test_a_recipe_does_not_take_the_name_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("numbers", "torch"):
+        shutil.copy("reviews.csv", f"{name}.csv")
+        assert main(["new", "classify", f"{name}.csv"]) == 0
+        assert not Path(f"{name}.py").exists()
+        assert weft.load_recipe(f"{name}-recipe.py").name == name
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["a.txt", "b.jsonl", "c.txt"], "'mixed/*.txt'"), ([".hidden"], "mixed holds no file")],
+)
+def test_a_folder_without_texts_of_one_kind_is_refused(
+    names: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_texts("mixed", *names)
+    assert main(["new", "pretrain", "mixed"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_cell_is_printed_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 100_000
+    Path("cells.csv").write_text("text,label\n" + f"{long} b,{long}\ngood film,neg\n" * 10)
+    Path("pairs.csv").write_text("source,target\n" + f"{long},{long}\n" * 10)
+    Path("same.csv").write_text("text,label\n" + f"good film,{long}\n" * 10)
+    for words in (["classify", "cells.csv"], ["translate", "pairs.csv"], ["classify", "same.csv"]):
+        main(["new", *words])
+        shown = capsys.readouterr()
+        assert len(shown.out + shown.err) < 5000
 
 
 def test_a_message_that_names_an_option_of_another_verb_fails_every_test() -> None:

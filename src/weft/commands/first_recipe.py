@@ -1,27 +1,34 @@
 """`weft new`: what every first recipe has, whatever its data are. Every reader and every rule is that of `data` and `tuning`."""
 
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import packages_distributions
 from itertools import chain, count, pairwise
-from math import ceil
+from math import ceil, log2
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from ..data.columns import infer_row_schema
 from ..data.quarantine import MAX_BAD_ROWS
 
 SAMPLE_ROWS = 2000
+NAMED_PATHS = 4  # of many, in a sentence
 COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 
 
-class TableOptions(NamedTuple):
-    """How the user says that a table is read."""
+class NewOptions(NamedTuple):
+    """What the user chooses: the name of the run, how a table is read, and what is learned from plain text."""
 
+    name: str
     columns: Sequence[str] = ()
     column_names: Sequence[str] = ()
     max_bad_row_fraction: float = MAX_BAD_ROWS
+    objective: str = "causal-lm"
 
 
 class Guess(NamedTuple):
@@ -35,15 +42,24 @@ class Guess(NamedTuple):
     constants: dict[str, Any] = {}
 
 
-def recipe_name(path: str) -> str:
-    """Return the name of the file or, where many files are called so, of its folder; with a number if there is such a run."""
-    place = Path(path).resolve()
-    stem = plain_name(place.name.split(".")[0])
-    if stem.lower() in COMMON_STEMS:
-        stem = plain_name(place.parent.name) or stem
-    name = stem or "mine"
+def recipe_name(data: Sequence[str], task: str) -> str:
+    """Return a name for the run of data that the user typed: of the first path or, where that is a pattern or a name like train.csv, of
+    its folder; with a number if there is such a run. Several texts in a folder elsewhere have the folder's name."""
+    place = Path(os.path.abspath(data[0]))
+    if task == "pretrain" and len(data) > 1 and place.parent != Path.cwd():
+        place = place.parent
+    stems = [
+        plain_name(name) for name in (place.name.split(".")[0], *(p.name for p in place.parents))
+    ]
+    name = next((stem for stem in stems if stem and stem.lower() not in COMMON_STEMS), "mine")
     others = (f"{name}-{number}" for number in count(2))
     return next(free for free in chain([name], others) if not Path("runs", free).exists())
+
+
+def recipe_file(name: str) -> str:
+    """Return the file of a recipe; a module of this name that Python imports is not shadowed by it."""
+    modules = {*sys.stdlib_module_names, *packages_distributions()}
+    return f"{name}-recipe.py" if name in modules else f"{name}.py"
 
 
 def plain_name(name: str) -> str:
@@ -53,6 +69,30 @@ def plain_name(name: str) -> str:
 
 def rounded_up(number: float, multiple: int, most: int) -> int:
     return min(most, max(multiple, multiple * ceil(number / multiple)))
+
+
+def vocabulary_size(characters: float) -> int:
+    """Return a vocabulary whose tokens occur often enough to be learned: about one per 200 characters."""
+    return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
+
+
+def quoted_columns(row: R.RowSchema) -> str:
+    return " and ".join(map(repr, row.text_columns))
+
+
+def join_names(paths: Sequence[str]) -> str:
+    """Join the first of many paths."""
+    more = f" and {len(paths) - NAMED_PATHS:,} more" if len(paths) > NAMED_PATHS else ""
+    return ", ".join(paths[:NAMED_PATHS]) + more
+
+
+def named_columns(
+    path: str, row: R.RowSchema, rows: Sequence[dict[str, Any]], options: NewOptions
+) -> R.RowSchema:
+    try:
+        return infer_row_schema(row, rows, options.columns)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:
@@ -72,7 +112,7 @@ def with_valid(
     last_of: str = "of the file; shuffle a sorted file first",
 ) -> tuple[R.Source, R.Source, str]:
     if valid:
-        return source, replace(source, paths=tuple(valid)), ", ".join(valid)
+        return source, replace(source, paths=tuple(valid)), join_names(valid)
     train, valid_source = split_source_at(source, rows)
     return train, valid_source, f"the last {1 - train.fraction[1]:.0%} {last_of}"
 

@@ -2,36 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log2
-from typing import Any, cast
+from typing import cast
 
 from .. import recipe as R
 from .. import spec as S
 from ..data.column_names import check_columns_exist
-from ..data.columns import infer_row_schema
 from ..data.files import find
-from ..data.formats.lines import read_head
 from ..data.formats.sniff import detect_format
 from ..data.load import load_source, sample_rows
-from ..data.source import format_of, resolve_source, split_source
+from ..data.source import format_of
+from ..recipe.cells import EXCERPT
 from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
 from .first_recipe import (
     COMMENTS,
     SAMPLE_ROWS,
     Guess,
-    TableOptions,
+    NewOptions,
     count_steps,
+    named_columns,
     plan_fields,
-    recipe_name,
+    quoted_columns,
     rounded_up,
+    vocabulary_size,
     warn_if_sorted,
     warnings_of,
     with_valid,
 )
 from .guess_images import find_images, guess_detect, guess_image_classes
+from .guess_pretrain import guess_pretrain
 from .recipe_code import Call
 
-PIECES_PER_WORD, CHARACTERS_PER_TOKEN = 1.4, 3.5  # of subwords, about
+PIECES_PER_WORD = 1.4  # of subwords, about
 LONGEST, COVERED = 512, 0.99  # tokens of a row, and the fraction of rows that fit whole
 
 
@@ -42,19 +43,14 @@ def row_length(words: Sequence[int]) -> int:
     return rounded_up(PIECES_PER_WORD * usual + 2, 16, LONGEST)
 
 
-def vocabulary_size(characters: float) -> int:
-    """Return a vocabulary whose tokens occur often enough to be learned: about one per 200 characters."""
-    return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
-
-
 # One function per kind
 
 
-def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    if (images := find_images(files, table)) is not None:
-        return guess_image_classes(files, valid, images, table)
-    names, share = table.column_names, table.max_bad_row_fraction
-    detected = detect_data(files, valid, "classify", names, table.columns, max_bad_rows=share)
+def guess_classify(files: list[str], valid: list[str], options: NewOptions) -> Guess:
+    if (images := find_images(files, options)) is not None:
+        return guess_image_classes(files, valid, images, options)
+    names, share = options.column_names, options.max_bad_row_fraction
+    detected = detect_data(files, valid, "classify", names, options.columns, max_bad_rows=share)
     row = detected.row
     if not isinstance(row, R.LabelledTexts):
         raise ValueError(f"{files[0]} is no table of texts and labels; give such a table")
@@ -91,7 +87,7 @@ def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> G
             ),
         },
         {
-            "name": recipe_name(files[0]),
+            "name": options.name,
             "model": model,
             "task": R.Classification(),
             "data": R.Data(
@@ -104,21 +100,17 @@ def guess_classify(files: list[str], valid: list[str], table: TableOptions) -> G
         | {
             "model": "nothing is pre-trained; weft tune fine-tunes a published model on the same file"
         },
-        f'weft classify runs/{recipe_name(files[0])} "{shorten(texts[0])}"',
+        f'weft classify runs/{options.name} "{shorten(texts[0])}"',
     )
-
-
-def quoted_columns(row: R.RowSchema) -> str:
-    return " and ".join(map(repr, row.text_columns))
 
 
 def shorten(text: str) -> str:
     """Return the first words, without what a shell or a docstring would take for its own."""
-    words = " ".join(text.split()[:6])
+    words = " ".join(text.split(maxsplit=6)[:6])[:EXCERPT]
     return "".join(c for c in words if c.isprintable() and c not in '"`$!\\')
 
 
-def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> Guess:
+def guess_translate(files: list[str], valid: list[str], options: NewOptions) -> Guess:
     row = R.SourceTargetPairs()
     if len(files) == 2:
         source = R.Source(paths=tuple(files), format="parallel")
@@ -129,14 +121,15 @@ def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> 
             raise ValueError(
                 f"{error}; translate reads two files with one sentence per line, or a table with two columns"
             ) from None
-        source = build_source(files, kind, table.column_names, table.columns)
+        source = build_source(files, kind, options.column_names, options.columns)
         first = [
-            item.fields for item in sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)[0]
+            item.fields
+            for item in sample_rows(source, SAMPLE_ROWS, options.max_bad_row_fraction)[0]
         ]
-        row = cast(R.SourceTargetPairs, named_columns(files[0], row, first, table))
+        row = cast(R.SourceTargetPairs, named_columns(files[0], row, first, options))
     else:
         raise ValueError(f"{len(files)} files: translate reads two parallel files, or one table")
-    pairs, _ = usable_rows(*load_source(source), row, source, table.max_bad_row_fraction, "")
+    pairs, _ = usable_rows(*load_source(source), row, source, options.max_bad_row_fraction, "")
     if not pairs:
         raise ValueError(f"{', '.join(files)}: there is no pair")
     texts = [(fields[row.source], fields[row.target]) for fields in pairs]
@@ -163,7 +156,7 @@ def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> 
             "validation": validation_text,
         },
         {
-            "name": recipe_name(files[0]),
+            "name": options.name,
             "model": Call("weft.transformer", sizes),
             "task": R.Translation(label_smoothing=0.1),
             "data": R.Data(
@@ -173,66 +166,7 @@ def guess_translate(files: list[str], valid: list[str], table: TableOptions) -> 
             **plan_fields(count_steps(20, tokens, 2048, 20_000), 1e-3),
         },
         COMMENTS | {"batch": "about this many tokens per step on each side"},
-        f'weft translate runs/{recipe_name(files[0])} "{shorten(texts[0][0])}"',
-    )
-
-
-def named_columns(
-    path: str, row: R.RowSchema, rows: Sequence[dict[str, Any]], table: TableOptions
-) -> R.RowSchema:
-    try:
-        return infer_row_schema(row, rows, table.columns)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def guess_pretrain(files: list[str], valid: list[str], table: TableOptions) -> Guess:
-    row: R.RowSchema = R.Documents()
-    source = resolve_source(R.Source(paths=tuple(files)), row)
-    kind = str(source.format)
-    if kind == "text":
-        has_blank = b"\n\n" in read_head(find(files[0])[0]).replace(b"\r\n", b"\n")
-        source = replace(source, document_boundary="blank" if has_blank else "line")
-        unit = "a blank line" if has_blank else "the end of a line"
-        sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)
-    else:
-        source = build_source(files, kind, table.column_names, table.columns)
-        first = [
-            item.fields for item in sample_rows(source, SAMPLE_ROWS, table.max_bad_row_fraction)[0]
-        ]
-        row = named_columns(files[0], row, first, table)
-        unit = f"the end of a row, whose text is in {quoted_columns(row)}"
-    size = sum(piece.size for piece in split_source(source))
-    tokens, vocab = size / CHARACTERS_PER_TOKEN, vocabulary_size(size)
-    length = 1 << int(min(7, max(4, log2(max(tokens, 1) / 200))))
-    if tokens < 20 * length:
-        raise ValueError(
-            f"{', '.join(files)} holds about {size:,} bytes, too few to pre-train on; give more text, or fine-tune with weft tune"
-        )
-    train, valid_source, validation_text = with_valid(source, valid, int(tokens / length))
-    sizes = {"depth": 4, "width": 256, "heads": 4, "vocab_size": vocab, "positions": length}
-    return Guess(
-        f"A language model of {', '.join(files)}: GPT-2's architecture, made small.",
-        {
-            "text": f"{size:,} bytes ({kind}), about {tokens:,.0f} tokens",
-            "documents": f"end at {unit}",
-            "row": f"{length} tokens",
-            "vocabulary": f"{vocab:,} pieces of bytes",
-            "validation": validation_text,
-        },
-        {
-            "name": recipe_name(files[0]),
-            "model": Call("weft.gpt2", sizes),
-            "task": R.CausalLM(),
-            "data": R.Data(
-                rows=row, tokenizer=R.ByteBPE(vocab_size=vocab), train=train, valid=valid_source
-            ),
-            "batch": R.FixedBatch(size=32, length=length),
-            **plan_fields(count_steps(10, tokens, 32 * length, 20_000), 2e-3),
-        },
-        COMMENTS
-        | {"model": "weft families lists other architectures, such as weft.llama and weft.bert"},
-        f'weft generate runs/{recipe_name(files[0])} "The" --temperature 0.8',
+        f'weft translate runs/{options.name} "{shorten(texts[0][0])}"',
     )
 
 
@@ -244,14 +178,14 @@ KINDS = {
 }
 
 
-def guess(kind: str, paths: Sequence[str], valid: Sequence[str], table: TableOptions) -> Guess:
+def guess(kind: str, paths: Sequence[str], valid: Sequence[str], options: NewOptions) -> Guess:
     """Return the recipe for files of one kind: a key of `KINDS`."""
     for path in (*paths, *valid):
         find(path)
-    first = KINDS[kind](list(paths), list(valid), table)
-    data = replace(first.values["data"], max_bad_row_fraction=table.max_bad_row_fraction)
+    first = KINDS[kind](list(paths), list(valid), options)
+    data = replace(first.values["data"], max_bad_row_fraction=options.max_bad_row_fraction)
     if valid:
-        fields = sample_rows(data.valid, 100, table.max_bad_row_fraction)[0][0].fields
+        fields = sample_rows(data.valid, 100, options.max_bad_row_fraction)[0][0].fields
         try:
             extra = format_of(data.valid).extra_columns
             check_columns_exist(fields, [name for name in data.rows.columns if name not in extra])

@@ -32,10 +32,9 @@ from ..tuning.images import check_class_count, check_classes_in_training
 from .first_recipe import (
     COMMENTS,
     Guess,
-    TableOptions,
+    NewOptions,
     count_steps,
     plan_fields,
-    recipe_name,
     rounded_up,
     warn_if_sorted,
     warnings_of,
@@ -67,27 +66,27 @@ class SampledImages(NamedTuple):
     sample: Sample
 
 
-def find_images(files: list[str], table: TableOptions) -> SampledImages | None:
+def find_images(files: list[str], options: NewOptions) -> SampledImages | None:
     """Return images with their classes, None if the files hold no images."""
     source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
     if source.format not in (*IMAGE_FORMATS, *IMAGE_TABLES):
         return None
-    sample = sample_rows(source, SAMPLE_IMAGES, table.max_bad_row_fraction)
+    sample = sample_rows(source, SAMPLE_IMAGES, options.max_bad_row_fraction)
     if source.format in IMAGE_FORMATS:
         return SampledImages(source, R.LabelledImages(), sample)
     fields = [row.fields for row in sample[0]]
-    check_columns_exist(fields[0], table.columns)
-    if len(table.columns) == 2:
-        check_column_order(fields, *table.columns)
-    image = find_image_column(fields, table.columns[:1] or tuple(fields[0]))
+    check_columns_exist(fields[0], options.columns)
+    if len(options.columns) == 2:
+        check_column_order(fields, *options.columns)
+    image = find_image_column(fields, options.columns[:1] or tuple(fields[0]))
     if image is None and source.format == "image_table":
-        column = repr(table.columns[0]) if table.columns else "its columns"
+        column = repr(options.columns[0]) if options.columns else "its columns"
         raise ValueError(
             f"{files[0]}: no file that {column} names in {files[1]} is an image; name another column with {COLUMNS_OPTION}"
         )
     if image is None:
         return None
-    rows = infer_row_schema(R.LabelledImages(), fields, (image, *table.columns[1:]))
+    rows = infer_row_schema(R.LabelledImages(), fields, (image, *options.columns[1:]))
     assert isinstance(rows, R.LabelledImages)
     return SampledImages(source, rows, sample)
 
@@ -97,13 +96,13 @@ def usable_rows(
     rows: R.RowSchema,
     classes: Sequence[str],
     source: R.Source,
-    table: TableOptions,
+    options: NewOptions,
 ) -> tuple[list[SourceRow], str]:
     """Return the rows that training can use, and a warning of the others; ValueError if these are more than it may skip."""
     decoded = DecodedWithin(SAMPLE_PIXELS)
     good, wrong = check_rows(sample[0], rows, classes, source.format, decoded)
     bad = sorted([*sample[1], *wrong], key=lambda entry: (entry["file"], entry["offset"]))
-    check_bad_row_limit(len(good), bad, table.max_bad_row_fraction)
+    check_bad_row_limit(len(good), bad, options.max_bad_row_fraction)
     return good, f"of the first rows, {bad_rows_line(len(good), bad)}" if bad else ""
 
 
@@ -160,13 +159,13 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
 
 
 def guess_image_classes(
-    files: list[str], valid: list[str], images: SampledImages, table: TableOptions
+    files: list[str], valid: list[str], images: SampledImages, options: NewOptions
 ) -> Guess:
     source, rows, sample = images
     in_folder = source.format == "folder"
     classes, used, count, order_warning = read_labels(source, rows.label)
     check_class_count(source, used, rows.label)
-    usable, bad_warning = usable_rows(sample, rows, classes, source, table)
+    usable, bad_warning = usable_rows(sample, rows, classes, source, options)
     sizes, example = sizes_of(usable, rows.image), usable[0].path or files[0]
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
@@ -177,7 +176,6 @@ def guess_image_classes(
     else:
         in_training = labels_of(train, split_source(train), rows.label)
         check_classes_in_training(source, used, set(chain.from_iterable(in_training)))
-    name = recipe_name(files[0])
     shape = {"image_size": side, "convolutions": int(log2(side // 8)), "classes": len(classes)}
     return Guess(
         f"Classification of the images of {files[0]} into {len(classes)} classes: CCT, a Transformer behind a few convolutions.",
@@ -194,7 +192,7 @@ def guess_image_classes(
             ),
         },
         {
-            "name": name,
+            "name": options.name,
             "model": Call("weft.cct", shape, "4-3x2"),
             "task": R.Classification(
                 label_smoothing=0.1,
@@ -210,9 +208,9 @@ def guess_image_classes(
             "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images",
             "batch": "images per step, and tokens in one of them",
         },
-        f"weft classify runs/{name} {shlex.quote(example)}"
+        f"weft classify runs/{options.name} {shlex.quote(example)}"
         if example.lower().endswith(IMAGE_SUFFIXES)
-        else f"weft evaluate runs/{name}",
+        else f"weft evaluate runs/{options.name}",
     )
 
 
@@ -246,7 +244,7 @@ def small_detector(cell: int, queries: int, classes: int) -> dict[str, Call]:
     }
 
 
-def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Guess:
+def guess_detect(files: list[str], valid: list[str], options: NewOptions) -> Guess:
     if len(files) != 2 or not os.path.isdir(find(files[1])[0]):
         raise ValueError(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
@@ -259,8 +257,8 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
     classes = tuple(dict.fromkeys(coco.names.values()))
     source = R.Source(paths=tuple(files), format="coco")
-    all_rows = sample_rows(source, SAMPLE_IMAGES, table.max_bad_row_fraction)
-    sample, bad_warning = usable_rows(all_rows, R.ImagesWithBoxes(), classes, source, table)
+    all_rows = sample_rows(source, SAMPLE_IMAGES, options.max_bad_row_fraction)
+    sample, bad_warning = usable_rows(all_rows, R.ImagesWithBoxes(), classes, source, options)
     try:
         check_box_units([box for row in sample for box in row.fields["boxes"]])
     except ValueError as error:
@@ -288,7 +286,7 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
             ),
         },
         {
-            "name": recipe_name(files[0]),
+            "name": options.name,
             "model": Name("MODEL"),
             "task": R.Detection(
                 class_cost=2.0,
@@ -312,6 +310,6 @@ def guess_detect(files: list[str], valid: list[str], table: TableOptions) -> Gue
         | {
             "batch": "images per step, and cells of the last feature map in one of them",
         },
-        f"weft detect runs/{recipe_name(files[0])} {shlex.quote(files[1])} --draw boxes",
+        f"weft detect runs/{options.name} {shlex.quote(files[1])} --draw boxes",
         small_detector(cell, queries, len(classes)),
     )

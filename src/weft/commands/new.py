@@ -6,19 +6,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import count_of, format_duration, format_number, print_result, spinner
-from . import AddCommand
+from . import AddCommand, head_note
 from .options import add_column_names, add_columns_option, add_max_bad_rows
 from .rows import check_input_files
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
+    from ..spec import Spec
     from .first_recipe import Guess
 
+OBJECTIVES = ("causal-lm", "masked-lm", "span-corruption", "denoising", "replaced-tokens")
 UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
 
 
 def new(args: argparse.Namespace) -> int:
-    path = Path(args.output)
+    from .first_recipe import NewOptions, recipe_file, recipe_name
+
+    check_objective(args)
+    name = recipe_name(args.data, args.task)
+    path = Path(args.output or recipe_file(name))
     if path.suffix != ".py":
         raise ValueError(f"--output {path}: a recipe is a Python file; give a name with .py")
     if path.exists():
@@ -27,17 +33,24 @@ def new(args: argparse.Namespace) -> int:
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
     check_input_files("new", [*args.data, *args.valid])
     with spinner(f"reading {args.data[0]}"):
-        from .first_recipe import TableOptions
         from .guess import guess
 
-        table = TableOptions(args.columns, args.column_names, args.max_bad_row_fraction)
-        first = guess(args.task, args.data, args.valid, table)
+        columns = (args.columns, args.column_names, args.max_bad_row_fraction)
+        options = NewOptions(name, *columns, args.objective or OBJECTIVES[0])
+        first = guess(args.task, args.data, args.valid, options)
         recipe = write_recipe(path, first)
-        cost = estimate(recipe)
-    facts = first.facts | cost
+        facts = first.facts | estimate(recipe)
     summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
     print_result(args, summary, lambda width: page(path, first, facts))
     return 0
+
+
+def check_objective(args: argparse.Namespace) -> None:
+    """Raise ValueError where no objective is chosen."""
+    if args.objective is not None and args.task != "pretrain":
+        raise ValueError(
+            f"--objective {args.objective}: {args.task} has one objective; leave it out, or give weft new pretrain"
+        )
 
 
 def printable_lines(text: str) -> str:
@@ -69,8 +82,19 @@ def write_recipe(path: Path, first: "Guess") -> "Recipe":
         raise
 
 
+def export_fact(spec: "Spec") -> str:
+    """Return the layout that the trained model can be exported in."""
+    from ..interop.equivalent_specs import find_family
+
+    try:
+        text = f"Hugging Face's layout, as {find_family(spec).family.name}"
+    except ValueError:
+        return "Weft's own layout alone; no other library opens the trained model"
+    return f"{text}; {note}" if (note := head_note(spec)) else text
+
+
 def estimate(recipe: "Recipe") -> dict[str, str]:
-    """Return what the run costs on this machine, about."""
+    """Return the size of the model, what opens it, and what the run costs on this machine, about."""
     from ..recipe.cost import run_flops
     from ..training.machine import speed
 
@@ -78,6 +102,7 @@ def estimate(recipe: "Recipe") -> dict[str, str]:
     seconds = flops / (UTILISATION * speed(recipe.precision))
     return {
         "model": f"{recipe.model.parameter_count():,} parameters",
+        "export": export_fact(recipe.model),
         "cost": f"{count_of(recipe.steps, 'step')}, {format_number(flops, 'FLOP')}: about {format_duration(seconds)} here",
     }
 
@@ -115,14 +140,18 @@ def add(verb: AddCommand) -> None:
         "data",
         nargs="+",
         metavar="DATA",
-        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
+        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
+    )
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        help=f"what pretrain learns: to continue a text, to fill masks, to write hidden spans, to restore damaged text, or to detect replaced tokens (default: {OBJECTIVES[0]})",
     )
     parser.add_argument(
         "-o",
         "--output",
-        default="recipe.py",
         metavar="FILE",
-        help="file of the recipe (default: recipe.py)",
+        help="file of the recipe (default: a name after the data, such as reviews.py for reviews.csv)",
     )
     parser.add_argument(
         "--valid",

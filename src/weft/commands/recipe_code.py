@@ -1,6 +1,6 @@
 """From values to the text of a recipe: Python as ruff formats it, since every call that has arguments is broken into lines."""
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from .. import recipe as R
@@ -82,13 +82,34 @@ def text_code(text: str) -> str:
 def value_names(value: Any) -> set[str]:
     """Return the names of `weft.recipe` that the code of a value uses."""
     if isinstance(value, Call):
-        return set().union(*(value_names(part) for part in value.arguments.values()))
+        inside = set().union(*(value_names(part) for part in value.arguments.values()))
+        return inside | ({value.function} & set(R.__all__))
     if isinstance(value, Name) or not (is_dataclass(value) or isinstance(value, tuple)):
         return set()
     if isinstance(value, tuple):
         return set().union(*(value_names(part) for part in value))
     inside = set().union(*(value_names(part) for part in chosen_fields(value).values()))
     return inside | ({type(value).__name__} & set(R.__all__))
+
+
+def name_shared_source(
+    constants: dict[str, Any], values: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write the source once where training and validation are parts of the same files."""
+    data = values["data"]
+    if replace(data.train, fraction=data.valid.fraction) != data.valid:
+        return constants, values
+    held_out = Call("replace", {"fraction": data.valid.fraction}, Name("TRAIN"))
+    shared = {"train": Name("TRAIN"), "valid": held_out}
+    call = Call("Data", chosen_fields(data) | shared)
+    return constants | {"TRAIN": data.train}, values | {"data": call}
+
+
+def uses_replace(value: Any) -> bool:
+    """Return whether the code of a value calls `dataclasses.replace`."""
+    if not isinstance(value, Call):
+        return False
+    return value.function == "replace" or any(map(uses_replace, value.arguments.values()))
 
 
 def recipe_code(
@@ -105,12 +126,13 @@ def recipe_code(
         comments: what is said above a field.
         constants: variables above the recipe.
     """
+    constants, values = name_shared_source(constants, values)
     names = {"Recipe"}.union(
         *(value_names(part) for part in (*values.values(), *constants.values()))
     )
     ordered = sorted(names, key=lambda name: (not name.isupper(), name))
     head = f'"""{docstring.strip()}\n"""\n\n'
-    if any(isinstance(value, Call) and value.function == "replace" for value in constants.values()):
+    if any(uses_replace(value) for value in (*constants.values(), *values.values())):
         head += "from dataclasses import replace\n\n"
     head += "import weft\nfrom weft.recipe import (\n"
     head += "".join(f"{INDENT}{name},\n" for name in ordered) + ")\n\n"
@@ -118,6 +140,6 @@ def recipe_code(
     lines = []
     for name, part in values.items():
         if name in comments:
-            lines.append(f"{INDENT}# {comments[name]}\n")
+            lines += [f"{INDENT}# {line}\n" for line in comments[name].splitlines()]
         lines.append(f"{INDENT}{argument_code(name, part, INDENT)},\n")
     return f"{head}{body}{chr(10) * bool(body)}recipe = Recipe(\n{''.join(lines)})\n"
