@@ -542,6 +542,37 @@ def test_a_folder_without_texts_of_one_kind_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "family"),
+    [
+        (["classify", "photos"], "vit"),
+        (["classify", "reviews.csv"], "bert"),
+        (["translate", "pairs.tsv"], "marian"),
+        (["detect", "boxes.json", "images"], None),
+    ],
+)
+def test_what_is_said_of_the_export_is_so(
+    words: list[str], family: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guessed = guessed_of(words, capsys)
+    small = ["steps=2", "schedule.warmup_steps=1", "precision=fp32", "eval_every=2"]
+    small += ["batch.tokens=64" if words[0] == "translate" else "batch.size=2"]
+    recipe = weft.load_recipe("recipe.py", small)
+    assert len(list(weft.train(recipe))) == 2
+    assert main(["export", f"runs/{recipe.name}", "out", "--to", "hf"]) == (0 if family else 2)
+    if family:
+        assert f"as {family}" in guessed["export"]
+        assert json.loads(Path("out/config.json").read_text())["model_type"] == family
+    else:
+        assert "Weft's own layout alone" in guessed["export"]
+        assert "model=DETR" in guessed["warning"]
+        text = Path("recipe.py").read_text()
+        assert "model=DETR" in text.split("recipe = ")[1]
+        Path("other.py").write_text(text.replace("model=MODEL", "model=DETR"))
+        assert len(list(weft.train(weft.load_recipe("other.py", [*small, "name=other"])))) == 2
+        assert main(["export", "runs/other", "out", "--to", "hf"]) == 0
+
+
 def test_a_cell_is_printed_in_part(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 100_000
     Path("cells.csv").write_text("text,label\n" + f"{long} b,{long}\ngood film,neg\n" * 10)
