@@ -90,6 +90,54 @@ def test_status_knows_how_far_a_run_is(capsys: pytest.CaptureFixture[str]) -> No
     assert json.loads(Path("runs/other/recipe.json").read_text())["optimiser"]["lr"] == 0.01
 
 
+def test_a_warmup_longer_than_the_run_is_one_line_with_a_value_that_works(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warmup = ["schedule=CosineSchedule", "schedule.warmup_steps=187"]
+    words = [word for change in (*warmup, "steps=40") for word in ("--set", change)]
+    assert main(["train", "small.py", *words, "-o", "runs/short"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "warmup_steps" in line]
+    assert "187" in line
+    assert "40" in line
+    fix = line.split()[-1]
+    list(weft.train(weft.load_recipe("small.py", [*warmup, "steps=3"])))  # in Python, too
+    assert "warmup_steps = 187" in capsys.readouterr().err
+    assert main(["train", "small.py", *words, "--set", fix, "-o", "runs/fixed"]) == 0
+    assert "warmup_steps" not in capsys.readouterr().err
+    rates = [
+        json.loads(line).get("lr", 0)
+        for line in Path("runs/fixed/log.jsonl").read_text().splitlines()
+    ]
+    assert max(rates) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("changes", [["eval_every=4"], []])
+def test_a_long_validation_shows_how_far_it_is(
+    changes: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SPINNER_DELAY", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    assert main(["train", "small.py", *(f"--set={change}" for change in changes)]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("validated")]
+    done = [int(line.split()[1]) for line in lines]
+    size = 4
+    samples = int(lines[0].split()[3])
+    whole = list(range(size, samples, size))
+    assert done == whole * (1 + len(changes))
+    assert all(line.endswith("left") for line in lines)
+
+
+def test_a_short_validation_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    line = progress.TrainProgressLine(R.load_recipe("small.py"), 0, 1.0, 1.0)
+    line.next_print = 0.0  # due
+    for done in range(5):
+        line.show_validation(done, 5)
+    assert capsys.readouterr().err == ""
+    line.validation_started -= 2 * progress.SPINNER_DELAY
+    line.show_validation(3, 5)
+    assert "3 of 5" in capsys.readouterr().err
+
+
 def log_of(folder: str, lines: list[dict[str, Any]]) -> None:
     Path(folder).mkdir(parents=True)
     Path(folder, "recipe.json").write_text(

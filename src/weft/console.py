@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,3 +85,9 @@ def format_duration(seconds: float) -> str:
 
 def report(line: str) -> None:
     print(f"weft: {line}", file=sys.stderr, flush=True)
+
+
+def report_on_first_rank(line: str) -> None:
+    """Print a line to stderr, on the first rank only."""
+    if os.environ.get("RANK", "0") == "0":
+        report(line)

@@ -1,10 +1,14 @@
 """Rates are what the papers say, and a function of the step alone."""
 
+from dataclasses import replace
 from math import cos, pi
+from typing import Any
 
 import pytest
 
+import weft
 from weft import recipe as R
+from weft.recipe.recipe import warmup_warning
 
 
 def test_the_2017_rate_is_the_papers_formula() -> None:
@@ -75,3 +79,18 @@ def test_lengths_change_at_their_share_of_the_steps() -> None:
     assert [recipe.row_length(s) for s in (0, 899, 900, 999)] == [128, 128, 512, 512]
     with pytest.raises(ValueError, match="end at 1"):
         R.apply_overrides(recipe, ["length_schedule=[[0.5, 128]]"])
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 1), (10, 10), (10, 11)])
+def test_a_warmup_that_the_run_finishes_is_no_reason_to_warn(warmup: int, steps: int) -> None:
+    recipe = weft.load_recipe("recipes/first_run.py", [f"steps={steps}"])
+    assert warmup_warning(replace(recipe, schedule=R.LinearSchedule(warmup_steps=warmup))) is None
+
+
+@pytest.mark.parametrize("schedule", [R.ConstantSchedule, R.InverseSqrt, R.WarmupStableDecay])
+def test_every_schedule_warns_of_a_warmup_that_outlasts_the_run(schedule: type[Any]) -> None:
+    recipe = weft.load_recipe("recipes/first_run.py", ["steps=10"])
+    warning = warmup_warning(replace(recipe, schedule=schedule(warmup_steps=11)))
+    assert warning is not None
+    assert "91%" in warning
+    assert warning.endswith("schedule.warmup_steps=1")

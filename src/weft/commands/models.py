@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import print_result, spinner
+from ..console import print_result, report_on_first_rank, spinner
 from . import AddCommand, head_note
 from .options import add_set
 
@@ -76,10 +76,9 @@ def is_recipe(name: str) -> bool:
 def show_recipe(args: argparse.Namespace) -> int:
     from .. import recipe
     from . import show as show_module
-    from .train import report_on_first_rank
 
     loaded_recipe = recipe.apply_overrides(
-        recipe.load_recipe(args.name), args.set, report_on_first_rank()
+        recipe.load_recipe(args.name), args.set, report_on_first_rank
     )
     print_result(
         args,

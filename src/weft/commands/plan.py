@@ -72,11 +72,10 @@ def workload_and_wishes(
         name, spec = named_spec(args.name)
         return workload_of_spec(name, spec, args.row_length, args.tokens), wishes
     from .. import recipe
-    from .train import report_on_first_rank
 
     if args.row_length:
         raise ValueError("--row-length is for a model; a recipe has --set batch.length=…")
-    loaded = recipe.apply_overrides(recipe.load_recipe(args.name), args.set, report_on_first_rank())
+    loaded = recipe.apply_overrides(recipe.load_recipe(args.name), args.set, report_on_first_rank)
     workload = workload_of_recipe(loaded, device.fastest_precision)
     return with_samples(workload, args.tokens), wishes.with_defaults_of(loaded)
 

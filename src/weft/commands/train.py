@@ -2,14 +2,13 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import console, print_result, report, spinner
+from ..console import console, print_result, report, report_on_first_rank, spinner
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
     TRAINING_PRECISIONS,
@@ -25,7 +24,6 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
-    from ..recipe.overrides import Report
     from ..runs.run import RunState
 
 
@@ -102,7 +100,7 @@ def train(args: argparse.Namespace) -> int:
     read = (
         recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.load_recipe(args.recipe)
     )
-    changed = recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank())
+    changed = recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank)
     with data_of_recipe(args.recipe):
         return train_with_progress(
             with_loggers(changed, args.log_to),
@@ -179,15 +177,6 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def report_on_first_rank() -> "Report":
-    """Return a function that prints a line to stderr on the first rank only."""
-    return (
-        (lambda line: print(f"weft: {line}", file=sys.stderr, flush=True))
-        if is_first()
-        else (lambda line: None)
-    )
-
-
 def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
     """Train with a forecast, live progress and a summary. Returns the exit code."""
     with spinner("loading PyTorch"):
@@ -216,14 +205,18 @@ def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namesp
                 )
             )
 
-    report = report_on_first_rank()
+    def show_validation(done: int, total: int) -> None:
+        for line in screen:
+            line.show_validation(done, total)
+
     preparing = progress.PrepareProgressLine("getting ready")
     try:
         for event in steps(
             recipe,
             out,
-            report=report,
+            report=report_on_first_rank,
             progress=preparing.show,
+            validation_progress=show_validation,
             on_start=begun,
             code_changed=args.code_changed,
         ):
@@ -244,16 +237,16 @@ def report_run(folder: Path, args: argparse.Namespace) -> None:
     """Print the status of a run and how to continue or export it."""
     from ..runs import status
 
-    run_status, say = status.run_status(folder), report_on_first_rank()
+    run_status = status.run_status(folder)
     print_result(args, run_status, lambda width: status.status_page(run_status))
     if not run_status["finished"]:
-        say(
+        report_on_first_rank(
             f"stopped; saved at step {run_status['checkpoint_step']:,}; to continue: weft resume {folder}"
             if run_status["checkpoint_step"]
             else "stopped before the first checkpoint; the next start begins at the first step"
         )
     elif command := export_hint(str(folder)):
-        say(command)
+        report_on_first_rank(command)
 
 
 def status(args: argparse.Namespace) -> int:

@@ -52,8 +52,11 @@ def tune(args: argparse.Namespace) -> int:
     report(plan_line(plan))
     loss = 0.0
     try:
-        with progress.ProgressLine() as line:
-            for tick in run_trials(plan, report):
+        with (
+            progress.ProgressLine() as line,
+            progress.CountProgressLine("validated", "samples") as validation,
+        ):
+            for tick in run_trials(plan, report, validation):
                 event = tick.event
                 loss = event.loss if event.step == 1 else loss + 0.1 * (event.loss - loss)
                 if line.is_due:

@@ -173,6 +173,18 @@ def check_exact(recipe: Recipe) -> None:
         raise ValueError(f"exact = True: {reason}")
 
 
+def warmup_warning(recipe: Recipe) -> str | None:
+    """Return a warning for a run that ends before its warm-up does; None for any other."""
+    warmup = getattr(recipe.schedule, "warmup_steps", 0)
+    if warmup <= recipe.steps:
+        return None
+    share = recipe.schedule.scale(recipe.steps - 1, recipe.steps)
+    return (
+        f"schedule.warmup_steps = {warmup:,} is longer than the run of {recipe.steps:,} steps: the learning rate ends "
+        f"at {share:.0%} of its peak and never falls; use schedule.warmup_steps={max(1, recipe.steps // 10)}"
+    )
+
+
 def rows_per_step(recipe: Recipe) -> int:
     return recipe.batch.rows_per_step()
 

@@ -71,9 +71,18 @@ class CountProgressLine(ProgressLine):
         self.verb, self.unit = done, unit
 
     def __call__(self, done: int, total: int) -> None:
-        if done and done < total and self.is_due:
-            left = (time.monotonic() - self.started) * (total - done) / done
-            self.print(f"{self.verb} {done:,} of {total:,} {self.unit}{time_left(left)}")
+        if not done:
+            self.started = time.monotonic()
+            self.next_print = max(self.next_print, self.started + SPINNER_DELAY)
+        elif done < total and self.is_due:
+            seconds = time.monotonic() - self.started
+            self.print(f"{self.verb} {count_left(done, total, self.unit, seconds)}")
+
+
+def count_left(done: int, total: int, unit: str, seconds: float) -> str:
+    """Format how many are done after some seconds, and how long the others will take."""
+    left = seconds * (total - done) / done
+    return f"{done:,} of {total:,} {unit}{time_left(left)}"
 
 
 def time_left(seconds: float) -> str:
@@ -192,6 +201,7 @@ class TrainProgressLine(ProgressLine):
         self.pace: float | None = None
         self.data_pace: float | None = None
         self.valid = ""
+        self.validation_started = time.monotonic()
         if self.live:
             from rich.console import Console
 
@@ -226,6 +236,19 @@ class TrainProgressLine(ProgressLine):
                 file=sys.stderr,
                 flush=True,
             )
+
+    def show_validation(self, done: int, total: int) -> None:
+        """Show the progress of a validation that takes longer than `SPINNER_DELAY` seconds."""
+        if not done:
+            self.validation_started = time.monotonic()
+        seconds = time.monotonic() - self.validation_started
+        if seconds < SPINNER_DELAY or not 0 < done < total:
+            return
+        line = f"validated {count_left(done, total, 'samples', seconds)}"
+        if self.live:
+            self.bar.update(self.task, line=line)
+        elif self.is_due:
+            self.print(line)
 
     def line(self, e: "TrainStep") -> str:
         assert self.pace is not None

@@ -16,6 +16,7 @@ import torch
 from .. import recipe as R
 from .. import storage
 from ..addresses import Location, is_remote
+from ..console import report_on_first_rank
 from ..data.batching import build_planner
 from ..data.filtering import report_lines
 from ..data.loader import Loader
@@ -31,6 +32,7 @@ from ..layers.lora import merged_reader
 from ..model.model import build_on_meta
 from ..ranks import Ranks
 from ..recipe.cost import checkpoint_bytes, estimate_memory
+from ..recipe.recipe import warmup_warning
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import EvaluationData, TaskImplementation
@@ -60,7 +62,7 @@ from ..training.sharded_writer import ShardedCheckpointWriter
 from ..training.sharding import full_tensor
 from ..training.signals import stop_on_signal
 from ..training.trainable import freeze_untrained, initialise_from
-from ..training.validation import PredictionCollector, validate
+from ..training.validation import PredictionCollector, Progress, ignore_progress, validate
 from ..user_code import LOADED, load_code_of_run, store_code
 from .export import ModelFiles
 from .lock import RunLock
@@ -87,6 +89,7 @@ class RunState(NamedTuple):
     fingerprints: dict[
         str, str
     ]  # what a run may not change: SHA-256 of its data and of its teacher
+    validation_progress: Progress = ignore_progress
 
     @property
     def preprocess(self) -> Preprocess:
@@ -391,8 +394,9 @@ def train(
     recipe: R.Recipe,
     out: str | Path | None = None,
     *,
-    report: Report = ignore_message,
+    report: Report = report_on_first_rank,
     progress: Callable[[PrepareProgress], None] | None = None,
+    validation_progress: Progress = ignore_progress,
     on_start: Callable[[RunState, float, int], None] | None = None,
     code_changed: bool = False,
 ) -> Generator[TrainStep, None, None]:
@@ -402,8 +406,9 @@ def train(
     Args:
         recipe: what to train, and on which device.
         out: folder of the run (default: runs/<name>).
-        report: takes each line about what happens.
+        report: takes each line about what happens (default: stderr, on the first rank).
         progress: called while the data is prepared.
+        validation_progress: called while the run validates, with the number of samples that are done and of all.
         on_start: called before the first step with the run, the seconds of one step and its tokens.
         code_changed: continue although a file of the user's own parts has changed since the run began.
 
@@ -414,6 +419,8 @@ def train(
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
         check_metric_packages(recipe)
+        if warning := warmup_warning(recipe):
+            report(warning)
         copies = open_copies(recipe, folder, report)
         if copies is not None:  # entered first: ranks do not wait for each other's copies
             stack.enter_context(copies)
@@ -448,6 +455,7 @@ def train(
             store_recipe(folder, recipe, report if checkpoint else ignore_message)
             store_code(folder)
         run = build_run(recipe, ranks, progress, is_new=checkpoint is None)
+        run = run._replace(validation_progress=validation_progress)
         trainer = run.trainer
         shards = run.prepared_folder
         notes = *torchrun_notes(), *trainer.notes()
@@ -577,7 +585,9 @@ def validate_run(run: RunState) -> dict[str, float] | None:
 
 def validate_source(run: RunState, data: EvaluationData) -> dict[str, float] | None:
     collector = PredictionCollector(run.task, data) if run.recipe.metric else None
-    validation = validate(run.trainer, run.preprocess, data.store, collector)
+    validation = validate(
+        run.trainer, run.preprocess, data.store, collector, run.validation_progress
+    )
     if validation is None:
         return None
     return validation | (collector.metrics(run.trainer.ranks) if collector else {})

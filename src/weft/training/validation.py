@@ -1,5 +1,6 @@
 """Validation: the loss and the task's metrics on held-out data, every sample once, with the same preprocessing each time."""
 
+from collections.abc import Callable
 from math import isnan
 from typing import Any
 
@@ -13,6 +14,13 @@ from ..tasks.base import Batch, LengthLimitedSamples, Preprocess
 from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation
 from .loop import Trainer, autocast, to_device
+
+
+Progress = Callable[[int, int], None]  # samples that are validated, and all of them
+
+
+def ignore_progress(done: int, total: int) -> None:
+    """Show nothing."""
 
 
 class PredictionCollector:
@@ -54,6 +62,7 @@ def validate(
     preprocess: Preprocess,
     store: Store,
     collector: PredictionCollector | None = None,
+    progress: Progress = ignore_progress,
 ) -> dict[str, float] | None:
     """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is stopped meanwhile."""
     recipe, loss, ranks = trainer.recipe, trainer.loss, trainer.ranks
@@ -70,6 +79,8 @@ def validate(
     )
     terms = list(loss.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
+    done = 0
+    progress(done, len(samples))
     loss.eval()
     with torch.no_grad(), autocast(recipe.precision, ranks.device):
         for work in loader.one_epoch(
@@ -87,6 +98,8 @@ def validate(
                         collector.add(work.step, outputs, batch)
                 total[0] += torch.stack([sums[t].cpu().double() for t in terms]) * work.weight
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
+            done += len(work.step.rows) * ranks.size
+            progress(min(done, len(samples)), len(samples))
     both = ranks.sum(total.flatten().tolist())
     means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
     return {"loss": sum(loss.weights[t] * mean for t, mean in means.items()), **means}

@@ -22,6 +22,7 @@ from ..runs.run import train
 from ..storage import rename, write_atomically
 from ..training.compatibility import recipe_differences, recipe_of
 from ..training.loop import TrainStep
+from ..training.validation import Progress, ignore_progress
 from .plan import RESULTS_FILE, TunePlan
 
 
@@ -36,7 +37,11 @@ class TrialStep(NamedTuple):
     seconds_left: float  # of all trials
 
 
-def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialStep]:
+def run_trials(
+    plan: TunePlan,
+    report: Callable[[str], None],
+    validation_progress: Progress = ignore_progress,
+) -> Iterator[TrialStep]:
     """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1).
     The last trial's end writes the model of the whole: the best of all trials in the folder, those of earlier calls included.
 
@@ -54,7 +59,9 @@ def run_trials(plan: TunePlan, report: Callable[[str], None]) -> Iterator[TrialS
         folder = plan.folder / recipe.name
         if recipe.name not in done and not is_trial_complete(folder, recipe):
             best = best_so_far(folder, plan)
-            for event in train(recipe, folder, report=report):
+            for event in train(
+                recipe, folder, report=report, validation_progress=validation_progress
+            ):
                 if event.step % (recipe.eval_every or 1) == 0:
                     best = best_so_far(folder, plan)
                 yield TrialStep(
