@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import format_duration, format_number, print_result, spinner
+from ..console import format_duration, format_number, print_result, report_on_first_rank, spinner
 from . import AddCommand
 from .options import add_set, finite_float, positive_int
 

@@ -15,7 +15,6 @@ from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation
 from .loop import Trainer, autocast, to_device
 
-
 Progress = Callable[[int, int], None]  # samples that are validated, and all of them
 
 
