@@ -30,7 +30,7 @@ MAX_NEW_TOKENS = 40
 def recipes(folder: Path, data: Path, steps: int) -> dict[str, R.Recipe]:
     """Both methods from the same start."""
     model = weft.load(folder).spec
-    source = {"tokenizer": R.TokenizerFile(path=str(folder / "tokenizer.json"))}
+    source: dict[str, Any] = {"tokenizer": R.TokenizerFile(path=str(folder / "tokenizer.json"))}
     base: dict[str, Any] = {
         "model": model,
         "init_from": str(folder),

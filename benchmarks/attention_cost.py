@@ -55,7 +55,7 @@ def attention(pattern: Any, width: int) -> tuple[nn.Module, Callable[[Tensor], T
     look = S.Attention(heads=HEADS, pattern=pattern)
     block = S.Block(attention=S.Branch(inner=look), feedforward=S.Branch(inner=S.MLP(hidden=1)))
     stack = StackLayer(S.Stack(blocks=(block,)), width)
-    layer: Any = stack.blocks[0].attention.inner  # type: ignore[union-attr]
+    layer: Any = stack.blocks[0].attention.inner
 
     def run(x_BLD: Tensor) -> Tensor:
         y_BLD: Tensor = layer(

@@ -23,6 +23,7 @@ from PIL import Image
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 import weft
 from weft import observe
@@ -40,7 +41,7 @@ LENGTH, SHOWN = 16, 6
 Found = dict[str, Any]
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
     """Write a picture without a date, so that the same picture is the same file."""
     figure.savefig(RESULTS / name, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
@@ -49,7 +50,7 @@ def save(figure: plt.Figure, name: str) -> None:
 # From the layers alone
 
 
-def draw_positions(count: int = 64, width: int = 64) -> plt.Figure:
+def draw_positions(count: int = 64, width: int = 64) -> Figure:
     """Draw the sinusoids, and the product of every two positions."""
     from weft.layers.positions import SinusoidalPositionsLayer
 
@@ -90,7 +91,7 @@ def attention_weights(pattern: S.Pattern, document_ids_BL: torch.Tensor | None) 
     return weight_LM
 
 
-def draw_masks() -> plt.Figure:
+def draw_masks() -> Figure:
     """Draw which weights are not zero, as a model with each pattern computes them."""
     two_documents_BL = torch.tensor([[1] * 9 + [2] * 7])
     cases = {
@@ -110,8 +111,8 @@ def draw_masks() -> plt.Figure:
     return figure
 
 
-def draw_activations() -> plt.Figure:
-    from weft.layers.feedforward import ACTIVATIONS
+def draw_activations() -> Figure:
+    from weft.layers.activations import ACTIVATIONS
 
     x = torch.linspace(-4, 3, 281)
     figure, axis = plt.subplots(figsize=(6, 3.4))
@@ -123,7 +124,7 @@ def draw_activations() -> plt.Figure:
     return figure
 
 
-def draw_schedules(steps: int = 1000) -> plt.Figure:
+def draw_schedules(steps: int = 1000) -> Figure:
     schedules = {
         "constant": R.ConstantSchedule(warmup_steps=100),
         "linear (BERT)": R.LinearSchedule(warmup_steps=100),
@@ -151,9 +152,10 @@ def train(name: str, steps: int, runs: Path) -> tuple[R.Recipe, str, float]:
     return recipe, str(folder), float(losses[-1]["loss"])
 
 
-def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[plt.Figure, list[float]]:
+def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[Figure, list[float]]:
     """Draw filters, position similarity and attention distance of a ViT; return the mean distance of each block, in pixels."""
     model = weft.load(f"{folder}/model").eval()
+    assert isinstance(model.spec.source, S.Patches)
     images = validation_images(recipe, 64)
     with observe.record(model) as recording, torch.no_grad():
         model(images)
@@ -171,6 +173,7 @@ def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[plt.Figure, l
     )
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.5), layout="constrained")
     filters_NCRS = observe.patch_filters(model, 16)
+    assert filters_NCRS is not None
     edge = filters_NCRS.shape[-1] + 1
     canvas = torch.full((4 * edge - 1, 4 * edge - 1), float("nan"))
     for i, filter_CRS in enumerate(filters_NCRS):
@@ -180,7 +183,9 @@ def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[plt.Figure, l
         )
     axes[0].imshow(canvas, cmap="gray")
     axes[0].set(title="patch filters, principal components", xticks=[], yticks=[])
-    similarity = observe.position_similarity(model).view(side, side, side, side)
+    similarity_LL = observe.position_similarity(model)
+    assert similarity_LL is not None
+    similarity = similarity_LL.view(side, side, side, side)
     grid = similarity.permute(0, 2, 1, 3).reshape(side * side, side * side)
     image = axes[1].imshow(grid, cmap="viridis")
     ticks = [side * i - 0.5 for i in range(side + 1)]
@@ -198,6 +203,7 @@ def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[plt.Figure, l
 
 def read_images(recipe: R.Recipe, count: int) -> list[Image.Image]:
     """Return the first validation images of a recipe whose file is idx, or npz of encoded images."""
+    assert isinstance(recipe.data.valid, R.Source)
     (path,) = find(recipe.data.valid.paths[0])
     if path.endswith(".npz"):
         archive = np.load(path)
@@ -213,7 +219,8 @@ def read_images(recipe: R.Recipe, count: int) -> list[Image.Image]:
 
 def validation_images(recipe: R.Recipe, count: int) -> torch.Tensor:
     """Return grey validation images as the model of a recipe reads them, (B, 1, rows, columns)."""
-    (normal,) = (step for step in recipe.task.transforms if isinstance(step, R.Normalize))
+    assert isinstance(recipe.task, R.Classification | R.MaskedAutoencoding)
+    (normal,) = (step for step in recipe.task.transforms or () if isinstance(step, R.Normalize))
     pixels = torch.from_numpy(np.stack([np.array(i) for i in read_images(recipe, count)]))
     return (pixels[:, None] / 255 - normal.mean[0]) / normal.std[0]
 

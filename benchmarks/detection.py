@@ -18,14 +18,14 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 
-from . import command, receipt
+from weft import recipe as R
+from weft import spec as S
 
-if TYPE_CHECKING:
-    from weft import recipe as R
+from . import command, receipt
 
 CLASSES = ("Platelets", "RBC", "WBC")
 SHOWN, COLUMNS, MAPPED = 8, 4, 4
@@ -34,7 +34,8 @@ SCORE = 0.3  # of a drawn box at least: focal scores of few steps are low
 
 def coco_split(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """COCO's JSON of some images; boxes become x, y, width and height."""
-    images, annotations = [], []
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for number, row in enumerate(rows, 1):
         name = Path(row["file"]).name
         images.append(
@@ -69,16 +70,19 @@ def write_bccd(folder: Path, archive: Path) -> None:
         print(f"{split}: {len(part)} images, {len(table['annotations'])} boxes")
 
 
-def with_noised_queries(recipe: "R.Recipe") -> "R.Recipe":
+def with_noised_queries(recipe: R.Recipe) -> R.Recipe:
     """The recipe with as many queries as training has, for counting: noised ones too, for the most objects that an image has."""
     from weft.data.files import find
 
+    assert isinstance(recipe.task, R.Detection)
+    assert isinstance(recipe.data.train, R.Source)
     noised = recipe.task.denoising
     if noised is None:
         return recipe
     table = json.loads(Path(find(recipe.data.train.paths[0])[0]).read_text())
     most = max(Counter(row["image_id"] for row in table["annotations"]).values())
     target = recipe.model.target
+    assert isinstance(target, S.ObjectQueries | S.AnchorQueries)
     target = replace(target, count=target.count + noised.groups * most)
     return replace(recipe, model=replace(recipe.model, target=target))
 
@@ -93,7 +97,9 @@ def curve(run: Path) -> dict[str, Any]:
     if recipe.task.name != "detect":
         raise ValueError(f"{run} is of {type(recipe.task).__name__}; give runs of Detection")
     flop_per_step = run_flops(with_noised_queries(recipe)) / recipe.steps
-    points, seconds, averaged = [], 0.0, {}
+    points: list[dict[str, Any]] = []
+    seconds = 0.0
+    averaged: dict[str, float] = {}
     for line in read_log(run / "log.jsonl"):
         averaged = line.get("averaged", averaged)
         seconds += line.get("seconds", 0.0)
@@ -141,7 +147,9 @@ def validation_images(run: Path, count: int) -> list[Image.Image]:
     from weft.data.files import find
     from weft.recipe.files import load_recipe
 
-    table, folder = load_recipe(str(run / "recipe.json")).data.valid.paths
+    source = load_recipe(str(run / "recipe.json")).data.valid
+    assert isinstance(source, R.Source)
+    table, folder = source.paths
     names = [row["file_name"] for row in json.loads(Path(find(table)[0]).read_text())["images"]]
     return [Image.open(Path(find(folder)[0]) / name).convert("RGB") for name in names[:count]]
 

@@ -25,7 +25,9 @@ import weft
 
 from . import command, receipt
 
-SIZE = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536)
+SIZE: dict[str, Any] = dict(
+    num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536
+)
 BATCH, LENGTH, VOCABULARY = 8, 256, 8192
 
 
@@ -82,7 +84,7 @@ def cases() -> dict[str, tuple[Any, dict[str, torch.Tensor]]]:
         ),
         "vit": (
             T.ViTForImageClassification(
-                T.ViTConfig(
+                T.ViTConfig(  # type: ignore[call-arg]  # its own dataclass lacks num_labels
                     num_hidden_layers=9,
                     hidden_size=192,
                     num_attention_heads=3,

@@ -44,6 +44,7 @@ def classifier(pretrained: R.Recipe, name: str, labels: float, steps: int) -> R.
     """The trunk of a masked autoencoder with a head for the classes, on the first `labels` of the training images."""
     model = replace(pretrained.model, head=weft.ClassifierHead(num_labels=10))
     base = weft.load_recipe("recipes/vit.py:cifar10")
+    assert isinstance(pretrained.data.train, R.Source)
     train_source = replace(pretrained.data.train, fraction=(0.0, labels))
     return replace(
         base,
@@ -69,6 +70,7 @@ def accuracies(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
         named = replace(recipe, name=name, seed=seed, optimiser=optimiser)
         return train(named, output / name)
 
+    assert isinstance(recipe.data.train, R.Source)
     data = replace(recipe.data, valid=replace(recipe.data.train, fraction=HELD_OUT))
     judged = replace(recipe, name=f"{recipe.name}-choose", data=data)
     best = max(RATES, key=lambda rate: at_rate(judged, rate, 0))

@@ -212,7 +212,7 @@ def small(recipe: R.Recipe) -> R.Recipe:
     objective = recipe.task
     if isinstance(objective, R.ReplacedTokenDetection):
         objective = replace(objective, generator=cut(objective.generator))
-    batch = recipe.batch
+    batch: Any = recipe.batch
     batch = (
         replace(batch, tokens=max(256, batch.length))
         if isinstance(batch, R.TokenBudget)

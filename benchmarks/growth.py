@@ -26,6 +26,7 @@ from weft import recipe as R
 from weft.data.batching import build_planner
 from weft.data.collate import attention_mask
 from weft.data.loader import Loader
+from weft.data.store import Store
 from weft.layers.roles import Role, parameter_facts
 from weft.model.block import BranchLayer
 from weft.runs import run
@@ -51,14 +52,14 @@ def sizes(objective: torch.nn.Module) -> dict[str, float]:
 
 
 def batches(made: run.RunState) -> list[Batch]:
-    assert made.valid_store is not None, "growth reads validation rows; the recipe names none"
+    assert isinstance(made.valid_store, Store), "growth reads validation rows of one source"
     samples = made.preprocess.open_samples(
         made.valid_store, made.recipe.batch.length, include_partial=True
     )
     loader = Loader(build_planner(made.recipe.batch, samples, 0), samples, made.preprocess, 0, 0, 1)
     return [
         batch
-        for work in islice(loader.one_epoch(made.recipe.batch.size), BATCHES)
+        for work in islice(loader.one_epoch(made.recipe.batch.rows_per_step()), BATCHES)
         for batch in work.batches
     ]
 

@@ -35,8 +35,7 @@ def train(recipe: R.Recipe, folder: Path) -> float:
                 f"  {recipe.name} step {event.step:,}/{recipe.steps:,} accuracy {event.validation['accuracy']:.4f}",
                 flush=True,
             )
-    accuracy: float = weft.evaluate(str(folder))["accuracy"]
-    return accuracy
+    return float(weft.evaluate(str(folder))["accuracy"])
 
 
 def curve(folder: Path) -> list[tuple[int, float]]:
@@ -46,7 +45,7 @@ def curve(folder: Path) -> list[tuple[int, float]]:
 
 def training_seconds(folder: Path) -> float:
     """Of all steps, in whichever session they were made."""
-    return sum(line.get("seconds", 0.0) for line in read_log(folder / "log.jsonl"))
+    return sum(float(line.get("seconds", 0.0)) for line in read_log(folder / "log.jsonl"))
 
 
 def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:

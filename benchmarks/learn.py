@@ -36,6 +36,7 @@ def unigram(made: run.RunState, batches: int = 200) -> float:
     """The cross entropy of the validation labels under their frequencies in the first training batches, one added to each."""
     recipe, corruption = made.recipe, made.preprocess
     seen = np.ones(made.store.meta.vocab_size or 1)
+    assert isinstance(made.store, Store)
     samples = corruption.open_samples(made.store, recipe.batch.length)
     works = Loader(
         build_planner(recipe.batch, samples, recipe.seed), samples, corruption, recipe.seed
@@ -46,7 +47,7 @@ def unigram(made: run.RunState, batches: int = 200) -> float:
                 batch["labels"].flatten()[batch["labels_at"]].numpy(), minlength=len(seen)
             )
     surprise, total, count = -np.log(seen / seen.sum()), 0.0, 0
-    assert made.valid_store is not None
+    assert isinstance(made.valid_store, Store)
     held = corruption.open_samples(made.valid_store, recipe.batch.length, include_partial=True)
     for work in Loader(
         build_planner(recipe.batch, held, recipe.seed), held, corruption, recipe.seed
@@ -78,7 +79,8 @@ def lengths_alone(made: run.RunState, most: int = 20_000, bins: int = 8) -> floa
             ] += 1
         return seen
 
-    assert made.valid_store is not None
+    assert isinstance(made.store, Store)
+    assert isinstance(made.valid_store, Store)
     seen, asked = counted(made.store, False) + 1, counted(made.valid_store, True)
     return float(-(asked * np.log(seen / seen.sum(-1, keepdims=True))).sum() / asked.sum())
 
@@ -93,13 +95,13 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
             )
     made, lines = held[0] if held else run.build_run(recipe), read_log(out / "log.jsonl")
     if not held:  # it was finished before
-        found = checkpoint.latest_checkpoint(out / "checkpoints", run.ignore_message)
-        assert found
-        run.restore_latest(made, found, out, run.ignore_message)
+        latest = checkpoint.latest_checkpoint(out / "checkpoints", run.ignore_message)
+        assert latest
+        run.restore_latest(made, latest, out, run.ignore_message)
     steps = [line for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line][-1]["valid"]
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)
-    found = {
+    found: dict[str, Any] = {
         "parameters": sum(p.numel() for p in made.loss.model.parameters()),
         sample_unit(recipe): sum(line[sample_unit(recipe)] for line in steps),
         "seconds": round(sum(line["seconds"] for line in steps), 1),

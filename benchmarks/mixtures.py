@@ -20,12 +20,13 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft.data.mixture import open_split
+from weft.generate.text_generator import TextGenerator
 from weft.ranks import Ranks
 from weft.recipe.cost import run_flops
 from weft.runs import run
 from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData
-from weft.tasks.text_to_text import TextGenerator, class_probabilities
+from weft.tasks.text_to_text import class_probabilities
 
 from . import command, receipt
 from .trials import parse, train, trial_parser

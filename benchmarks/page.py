@@ -6,6 +6,7 @@ python -m benchmarks.page > docs/results.md
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from . import page_images, page_studies
 from .page_studies import Lines, Result, table
@@ -300,7 +301,7 @@ def cost(found: Result) -> Lines:
     )
 
 
-def experts(found: Result) -> Lines:
+def experts(found: list[Result]) -> Lines:
     yield (
         "A small language model of characters with eight experts per layer, trained with and without the routers' losses (balance "
         "and z-loss): the entropy of the load (1: even), the largest share of one expert (even: 0.125), and the validation loss of the "
@@ -551,7 +552,8 @@ def ranks(found: Result) -> Lines:
     )
 
 
-SECTIONS: tuple[tuple[str, str, Callable[[Result], Lines]], ...] = (
+# Any: the result of one receipt is a list of rows, of another a table by name
+SECTIONS: tuple[tuple[str, str, Callable[[Any], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
     ("gpt_char", "A language model of characters", characters),
     ("gpt_char-large", "The large one", characters),

@@ -79,7 +79,7 @@ def few_labels(found: Result) -> Lines:
         yield f"![Images, masked and rebuilt](results/{found['picture']})"
 
 
-def reached(found: Result) -> Lines:
+def reached(found: list[Result]) -> Lines:
     """What each run of `benchmarks.detection curves` cost, and its AP in the end."""
     yield ""
     yield from table(
@@ -101,7 +101,7 @@ def reached(found: Result) -> Lines:
     yield ""
 
 
-def detected(found: Result) -> Lines:
+def detected(found: list[Result]) -> Lines:
     yield (
         "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
         "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
@@ -121,7 +121,7 @@ def detected(found: Result) -> Lines:
     yield "![Attention of the encoder and of the decoder](results/detection_maps.png)"
 
 
-def blood_cells(found: Result) -> Lines:
+def blood_cells(found: list[Result]) -> Lines:
     yield (
         "BCCD: photographs of blood with boxes around red cells, white cells and platelets, 205 of them to train on. The run starts "
         "from the denoising run on digits; its head of classes and its object queries are new. AP is COCO's on the validation images."

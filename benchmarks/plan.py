@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -184,7 +185,7 @@ def vit() -> Model:
     workload = Workload("vit", spec, 8, 224, 1, precision="fp32", unit="images")
     model, image = weft.build(spec), torch.randn(8, 3, 224, 224)
     label = torch.arange(8)
-    return Model(workload, model, lambda: F.cross_entropy(model(image), label))  # type: ignore[arg-type]
+    return Model(workload, model, lambda: F.cross_entropy(model(image), label))
 
 
 Kernel = Callable[[], object]
@@ -214,7 +215,7 @@ def kernels(model: Model) -> dict[str, tuple[int, Kernel]]:
             if len(shape) == 2 and ".inner." in name and "bias" not in name:
                 reads_memory = "cross" in name and (".key." in name or ".value." in name)
                 rows = w.rows * tokens.visible if reads_memory else queries
-                add(f"linear {rows} {shape}", lambda s=shape, r=rows: linear(r, s))
+                add(f"linear {rows} {shape}", partial(linear, rows, shape))
     add_ends(add, model, tokens.visible, tokens.target)
     return {name: (counts[name], calls[name]) for name in calls}
 

@@ -12,11 +12,14 @@ import matplotlib
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 DOCS = Path(__file__).parents[1] / "docs"
 INK, WEFT, LIGHT, OTHER, PALE = "#374151", "#0f766e", "#5eead4", "#9ca3af", "#ccfbf1"
-STYLE = {
+# Any: the names are a Literal that matplotlib does not export
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
@@ -37,7 +40,7 @@ def result(name: str) -> dict[str, Any]:
     return found
 
 
-def draw_block() -> plt.Figure:
+def draw_block() -> Figure:
     """Draw one residual branch, every place of its equation a box."""
     figure, axes = plt.subplots(figsize=(8.6, 2.9))
     axes.set(xlim=(0, 100), ylim=(0, 34))
@@ -68,7 +71,7 @@ def draw_block() -> plt.Figure:
     return figure
 
 
-def add_box(axes: plt.Axes, x: float, y: float, text: str, filled: bool = False) -> None:
+def add_box(axes: Axes, x: float, y: float, text: str, filled: bool = False) -> None:
     box = FancyBboxPatch(
         (x - 5, y - 2.6),
         10,
@@ -82,7 +85,7 @@ def add_box(axes: plt.Axes, x: float, y: float, text: str, filled: bool = False)
 
 
 def add_arrow(
-    axes: plt.Axes, start: tuple[float, float], end: tuple[float, float], bend: float = 0
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], bend: float = 0
 ) -> None:
     arrow = FancyArrowPatch(
         start,
@@ -105,7 +108,7 @@ def training_label(name: str) -> str:
     return f"train {read}, dropout {float(dropout):g}"
 
 
-def draw_speed() -> plt.Figure:
+def draw_speed() -> Figure:
     """Draw how many times as fast as transformers a training step and decoding are, in the same precision."""
     rows = [
         (training_label(name), "bf16", row["ratio"], WEFT)
@@ -129,7 +132,7 @@ def draw_speed() -> plt.Figure:
     return figure
 
 
-def draw_tune() -> plt.Figure:
+def draw_tune() -> Figure:
     """Draw the scores of fine-tuning beside transformers' Trainer: mean and standard deviation over the seeds."""
     tasks = result("tune")["tasks"]
     figure, axes = plt.subplots(figsize=(6.4, 2.8))

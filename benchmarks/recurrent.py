@@ -44,7 +44,12 @@ BLEU = "BLEU (lower-cased)"
 def model(name: str, small: bool = False) -> weft.Spec:
     width = 32 if small else {"recurrent": 176, "transformer": 128}[name]
     if name == "transformer":
-        sizes = {"depth": 1 if small else 3, "width": width, "heads": 4, "hidden": 4 * width}
+        sizes: dict[str, Any] = {
+            "depth": 1 if small else 3,
+            "width": width,
+            "heads": 4,
+            "hidden": 4 * width,
+        }
         plain: weft.Spec = weft.with_dropout(weft.transformer(**sizes, vocab_size=VOCABULARY), 0.0)
         return plain
     example = import_module("weft.user_code.bahdanau")

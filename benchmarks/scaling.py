@@ -87,7 +87,7 @@ def points_of_size(depth: int, width: int, steps: int, output: Path) -> list[dic
         points.append(
             {
                 "parameters": model.parameter_count() - table,
-                "bytes": recipe.steps * recipe.batch.size * recipe.batch.length,
+                "bytes": recipe.steps * recipe.batch.rows_per_step() * recipe.batch.length,
                 "flops": run_flops(recipe),
                 "loss": round(valid_loss(recipe, folder), 4),
             }
@@ -109,7 +109,8 @@ def fit_parametric(
     from scipy.optimize import least_squares
 
     def residuals(theta: np.ndarray) -> np.ndarray:
-        return parametric(theta, n, d) - np.log(loss)
+        difference: np.ndarray = parametric(theta, n, d) - np.log(loss)
+        return difference
 
     low, high = np.array([-5, -5, 0.01, -5, 0.01]), np.array([1.5, 25, 2, 25, 2])
     fits = [

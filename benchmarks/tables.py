@@ -70,6 +70,7 @@ def translation(trial: Trial) -> Measures:
     opened = weft.open(train(trial.recipe, trial.output, trial.quick), device="cpu")
     assert opened.recipe is not None
     data = opened.recipe.data
+    assert isinstance(data.valid, R.Source)
     store = open_store(run.prepared_folder(data, Ranks()), "valid")
     losses = [loss for row in predict(opened, opened.recipe.task, store) for loss, _ in row]
     pairs = EvaluationData(store, data.valid).rows()[:TRANSLATED]
@@ -115,10 +116,9 @@ def entities(trial: Trial) -> Measures:
     """F1 of entities on the dev set of CoNLL-2003, in per cent, after three tenths of its training sentences."""
     pretrain(trial)
     target = R.load_recipe(str(ROOT / "recipes" / "tag_conll2003.py"))
-    target = replace(
-        target,
-        data=replace(target.data, train=replace(target.data.train, fraction=(0.0, TAGGED))),
-    )
+    assert isinstance(target.data.train, R.Source)
+    few = replace(target.data.train, fraction=(0.0, TAGGED))
+    target = replace(target, data=replace(target.data, train=few))
     head_alone = {"trainable": R.HeadOnly(), "optimiser": R.AdamW(lr=1e-2)}
     return {
         "fine-tuned": 100 * tune(trial, "tuned", target),

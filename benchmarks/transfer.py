@@ -49,7 +49,7 @@ def flops(recipe: R.Recipe) -> float:
     with FlopCounterMode(display=False) as counter:
         for _ in islice(steps, 2):
             pass
-    return counter.get_total_flops() / 2
+    return float(counter.get_total_flops() / 2)
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Comparison:
         model = weft.with_dropout(self.pretrained.model, 0.1)
         _, folder = self.pretraining(seed)
         tokenizer = R.TokenizerFile(path=str(folder / "model" / "tokenizer.json"))
+        assert isinstance(names.data.train, R.Source)
         train_source = replace(names.data.train, fraction=(0.0, 0.3))
         kind = "pretrained" if start else "scratch"
         return R.Recipe(

@@ -186,7 +186,7 @@ class Setting(NamedTuple):
 # Weft
 
 
-def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, float]]:
+def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from weft import recipe as R
     from weft.runs import run
     from weft.tuning.plan import RESULTS_FILE, TuneOptions, plan_tuning
@@ -237,7 +237,7 @@ def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, float]]:
 # transformers
 
 
-def by_trainer(s: Setting) -> tuple[dict[str, float], dict[str, float]]:
+def by_trainer(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from transformers import AutoTokenizer, TrainingArguments, set_seed
 
     from . import tune_trainer as other

@@ -68,7 +68,7 @@ def classifier(other: Any, batch: int, side: int) -> Case:
 
 def vit() -> Case:
     """DeiT-Ti's shape, 196 patches and a class token."""
-    config = T.ViTConfig(
+    config: dict[str, Any] = dict(
         num_hidden_layers=12,
         hidden_size=192,
         num_attention_heads=3,
@@ -77,12 +77,12 @@ def vit() -> Case:
         patch_size=16,
         num_labels=CLASSES,
     )
-    return classifier(T.ViTForImageClassification(config), 8, 224)
+    return classifier(T.ViTForImageClassification(T.ViTConfig(**config)), 8, 224)
 
 
 def swin() -> Case:
     """Half of Swin-T's width, as many stages, windows and blocks but in the third stage."""
-    config = T.SwinConfig(
+    config: dict[str, Any] = dict(
         embed_dim=48,
         depths=(2, 2, 2, 2),
         num_heads=(3, 6, 12, 24),
@@ -92,21 +92,22 @@ def swin() -> Case:
         drop_path_rate=0.0,
         num_labels=CLASSES,
     )
-    return classifier(T.SwinForImageClassification(config), 4, 224)
+    return classifier(T.SwinForImageClassification(T.SwinConfig(**config)), 4, 224)
 
 
 def detr() -> Case:
     """A small detector from scratch: matching and auxiliary losses included, no dropout, the whole backbone trained."""
-    config = T.DetrConfig(
+    backbone: dict[str, Any] = dict(
+        embedding_size=32,
+        hidden_sizes=[64, 128, 256],
+        depths=[1, 1, 1],
+        out_features=["stage3"],
+    )
+    config: dict[str, Any] = dict(
         use_timm_backbone=False,
         use_pretrained_backbone=False,
         backbone=None,
-        backbone_config=T.ResNetConfig(
-            embedding_size=32,
-            hidden_sizes=[64, 128, 256],
-            depths=[1, 1, 1],
-            out_features=["stage3"],
-        ),
+        backbone_config=T.ResNetConfig(**backbone),
         d_model=128,
         encoder_layers=3,
         decoder_layers=3,
@@ -119,7 +120,7 @@ def detr() -> Case:
         dropout=0.0,
         auxiliary_loss=True,
     )
-    other = T.DetrForObjectDetection(config)
+    other = T.DetrForObjectDetection(T.DetrConfig(**config))
     for parameter in other.parameters():
         parameter.requires_grad_(True)
     batch, boxes = 16, 5
@@ -133,7 +134,8 @@ def detr() -> Case:
 
     def our_loss() -> Tensor:
         sums = task.loss.loss_sums(task.loss.forward_outputs(given), given)
-        return sum(task.loss.weights[term] * sums[term] / counts[term] for term in sums)
+        terms = (task.loss.weights[term] * sums[term] / counts[term] for term in sums)
+        return sum(terms, torch.zeros(()))
 
     theirs = [{"class_labels": label[i], "boxes": box[i]} for i in range(batch)]
     return Case(other.train(), ours, our_loss, lambda: other(image, labels=theirs).loss)
@@ -160,7 +162,7 @@ def kernel_share(step: Callable[[], None]) -> float:
         step()
     times = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
     shared = sum(time for name, time in times.items() if any(word in name for word in KERNELS))
-    return shared / sum(times.values())
+    return float(shared / sum(times.values()))
 
 
 def measure(case: Case, rounds: int, precision: str) -> dict[str, float]:
