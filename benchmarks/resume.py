@@ -1,6 +1,6 @@
 """How long a run takes to go on, at sample 10 and at sample 10 billion: `python -m benchmarks.resume`.
 
-The data is 10,000 shards of a million rows, one real file under 10,000 names. Each number is the best of three fresh processes, from
+With --quick, the data is ten shards of a thousand rows, and each number is of one process. Otherwise the data is 10,000 shards of a million rows, one real file under 10,000 names. Each number is the best of three fresh processes, from
 nothing to the first batch: `seconds` without the imports, `with_imports` with them (most of which is torch), `processor` without them
 and without what other processes took, which must be under a second. `megabytes` is the process's own memory after it, which must be
 as much far away as near, `after_imports` what of it came after the imports, `peak` the peak with all pages of mapped files, which
@@ -12,28 +12,38 @@ import time
 BEGIN = time.perf_counter()
 
 import argparse  # noqa: E402
+import hashlib  # noqa: E402
 import json  # noqa: E402
 import re  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 from tempfile import TemporaryDirectory  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
 
-SHARDS, ROWS, LENGTH = 10_000, 1_000_000, 16
-NEAR, FAR = 10, 10_000_000_000
-POSITIONS = {
-    "near": NEAR,
-    "end of the epoch": FAR - 100_000,
-    "far": FAR,
-    "later epoch": 7 * FAR + 123_456_789,
-}
+LENGTH = 16
 KINDS = ("rows", "budget", "packed")
-REPEATS, SECONDS, MEGABYTES = (
-    3,
-    1.0,
-    2.0,
-)  # the most seconds, and the most that two positions may differ in memory
+SECONDS, MEGABYTES = 1.0, 2.0  # at most: of one start; between two positions
+
+
+class Size(NamedTuple):
+    """How much data there is, and how many processes are measured."""
+
+    shards: int = 10_000
+    rows: int = 1_000_000  # per shard
+    repeats: int = 3
+
+    def positions(self) -> dict[str, int]:
+        samples = self.shards * self.rows
+        return {
+            "near": 10,
+            "end of the epoch": samples - samples // 100_000,
+            "far": samples,
+            "later epoch": 7 * samples + 123_456_789 % samples,
+        }
+
+
+QUICK = Size(shards=10, rows=1_000, repeats=1)
 
 
 class Copy:
@@ -75,8 +85,9 @@ def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
         "budget": R.TokenBudget(tokens=4096, length=64),
         "packed": R.PackedBatch(size=16, length=256),
     }
+    copy: Any = Copy()
     work = next(
-        Loader(build_planner(batch[kind], samples, seed=0), samples, Copy(), seed=0).from_position(
+        Loader(build_planner(batch[kind], samples, seed=0), samples, copy, seed=0).from_position(
             position
         )
     )
@@ -94,15 +105,16 @@ def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
     }
 
 
-def prepare(folder: Path) -> None:
-    """One shard, 10,000 names for it, and the index that a real preparation would have written."""
+def prepare(folder: Path, size: Size) -> None:
+    """One shard, a name for it per shard, and the index that a real preparation would have written."""
     import numpy as np
     import pyarrow as pa
 
     from weft import recipe as R
+    from weft.storage import seal_json
     from weft.values import to_plain
 
-    half = np.random.default_rng(0).integers(1, 2 * LENGTH, ROWS // 2)
+    half = np.random.default_rng(0).integers(1, 2 * LENGTH, size.rows // 2)
     lengths = np.concatenate((half, 2 * LENGTH - half))  # as many windows as rows
     starts = np.concatenate(([0], lengths.cumsum()))
     tokens = pa.LargeListArray.from_arrays(
@@ -113,24 +125,24 @@ def prepare(folder: Path) -> None:
     first = folder / "train" / "00000.arrow"
     with pa.OSFile(str(first), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
+    with first.open("rb") as written:
+        sha256 = hashlib.file_digest(written, "sha256").hexdigest()
     entries = [
-        {"file": f"{s:05}.arrow", "rows": ROWS, "tokens": int(starts[-1]), "sha256": "0" * 64}
-        for s in range(SHARDS)
+        {"file": f"{s:05}.arrow", "rows": size.rows, "tokens": int(starts[-1]), "sha256": sha256}
+        for s in range(size.shards)
     ]
     for entry in entries[1:]:
         (folder / "train" / str(entry["file"])).hardlink_to(first)
-    (folder / "train" / "index.json").write_text(
-        json.dumps({"fingerprint": "0" * 64, "rows": SHARDS * ROWS, "shards": entries})
-    )
-    (folder / "data.json").write_text(
-        json.dumps({"rows": to_plain(R.Documents()), "vocab_size": 50_000})
-    )
+    index = {"fingerprint": "0" * 64, "rows": size.shards * size.rows, "shards": entries}
+    (folder / "train" / "index.json").write_bytes(seal_json(index))
+    info = {"rows": to_plain(R.Documents()), "vocab_size": 50_000}
+    (folder / "data.json").write_bytes(seal_json(info))
 
 
-def measure(folder: str, kind: str, position: int) -> dict[str, float]:
+def measure(folder: str, kind: str, position: int, repeats: int) -> dict[str, float]:
     """The best of some fresh processes."""
     runs = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         words = [sys.executable, "-m", "benchmarks.resume", "--first", folder, kind, str(position)]
         runs.append(
             json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
@@ -138,7 +150,7 @@ def measure(folder: str, kind: str, position: int) -> dict[str, float]:
     return {name: round(min(run[name] for run in runs), 3) for name in runs[0]}
 
 
-def show(found: dict[str, dict[str, dict[str, float]]]) -> None:
+def show(found: dict[str, dict[str, dict[str, float]]], positions: dict[str, int]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -156,7 +168,7 @@ def show(found: dict[str, dict[str, dict[str, float]]]) -> None:
         for name, row in by_position.items():
             table.add_row(
                 kind,
-                f"{POSITIONS[name]:,}",
+                f"{positions[name]:,}",
                 *(f"{row[key]:.3f}" for key in ("processor", "seconds", "with_imports")),
                 *(f"{row[key]:.1f}" for key in ("megabytes", "after_imports", "peak")),
             )
@@ -182,17 +194,23 @@ def main() -> int:
         metavar=("FOLDER", "KIND", "POSITION"),
         help="one measurement in this process",
     )
+    parser.add_argument("--quick", action="store_true", help="little data, one process each")
     given, start = parser.parse_args(), time.perf_counter()
     if given.first:
         print(json.dumps(first_batch(given.first[0], given.first[1], int(given.first[2]))))
         return 0
+    size = QUICK if given.quick else Size()
+    positions = size.positions()
     with TemporaryDirectory() as folder:
-        prepare(Path(folder))
+        prepare(Path(folder), size)
         found = {
-            kind: {name: measure(folder, kind, position) for name, position in POSITIONS.items()}
+            kind: {
+                name: measure(folder, kind, position, size.repeats)
+                for name, position in positions.items()
+            }
             for kind in KINDS
         }
-    show(found)
+    show(found, positions)
     if given.receipt:
         from . import receipt
 
