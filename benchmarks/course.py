@@ -41,9 +41,9 @@ LENGTH, SHOWN = 16, 6
 Found = dict[str, Any]
 
 
-def save(figure: Figure, name: str) -> None:
+def save(figure: Figure, file: Path) -> None:
     """Write a picture without a date, so that the same picture is the same file."""
-    figure.savefig(RESULTS / name, bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
 
 
@@ -241,14 +241,14 @@ def draw_reconstructions(folder: str, recipe: R.Recipe, file: Path) -> float:
     return round(float(np.mean([picture.error for picture in pictures])), 4)
 
 
-def measure(steps: int, runs: Path) -> Found:
+def measure(steps: int, runs: Path, output: Path) -> Found:
     """Train both models, draw what they learned, and return what the pictures show in numbers."""
     vit_recipe, vit_folder, vit_loss = train("recipes/vit.py:fashion_mnist", steps, runs)
     caption = f"recipes/vit.py:fashion_mnist, {steps:,} steps; mean over 64 validation images"
     figure, distances = draw_vit(vit_folder, vit_recipe, caption)
-    save(figure, "vit.svg")
+    save(figure, output / "vit.svg")
     mae_recipe, mae_folder, mae_loss = train("recipes/mae.py:cifar10", steps, runs)
-    error = draw_reconstructions(mae_folder, mae_recipe, RESULTS / "mae.png")
+    error = draw_reconstructions(mae_folder, mae_recipe, output / "mae.png")
     return {
         "steps": steps,
         "vit": {"valid_loss": vit_loss, "mean_distance_per_block": distances},
@@ -263,14 +263,22 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train the two small models too")
     parser.add_argument("--steps", type=int, default=900, help="training steps (default: 900)")
     parser.add_argument("--runs", type=Path, default=Path("runs/course"), help="folder of the runs")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=RESULTS,
+        help="folder of the pictures (default: docs/results)",
+    )
     parser.add_argument("--receipt", help="where the receipt lands")
     arguments = parser.parse_args()
     plt.rcParams.update(STYLE)
     torch.manual_seed(0)
     start = time.monotonic()
     for name, draw in DRAWINGS.items():
-        save(draw(), f"{name}.svg")
-    found = measure(arguments.steps, arguments.runs) if arguments.train else {}
+        save(draw(), arguments.output / f"{name}.svg")
+    found: Found = {}
+    if arguments.train:
+        found = measure(arguments.steps, arguments.runs, arguments.output)
     if arguments.receipt and found:
         receipt.write(arguments.receipt, found, time.monotonic() - start)
     print(json.dumps({"pictures": list(DRAWINGS), **found}))

