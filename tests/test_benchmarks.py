@@ -124,6 +124,7 @@ def test_the_fit_finds_the_law_that_the_points_were_made_with() -> None:
         assert low - 0.02 <= true <= high + 0.02
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_deep_encoders(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_quick_run_compares_deep_encoders(
     assert result["kinds"]["DLCL"]["2"]["failed"] in (0, 1)
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_what_few_labels_give(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +157,7 @@ def test_a_quick_run_compares_what_few_labels_give(
     assert all(0 <= row["mean"] <= 1 for row in rows.values())
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_recurrent_and_transformer_and_draws_an_alignment(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_quick_run_compares_recurrent_and_transformer_and_draws_an_alignment(
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.slow
 def test_a_quick_run_compares_retrieval_with_none(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,7 +40,7 @@ TINY = {
     "attention_cost": "--lengths 64 128 --width 32",
     "auxiliary_lm": "--quick --weights 0.5 --seeds 1",
     "course": "--train --steps 2 --output .",
-    "decode": "--only gpt2 --rounds 1 --threads 1",
+    "decode": "--only gpt2 --quick --rounds 1 --threads 1",
     "deduplicate": "--megabytes 0.3",
     "detection": "curves runs/detr --plot curves.svg --boxes boxes.png --maps maps.png",
     "digits_in_scenes": "out --train 2 --valid 1",

@@ -10,7 +10,7 @@ from weft import spec as S
 from . import draw
 from .invariants import EXCEPTIONS, INVARIANTS
 
-COUNT = {"encoder": 100, "decoder": 100, "both": 90, "patches": 80, "backbone": 40}  # 410 a run
+COUNT = {"encoder": 100, "decoder": 100, "both": 90, "patches": 80, "backbone": 40}
 
 
 def hold(s: S.Spec) -> None:
@@ -26,12 +26,12 @@ def hold(s: S.Spec) -> None:
             raise AssertionError(f"{name}: {error!r} for {s!r}") from error
 
 
-def sweep(kind: str, number: int, shrink: bool) -> None:
+def sweep(kind: str, number: int, count: int, shrink: bool) -> None:
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
     @seed(number)
     @settings(
-        max_examples=COUNT[kind],
+        max_examples=count,
         deadline=None,
         database=None,
         phases=phases,
@@ -46,8 +46,8 @@ def sweep(kind: str, number: int, shrink: bool) -> None:
 
 @pytest.mark.parametrize("kind", draw.models)
 def test_every_combination_holds_every_invariant(kind: str, unshrunk: bool) -> None:
-    """410 specs, the same in every run."""
-    sweep(kind, 0, not unshrunk)
+    """102 specs, the same at every commit."""
+    sweep(kind, 0, COUNT[kind] // 4, not unshrunk)
 
 
 @pytest.mark.slow
@@ -55,4 +55,4 @@ def test_every_combination_holds_every_invariant(kind: str, unshrunk: bool) -> N
 @pytest.mark.parametrize("kind", draw.models)
 def test_more_combinations_hold_every_invariant(kind: str, number: int, unshrunk: bool) -> None:
     """410 other specs per number, 4,920 in all."""
-    sweep(kind, number, not unshrunk)
+    sweep(kind, number, COUNT[kind], not unshrunk)

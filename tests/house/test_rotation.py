@@ -151,6 +151,10 @@ def test_what_is_not_run_in_time_has_failed(tree: Path) -> None:
     assert set(rows(output).values()) == {"FAILED"}
 
 
+def test_a_word_that_names_no_proof_is_an_error(tree: Path) -> None:
+    assert rotate(tree, "no_such_proof")[0] == 2
+
+
 def test_the_next_commit_takes_the_next_share(tree: Path) -> None:
     assert rotate(tree, "--list")[1].startswith("share 2 ")
     commit(tree)

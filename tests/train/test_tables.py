@@ -73,6 +73,7 @@ def test_a_direction_counts_beyond_the_margins(
     assert "agrees" not in other
 
 
+@pytest.mark.slow
 def test_a_finished_row_is_not_run_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_data(home / "data", tables.load("transformer").base.data)
     arguments = ["transformer", "--quick", "--seeds", "1", "--rows", "base", "heads_1"]
@@ -83,6 +84,7 @@ def test_a_finished_row_is_not_run_again(home: Path, monkeypatch: pytest.MonkeyP
     assert tables.main(arguments) == first
 
 
+@pytest.mark.slow
 def test_detectors_are_compared_by_ap(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_data(home / "data", tables.load("detr").base.data)
     arguments = ["detr", "--seeds", "1", "--rows", "base", "no_auxiliary"]
