@@ -17,13 +17,12 @@ from weft.runs import run
 
 from .runs import Whole, child, free_port, model_bytes, told, train, whole
 from .test_exact import exact
-from .test_ranks import LIMIT, end, members
+from .test_ranks import LIMIT, PATIENCE, end, members
 
 __all__ = ["whole"]
 RANKS = {"first": 1, "second": 1, "third": 2}  # of each node; "first" is HOST
 Lost = dict[str, tuple[str, int]]  # by the number of ranks: which node is lost, after which step
 ALL_BUT_HOST: Lost = {"4": ("third", 3), "2": ("second", 6)}
-PATIENCE = 900.0  # seconds: many times what a machine needs that is not busy
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from .runs import Whole, ranks, told, train, whole
 
 __all__ = ["whole"]
 LIMIT = 30.0  # seconds
+PATIENCE = 400.0  # seconds: many times what a machine that is not busy needs to start ranks
 
 
 def fall(made: run.RunState, phase: str, step: int, note: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(
         file.write_text(two(whole).to_json())
         process = start(file, out, phase, str(step), str(rank))
         try:
-            said, _ = process.communicate(timeout=120)
+            said, _ = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             end(out)
             raise
@@ -194,7 +195,7 @@ def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> 
     )
     process = start(file, out, "never", "0", "0")
     try:
-        ranks_, limit = [], time.time() + 90
+        ranks_, limit = [], time.time() + PATIENCE
         while len(ranks_) < 2 or not (how == "killed early" or (out / "log.jsonl").exists()):
             assert process.poll() is None
             assert time.time() < limit

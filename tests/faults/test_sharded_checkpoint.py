@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -290,13 +291,17 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
 def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
     grid: Any, phase: str, step: int, rank: int, whole: Whole, tmp_path: Path
 ) -> None:
-    from .test_ranks import LIMIT, fallen, members
+    from .test_ranks import LIMIT, PATIENCE, end, fallen, members
     from .test_ranks import start as torchrun
 
     recipe, out, file = causal(whole), tmp_path / "run", tmp_path / "recipe.json"
     file.write_text(replace(recipe, parallel=grid[1]).to_json())
     process = torchrun(file, out, phase, str(step), str(rank))
-    text, _ = process.communicate(timeout=120)
+    try:
+        text, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        end(out)
+        raise
     assert fallen(out).exists(), text
     lost = fallen(out).stat().st_mtime
     while (left := members(out)) and time.time() < lost + LIMIT:
