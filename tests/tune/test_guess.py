@@ -427,7 +427,8 @@ def test_latin_1_is_told_by_its_name_with_the_way_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("header", ["größe,text", "text,text"])
 def test_a_broken_header_does_not_hide_the_encoding(tmp_path: Path, header: str) -> None:
-    rows = [f"{text.replace(',', ' ')} é,{i % 2}" for i, text in enumerate(TEXTS)]
+    rows = [f"{text.replace(',', ' ')},{i % 2}" for i, text in enumerate(TEXTS)]
+    rows[-1] = f"é{rows[-1]}"
     (tmp_path / "a.csv").write_text("\n".join([header, *rows]), "latin-1")
     with pytest.raises(ValueError, match="iconv -f latin1 -t utf-8"):
         detect_data([str(tmp_path / "a.csv")], task="classify")

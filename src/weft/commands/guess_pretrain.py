@@ -7,7 +7,7 @@ from dataclasses import replace
 from glob import escape
 from math import log2
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
@@ -37,7 +37,7 @@ ENCODER = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "hidden": 4 * WIDTH}
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
 SENTINELS = 32  # more than the spans of one row of 128 tokens
 # What ends a document: `Source.document_boundary`, its bytes, its name
-BOUNDARIES = {
+BOUNDARIES: dict[Literal["blank", "line", "file"], tuple[bytes, str]] = {
     "blank": (b"\n\n", "a blank line"),
     "line": (b"\n", "the end of a line"),
     "file": (b"", "the end of the file"),
@@ -85,7 +85,7 @@ def masked_lm(vocab: int, length: int) -> Objective:
 
 
 def replaced_tokens(vocab: int, length: int) -> Objective:
-    common = {"depth": DEPTH, "heads": HEADS, "embedding": 128}
+    common: dict[str, Any] = {"depth": DEPTH, "heads": HEADS, "embedding": 128}
     common |= {"vocab_size": vocab, "positions": length} | NO_DROPOUT
     head = S.LMHead(bias="trained", transform=S.HeadTransform(norm=S.LayerNorm(eps=1e-12)))
     narrow = {"width": WIDTH // 4, "hidden": WIDTH, "head": head}
