@@ -220,7 +220,7 @@ TASKS = "|".join(task.__name__ for task in members(Task))
 SHARED_ROOMS = ("training", "runs", "tuning", "commands")
 # what serves some tasks only, and why
 SERVES_SOME = dict.fromkeys(
-    ("commands/guess.py", "commands/guess_images.py"),
+    ("commands/guess.py", "commands/guess_images.py", "commands/guess_pretrain.py"),
     "the first recipe of `weft new`, one per kind of data",
 )
 
