@@ -57,10 +57,14 @@ def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEval
 
 def test_what_greedy_choice_says_is_called_greedy(harness: LMEvalModel) -> None:
     encode, decode = harness.model.require_tokenizer.encode, harness.model.require_tokenizer.decode
-    ids = encode("the man").tolist()
-    said = int(logprobs(harness.model, ids)[-1].argmax())
-    if encode("the man" + decode([said])).tolist() == [*ids, said]:
-        assert harness.loglikelihood([Request(("the man", decode([said])))])[0][1]
+    requests = []
+    for context in (" ".join(text.split()[:n]) for text in TEXTS for n in (1, 2, 3)):
+        ids = encode(context).tolist()
+        said = int(logprobs(harness.model, ids)[-1].argmax())
+        if encode(context + decode([said])).tolist() == [*ids, said]:
+            requests.append(Request((context, decode([said]))))
+    assert requests
+    assert all(greedy for _, greedy in harness.loglikelihood(requests))
     words = [" to", " store", " the", " dog", " a"]
     assert (
         sum(
