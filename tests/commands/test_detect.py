@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from transformers.models.conditional_detr.image_processing_pil_conditional_detr import (
+    ConditionalDetrImageProcessorPil,
+)
 from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
 
 import weft
@@ -17,6 +20,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.data.transforms import ImagePipeline
+from weft.inference.detect import detect_all
 from weft.interop.image_processor import image_transforms
 from weft.observe.boxes import draw_boxes, free_place, overlap
 
@@ -63,9 +67,24 @@ def test_the_command_and_the_method_find_the_same_objects_in_any_batch(
     assert len(fewer[0]["objects"]) == 3
 
 
-def test_the_objects_are_those_of_transformers_own_post_processing(home: Path) -> None:
-    opened = weft.open(home / "model")
-    objects = opened.detect(home / "7.png", threshold=0.0)
+@pytest.fixture(scope="module")
+def focal(home: Path) -> Path:
+    """A small detector that scores each class alone, with boxes that leave the image."""
+    spec = detector("dab_detr", source={"block": "basic", "norm": S.GroupNorm(groups=8)})
+    model = weft.build(S.replace(spec, head=S.replace(spec.head, labels=LABELS)), seed=2)
+    weft.save(model, home / "focal", to="weft")
+    return home / "focal"
+
+
+@pytest.mark.parametrize(
+    ("name", "processor"),
+    [("model", DetrImageProcessorPil), ("focal", ConditionalDetrImageProcessorPil)],
+)
+def test_the_objects_are_those_of_transformers_own_post_processing(
+    home: Path, focal: Path, name: str, processor: Any
+) -> None:
+    opened = weft.open(home / name)
+    (objects,) = detect_all(opened, [home / "7.png"])
     from weft.data.images import decode, normalise
 
     image = decode((home / "7.png").read_bytes())
@@ -75,15 +94,66 @@ def test_the_objects_are_those_of_transformers_own_post_processing(home: Path) -
     class Theirs:
         logits, pred_boxes = outputs.logits_BNV, outputs.boxes_BN4
 
-    (theirs,) = DetrImageProcessorPil().post_process_object_detection(
+    (theirs,) = processor().post_process_object_detection(
         Theirs, threshold=0.0, target_sizes=[(image.height, image.width)]
     )
     order = theirs["scores"].argsort(descending=True)
-    for thing, i in zip(objects, order.tolist(), strict=True):
+    for thing, i in zip(objects.scored, order.tolist(), strict=True):
         left, top, right, bottom = theirs["boxes"][i].tolist()
         assert thing["box"] == pytest.approx([left, top, right - left, bottom - top], abs=1e-3)
         assert LABELS.index(thing["label"]) == theirs["labels"][i]
         assert thing["score"] == pytest.approx(theirs["scores"][i].item(), abs=1e-6)
+
+
+def test_what_is_listed_ends_at_the_edges_and_is_one_object_per_query(
+    home: Path, focal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The results file has every class of every query, and boxes as predicted, since average precision is measured so."""
+    coco = tmp_path / "results.json"
+    (row,) = detected(capsys, focal, home / "7.png", "--threshold", "0", "--coco", coco)
+    results = json.loads(coco.read_text())
+    assert len(results) == 5 * len(LABELS)
+    assert any(min(result["bbox"][:2]) < 0 for result in results)
+    assert row["objects"] == weft.open(focal).detect(home / "7.png", threshold=0)
+    assert len(row["objects"]) == 5
+    listed = {tuple(np.round(clipped(result["bbox"], 48, 32), 6)) for result in results}
+    for thing in row["objects"]:
+        x, y, width, height = thing["box"]
+        assert 0 <= x < x + width <= 48
+        assert 0 <= y < y + height <= 32
+        assert tuple(np.round(thing["box"], 6)) in listed
+    best = [max(r["score"] for r in results if r["bbox"] == box) for box in boxes_once(results)]
+    assert [thing["score"] for thing in row["objects"]] == sorted(best, reverse=True)
+    for thing in weft.look(weft.open(focal), home / "7.png").objects:
+        x, y, width, height = thing.box
+        assert 0 <= x < x + width <= 1
+        assert 0 <= y < y + height <= 1
+
+
+def clipped(box: list[float], width: int, height: int) -> list[float]:
+    """A box inside an image, side by side."""
+    left, right = (min(max(side, 0), width) for side in (box[0], box[0] + box[2]))
+    top, bottom = (min(max(side, 0), height) for side in (box[1], box[1] + box[3]))
+    return [left, top, right - left, bottom - top]
+
+
+def boxes_once(results: list[dict[str, Any]]) -> list[list[float]]:
+    return [
+        r["bbox"]
+        for i, r in enumerate(results)
+        if r["bbox"] not in [q["bbox"] for q in results[:i]]
+    ]
+
+
+def test_an_image_of_one_pixel_has_objects_of_its_size(
+    home: Path, focal: Path, tmp_path: Path
+) -> None:
+    """Also where a group of the norm then holds one number."""
+    Image.new("RGB", (1, 1)).save(tmp_path / "one.png")
+    objects = weft.open(focal).detect(tmp_path / "one.png", threshold=0)
+    assert len(objects) == 5
+    for thing in objects:
+        assert clipped(thing["box"], 1, 1) == pytest.approx(thing["box"])
 
 
 def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
@@ -95,7 +165,8 @@ def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
     results = json.loads(coco.read_text())
     assert [r["image_id"] for r in results] == [1] * 5
     assert [LABELS[r["category_id"] - 1] for r in results] == [t["label"] for t in row["objects"]]
-    assert [r["bbox"] for r in results] == [t["box"] for t in row["objects"]]
+    inside = [clipped(r["bbox"], 48, 32) for r in results]
+    assert inside == [pytest.approx(t["box"]) for t in row["objects"]]
     with Image.open(drawn) as picture, Image.open(home / "7.png") as before:
         assert picture.size == (48 * 8, 32 * 8)  # enlarged, so that labels can be read
         assert picture.tobytes() != before.resize(picture.size, 0).tobytes()

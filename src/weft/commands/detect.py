@@ -12,6 +12,7 @@ from . import AddCommand, Fields
 from .options import add_batch_size, add_device, add_model_name, add_precision, fraction
 from .predict import open_for_prediction
 from .rows import (
+    TABLE_SUFFIXES,
     check_keeps_inputs,
     check_output_file,
     check_output_folder,
@@ -34,15 +35,14 @@ def detect(args: argparse.Namespace) -> int:
     check_overwrites(args, drawings, images)
     ids = coco_ids(images, names, truth) if args.coco else None
     with spinner(f"detecting with {args.name}"):
-        objects = inference.detect(model, images, 0.0 if args.coco else args.threshold, options)
-    rows: list[Fields] = [
-        {"image": path, "objects": image_objects}
-        for path, image_objects in zip(images, objects, strict=True)
-    ]
+        detected = inference.detect_all(model, images, options)
     if ids is not None:
-        write_coco(args.coco, coco_results(rows, *ids))
-    for row in rows:
-        row["objects"] = [thing for thing in row["objects"] if thing["score"] >= args.threshold]
+        scored = {path: one.scored for path, one in zip(images, detected, strict=True)}
+        write_coco(args.coco, coco_results(scored, *ids))
+    rows: list[Fields] = [
+        {"image": path, "objects": one.above(args.threshold)}
+        for path, one in zip(images, detected, strict=True)
+    ]
     if drawings:
         draw_all(rows, drawings, names)
     if args.output:
@@ -116,17 +116,17 @@ def coco_ids(
     return ids, truth[1]
 
 
-def coco_results(rows: list[Fields], images: Ids, categories: Ids) -> list[Fields]:
+def coco_results(scored: dict[str, list[Fields]], images: Ids, categories: Ids) -> list[Fields]:
     """COCO's results file, of every score, since average precision counts the unsure ones too."""
     return [
         {
-            "image_id": images[row["image"]],
+            "image_id": images[path],
             "category_id": categories[thing["label"]],
             "bbox": thing["box"],
             "score": thing["score"],
         }
-        for row in rows
-        for thing in row["objects"]
+        for path, objects in scored.items()
+        for thing in objects
         if thing["label"] in categories
     ]
 
@@ -138,7 +138,7 @@ def write_coco(path: str, results: list[Fields]) -> None:
 
 def check_output_paths(args: argparse.Namespace) -> None:
     """Raise before the model is opened if a file cannot be written."""
-    check_output_file(args.output)
+    check_output_file(args.output, TABLE_SUFFIXES)
     check_output_file(args.coco, option="--coco")
     if args.draw and is_picture_path(args.draw):
         check_picture_file(args.draw, "--draw")
@@ -227,7 +227,7 @@ def add(verb: AddCommand) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="output file: .jsonl or .json, one row per image with its objects",
+        help="output file: .jsonl, .json, .csv, .tsv or .parquet, one row per image with its objects",
     )
     add_batch_size(parser)
     add_precision(parser)

@@ -65,7 +65,7 @@ def check_sample(index: int, sample: Sample, classes: int) -> None:
         raise ValueError(f"sample {index}: {error}") from None
 
 
-def clip_boxes(boxes_N4: Floats, width: int, height: int) -> Floats:
+def clip_boxes(boxes_N4: Floats, width: float, height: float) -> Floats:
     """x, y, width and height -> left, top, right and bottom inside the image."""
     corners = np.concatenate((boxes_N4[:, :2], boxes_N4[:, :2] + boxes_N4[:, 2:]), 1)
     return corners.clip(0, (width, height, width, height))

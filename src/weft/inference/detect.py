@@ -1,9 +1,13 @@
 """Objects of images, as a person asks for them: files or images in, plain boxes out."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import recipe as R
+from ..data.boxes import clip_boxes
+from ..data.images import displayed_size
 from ..data.in_memory import InMemoryStore
 from ..model.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
@@ -11,27 +15,62 @@ from ..tasks.task import predict
 from .images import ImageInput, encoded_image, with_transforms
 from .methods import check_head, label_names, task_as_trained
 
+Box = tuple[float, float, float, float]  # x, y, width, height
+DetectedObjects = list[dict[str, Any]]  # of one image: `label`, `score` and `box`
+
+
+class ImageObjects(NamedTuple):
+    """What is detected in one image, the surest first. A box is x, y, width and height in pixels."""
+
+    scored: DetectedObjects  # as published models are evaluated: boxes may leave the image, and have several classes
+    size: tuple[int, int]
+
+    def above(self, threshold: float) -> DetectedObjects:
+        """Return the objects that score at least `threshold`: each box once, with its best class, and inside the image."""
+        best = dict[tuple[float, ...], dict[str, Any]]()
+        for thing in self.scored:
+            if thing["score"] >= threshold:
+                best.setdefault(tuple(thing["box"]), thing)
+        return [thing | {"box": [*box_inside(box, *self.size)]} for box, thing in best.items()]
+
+
+def box_inside(box: Sequence[float], width: float, height: float) -> Box:
+    """Return the part of a box (x, y, width, height) that is inside an image."""
+    left, top, right, bottom = clip_boxes(np.array([box]), width, height)[0].tolist()
+    return left, top, right - left, bottom - top
+
 
 def detect(
     model: LoadedModel,
     images: Sequence[ImageInput],
     threshold: float = 0.5,
     options: PredictOptions = PredictOptions(),
-) -> list[list[dict[str, Any]]]:
-    """Of each image the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width and
-    height in pixels."""
+) -> list[DetectedObjects]:
+    """Return, per image, the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width
+    and height in pixels. A query finds one object, and boxes end at the edges of the image."""
+    return [found.above(threshold) for found in detect_all(model, images, options)]
+
+
+def detect_all(
+    model: LoadedModel, images: Sequence[ImageInput], options: PredictOptions = PredictOptions()
+) -> list[ImageObjects]:
+    """Return, per image, what is detected with any score."""
     check_head(model, R.Detection, "recipes/detr.py")
     if not images:
         return []
     names = label_names(model)
-    rows = [{"image": encoded_image(image), "boxes": [], "labels": []} for image in images]
+    encoded = [encoded_image(image) for image in images]
+    rows = [{"image": image, "boxes": [], "labels": []} for image in encoded]
     store = InMemoryStore(rows, R.ImagesWithBoxes(), None, names)
     task = with_transforms(task_as_trained(model, R.Detection), model)
+    predictions = predict(model, task, store, options=options)
     return [
-        [
-            {"label": names[label], "score": score, "box": box}
-            for label, score, *box in objects
-            if score >= threshold
-        ]
-        for objects in predict(model, task, store, options=options)
+        ImageObjects(
+            [
+                {"label": names[label], "score": score, "box": box}
+                for label, score, *box in prediction
+            ],
+            displayed_size(image),
+        )
+        for prediction, image in zip(predictions, encoded, strict=True)
     ]

@@ -1,5 +1,6 @@
 """What a model does with one input: attention maps, the logit lens, and of an image what the papers show."""
 
+import os
 from collections.abc import Iterator
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import to_image
 from ..data.tokenizer import Tokenizer
 from ..generate.text_generator import TextGenerator
@@ -19,7 +21,7 @@ from ..observe.panels import AttentionPanel, DetectedObject, LensPanel, Observat
 from ..observe.record import Recording, attention_panels, record
 from ..observe.vision import attention_distance, patch_filters, position_similarity
 from ..tasks.predict import default_row_length, device_of
-from .detect import detect
+from .detect import box_inside, detect
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
 from .methods import SingleTextPreprocess, encode_with_masks, label_names
 from .reconstruct import contact_sheet, reconstruct
@@ -57,12 +59,23 @@ def look(
 def check_text(model: LoadedModel, example: str | ImageInput | None) -> str:
     if example is not None and not isinstance(example, str):
         raise ValueError(f"{model.name} reads text; give a text, not {type(example).__name__}")
-    if example:
+    if example is not None:
+        if names_file(example):
+            raise ValueError(
+                f"{model.name} reads text, and {example} is the name of a file; give the text itself, or look into a model of images"
+            )
         return example
     words = SENTENCE.split()  # as many as a small model reads
     while len(words) > 1 and count_tokens(model, " ".join(words)) > default_row_length(model.model):
         words.pop()
     return " ".join(words)
+
+
+def names_file(text: str) -> bool:
+    """Return whether a text is the name of a file, or looks like that of an image."""
+    if os.path.isfile(text):
+        return True
+    return text.lower().endswith(IMAGE_SUFFIXES) and not any(map(str.isspace, text))
 
 
 def count_tokens(model: LoadedModel, text: str) -> int:
@@ -116,6 +129,8 @@ def encode_example(
         source_ids = [*frame.before, *map(int, ids), *frame.after]
     else:
         source_ids = TextGenerator(model).encode_prompt(text)
+    if not source_ids:
+        raise ValueError(f"the text is empty, and {model.name} adds no token to it; give a text")
     if len(source_ids) > limit:
         raise ValueError(
             f"a text of {len(source_ids)} tokens is over the {limit} that {model.name} reads at once; give a shorter one"
@@ -242,7 +257,8 @@ def detected_objects(model: LoadedModel, recording: Recording) -> tuple[Detected
         x, y, width, height = boxes[query]
         label = names[int(best.indices[query])]
         corner = (x - width / 2, y - height / 2, width, height)
-        objects.append(DetectedObject(query, label, float(best.values[query]), corner))
+        box = box_inside(corner, 1, 1)
+        objects.append(DetectedObject(query, label, float(best.values[query]), box))
     return tuple(objects)
 
 
