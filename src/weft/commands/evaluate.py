@@ -25,8 +25,6 @@ from .receipts import add_receipt, options_of, receipts_file
 from .rows import check_input_files
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ..inference.evaluate import MixtureEvaluationData
     from ..inference.open_model import OpenModel
     from ..recipe import Task
@@ -54,7 +52,7 @@ def evaluate(args: argparse.Namespace) -> int:
         from ..inference.evaluate import evaluate_model
         from ..inference.evaluation_data import task_of
         from ..inference.open_model import open_model
-        from ..observe import output_states
+        from ..observe.spread import output_states
         from ..tasks.predict import PredictOptions
         from ..tasks.task import EvaluateOptions
         from ..training.parallel import init_ranks
@@ -90,7 +88,7 @@ def evaluate(args: argparse.Namespace) -> int:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)
     written["options"] = options_of(args)
-    written |= spread_of_states(states)
+    written |= receipts.spread_of_states(states)
     print_result(args, written, lambda width: receipt_page(written, path))
     if path is not None:
         add_receipt(path, " ".join(args.data) or args.split, written)
@@ -126,18 +124,6 @@ def data(
 
 def report_on_first_rank(ranks: "DistributedRanks") -> Any:
     return report if ranks.rank == 0 else (lambda line: None)
-
-
-def spread_of_states(states: "list[Tensor]") -> dict[str, Any]:
-    """Return what a receipt says of the model's output vectors; nothing if there are too few to compare."""
-    import torch
-
-    from ..observe import spread
-
-    if sum(map(len, states)) < 2:
-        return {}
-    x_TD = torch.cat(states)
-    return {"states": {"vectors": len(x_TD), "width": x_TD.shape[1], **spread(x_TD)._asdict()}}
 
 
 def receipt_page(written: dict[str, Any], path: Path | None) -> str:

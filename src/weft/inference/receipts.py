@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from ..model.loaded_model import LoadedModel
 from ..model.model import Model
+from ..observe.spread import spread
 
 # A receipt
 
@@ -53,6 +55,14 @@ def receipt(
             for name, value in scores.items()
         },
     }
+
+
+def spread_of_states(states: list[Tensor]) -> dict[str, Any]:
+    """Return what a receipt says of a model's output vectors; nothing if there are too few to compare."""
+    if sum(map(len, states)) < 2:
+        return {}
+    x_TD = torch.cat(states)
+    return {"states": {"vectors": len(x_TD), "width": x_TD.shape[1], **spread(x_TD)._asdict()}}
 
 
 def git_commit() -> str | None:
