@@ -1,7 +1,8 @@
 """The data of a fine-tuning: what is read of the files, prepared, with the task and the model that they decide."""
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -217,7 +218,7 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
             if ending == "json"
             else "".join(json.dumps(row, default=str) + "\n" for row in rows)
         )
-        check_same_rows(data_folder / f"{side}.{ending}", text)
+        check_same_rows(data_folder / f"{side}.{ending}", text, detected.train.paths)
         write_if_changed(data_folder / f"{side}.{ending}", text.encode())
     train, valid = (
         R.Source(
@@ -233,8 +234,10 @@ def split_validation(detected: DetectedData, folder: Path, seed: int) -> Detecte
     )
 
 
-def check_same_rows(path: Path, text: str) -> None:
-    """Raise ValueError if trials read other rows from a file that would be written."""
+def check_same_rows(path: Path, text: str, inputs: Sequence[str]) -> None:
+    """Raise ValueError if a file that would be written is an input, or has other rows, from which trials were trained."""
+    if path.exists() and any(os.path.exists(each) and path.samefile(each) for each in inputs):
+        raise ValueError(f"--data {path} would be overwritten; give another --output")
     trials = path.parent.parent.glob("trial-*/recipe.json")
     if any(trials) and path.exists() and path.read_text("utf-8") != text:
         raise ValueError(
