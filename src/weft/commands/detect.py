@@ -13,6 +13,7 @@ from .options import add_batch_size, add_device, add_model_name, add_precision, 
 from .predict import open_for_prediction
 from .rows import (
     TABLE_SUFFIXES,
+    check_different_outputs,
     check_keeps_inputs,
     check_output_file,
     check_output_folder,
@@ -140,6 +141,9 @@ def check_output_paths(args: argparse.Namespace) -> None:
     """Raise before the model is opened if a file cannot be written."""
     check_output_file(args.output, TABLE_SUFFIXES)
     check_output_file(args.coco, option="--coco")
+    check_different_outputs(
+        [("--output", args.output), ("--coco", args.coco), ("--draw", args.draw)]
+    )
     if args.draw and is_picture_path(args.draw):
         check_picture_file(args.draw, "--draw")
 
@@ -171,8 +175,10 @@ def check_overwrites(
     """Raise if an output would take the place of an image or of the annotations."""
     inputs = [*images, args.coco_truth] if args.coco_truth else images
     check_keeps_inputs("--draw", drawings, inputs)
-    for option, path in (("--output", args.output), ("--coco", args.coco)):
+    rows = [("--output", args.output), ("--coco", args.coco)]
+    for option, path in rows:
         check_keeps_inputs(option, [path] if path else [], inputs)
+    check_different_outputs([*rows, *(("--draw", path) for path in drawings)])
 
 
 def draw_all(rows: Sequence[Fields], drawings: Sequence[Path], names: Sequence[str]) -> None:

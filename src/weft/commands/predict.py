@@ -23,7 +23,13 @@ from .options import (
     finite_float,
     positive_int,
 )
-from .rows import add_columns, check_output_file, report_written, write_output_rows
+from .rows import (
+    add_columns,
+    check_keeps_inputs,
+    check_output_file,
+    report_written,
+    write_output_rows,
+)
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel
@@ -119,6 +125,7 @@ def tag(args: argparse.Namespace) -> int:
 
 def answer(args: argparse.Namespace) -> int:
     check_output_file(args.output, (".npy",))
+    check_keeps_inputs("--output", [args.output or ""], [args.file or ""])
     rows, official = questions(args)
     columns = columns_of(args)
     for row in rows:

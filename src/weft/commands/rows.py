@@ -94,12 +94,23 @@ def check_keeps_inputs(
     option: str, targets: Sequence[str | Path], inputs: Sequence[str | Path]
 ) -> None:
     """Raise if a target is one of the inputs, by this name or by another: it would be overwritten."""
-    input_numbers = {file_number(path) for path in inputs if os.path.exists(path)}
+    input_numbers = {file_number(path) for path in inputs if os.path.isfile(path)}
     for target in targets:
-        if os.path.exists(target) and file_number(target) in input_numbers:
+        if os.path.isfile(target) and file_number(target) in input_numbers:
             raise ValueError(
                 f"{option}: {target} is an input, which would be overwritten; give another place"
             )
+
+
+def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) -> None:
+    """Raise if two options, given as (option, path), write to one file, by this name or by another."""
+    options = dict[Any, str]()
+    for option, path in outputs:
+        if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        file = file_number(path) if os.path.exists(path) else os.path.realpath(path)
+        if (other := options.setdefault(file, option)) != option:
+            raise ValueError(f"{other} and {option} both write {path}; give them different files")
 
 
 def file_number(path: str | Path) -> tuple[int, int]:
@@ -129,6 +140,7 @@ def input_rows(
     check_output_file(args.output, never)
     if texts and args.file:
         raise ValueError("give a text or --input, not both")
+    check_keeps_inputs("--output", [args.output or ""], [args.file or "", *texts])
     if args.file and args.file != "-":
         check_input_files("--input", [args.file])
     if texts:
@@ -168,6 +180,7 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
 
     if args.texts:
         files = expand_folders(args.texts)
+        check_keeps_inputs("--output", [args.output or ""], files)
         listed = ImageRows([{"file": file} for file in files], list(files))
         return readable_images(listed, [], args.max_bad_row_fraction)
     column = next(iter(args.columns or ()), None) or image_column(rows, trained_on)
