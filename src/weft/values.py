@@ -167,6 +167,26 @@ def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
     }
 
 
+def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
+    """Return where values differ: the outermost part that is of another kind, or a plain field; `*` stands for every item."""
+    first = values[0]
+    same_kind = all(type(value) is type(first) for value in values)
+    if same_kind and is_dataclass(first):
+        parts = [
+            (f"{path}.{f.name}".lstrip("."), [getattr(value, f.name) for value in values])
+            for f in fields(first)
+        ]
+    elif same_kind and is_tuple_of_values(first) and len({len(value) for value in values}) == 1:
+        parts = [(f"{path}.*", list(items)) for items in zip(*values, strict=True)]
+    else:
+        return {} if all(value == first for value in values) else {path: values}
+    return {
+        name: differing
+        for at, items in parts
+        for name, differing in differing_fields(*items, path=at).items()
+    }
+
+
 def get_path(thing: Any, path: str) -> Any:
     """Return the part of a value at a dotted path; `length` counts a tuple."""
     for name in path.split(".") if path else ():

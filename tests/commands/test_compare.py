@@ -128,6 +128,48 @@ def test_compare_prints_a_table_and_draws_pictures(
     assert plain[0]["last"]["validation accuracy"]["mean"] == pytest.approx(0.6)
 
 
+def test_a_quantity_that_repeats_another_is_no_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only term of a loss is the loss."""
+    folders = [write_run(tmp_path / name, 0, shift) for name, shift in (("a", 0.0), ("b", 0.5))]
+    for folder in folders:
+        lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+        for line in lines:
+            if "valid" in line:
+                line["valid"] = {"loss": line["valid"]["loss"], "token": line["valid"]["loss"]}
+        (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    folders.append(write_run(tmp_path / "c", 0, 0.1, steps=7))  # has accuracy and no such term
+    words = ["compare", *map(str, folders)]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "accuracy" in printed
+    assert "token" not in printed
+    assert main([*words, "--quantities", "validation token"]) == 0
+    assert "token" in capsys.readouterr().out
+
+
+def test_what_differs_between_the_recipes_is_named_with_each_value(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = replace(RECIPE.schedule, warmup_steps=7)
+    more = write_run(tmp_path / "c", schedule=other)
+    folders = [*map(str, runs), str(more)]
+    assert main(["compare", *folders, "--json"]) == 0
+    settings = [group["settings"] for group in json.loads(capsys.readouterr().out)]
+    clip, warmup = RECIPE.grad_clip, RECIPE.schedule.warmup_steps
+    assert settings == [
+        {"grad_clip": clip, "schedule.warmup_steps": warmup},
+        {"grad_clip": 0.5, "schedule.warmup_steps": warmup},
+        {"grad_clip": clip, "schedule.warmup_steps": 7},
+    ]
+    assert main(["compare", *folders]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["schedule.warmup_steps", str(warmup), str(warmup), "7"] in lines
+    assert main(["compare", str(runs[0]), str(runs[2])]) == 0  # seeds of one recipe
+    assert "setting" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import spec as S
 from ..registry import Named, place_of
 from ..synonyms import suggest
+from ..values import differing_fields
 from .weights import WeightTable
 
 DEPTH = (
@@ -255,7 +256,7 @@ class Family(Named):
         again = self.rebuild(spec, arguments)
         if again != spec:
             raise ValueError(
-                f"this spec is not a {self.name}: {next(iter(spec_differences(spec, again)), 'its parts')} differs"
+                f"this spec is not a {self.name}: {next(iter(differing_fields(spec, again)), 'its parts')} differs"
             )
         config: dict[str, Any] = {
             "architectures": [self.class_name_of(spec)],
@@ -301,7 +302,7 @@ class Family(Named):
             return []
         differences = [
             f"{path} is {ours!r}, there {theirs!r}"
-            for path, (ours, theirs) in spec_differences(spec, again).items()
+            for path, (ours, theirs) in differing_fields(spec, again).items()
         ]
         try:
             self.class_name_of(spec)
@@ -360,30 +361,6 @@ class Family(Named):
                 else f"; there is {', '.join(self.heads)}"
             )
         )
-
-
-def spec_differences(one: Any, other: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
-    """Where two values differ, the outermost part that is of another kind or a plain field; `*` stands for every block."""
-    if is_dataclass(one) and type(one) is type(other):
-        parts = [
-            (f"{path}.{f.name}".lstrip("."), getattr(one, f.name), getattr(other, f.name))
-            for f in fields(one)
-        ]
-    elif (
-        isinstance(one, tuple)
-        and isinstance(other, tuple)
-        and len(one) == len(other)
-        and any(map(is_dataclass, one))
-    ):
-        parts = [(f"{path}.*", a, b) for a, b in zip(one, other, strict=True)]
-    else:
-        return {} if one == other else {path: (one, other)}
-    return {
-        name: pair
-        for at, a, b in parts
-        if a != b
-        for name, pair in spec_differences(a, b, at).items()
-    }
 
 
 def bounded(arguments: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import recipe as R
+from ..values import differing_fields
 from .curve import Points, downsample, running_mean
 from .log import read_log
 
@@ -54,6 +55,9 @@ class RunGroup(NamedTuple):
     name: str
     runs: tuple[str, ...]
     series: dict[str, list[Points]]  # quantity -> of each run
+    recipe: (
+        R.Recipe | None
+    )  # of the first run, without seed and name; None for one that cannot be read
 
 
 def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
@@ -63,6 +67,7 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
         ValueError: for a folder without a log, or one given twice.
     """
     groups: dict[Any, list[tuple[Path, dict[str, Points]]]] = {}
+    recipes = dict[Path, R.Recipe | None]()
     repeated = [folder for i, folder in enumerate(folders) if folder in folders[:i]]
     if repeated:
         raise ValueError(f"{repeated[0]} is given twice; name each run once")
@@ -70,7 +75,9 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
         lines = read_log(folder / "log.jsonl")
         if not lines:
             raise ValueError(f"{folder} has no log; give the folder of a run, such as runs/bert")
-        groups.setdefault(group_key(folder), []).append((folder, read_series(lines)))
+        recipe = recipes[folder] = recipe_without_seed(folder)
+        key = folder if recipe is None else recipe.to_json()
+        groups.setdefault(key, []).append((folder, read_series(lines)))
     names = [folder.name for folder in folders]
     distinct = len(set(names)) == len(names)
 
@@ -82,6 +89,7 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
             name(members[0][0]) + count_seeds([folder for folder, _ in members]),
             tuple(str(folder) for folder, _ in members),
             gather(members),
+            recipes[members[0][0]],
         )
         for members in groups.values()
     ]
@@ -104,13 +112,21 @@ def gather(members: list[tuple[Path, dict[str, Points]]]) -> dict[str, list[Poin
     return {name: [series[name] for _, series in members] for name in shared}
 
 
-def group_key(folder: Path) -> Any:
-    """Equal for runs of the same recipe; a run without a readable one stands alone."""
+def recipe_without_seed(folder: Path) -> R.Recipe | None:
+    """Return what runs of the same recipe share; None for a run without a readable one, which stands alone."""
     try:
         recipe = R.recipe_of_run(folder)
     except (ValueError, OSError):
-        return folder
-    return replace(recipe, seed=0, name="run").to_json()
+        return None
+    return replace(recipe, seed=0, name="run")
+
+
+def differing_settings(groups: Sequence[RunGroup]) -> dict[str, tuple[Any, ...]]:
+    """Return the fields in which the recipes of groups differ, with the value of each group; {} unless all can be read."""
+    recipes = [group.recipe for group in groups]
+    if any(recipe is None for recipe in recipes):
+        return {}
+    return differing_fields(*recipes)
 
 
 def read_series(lines: Sequence[dict[str, Any]]) -> dict[str, Points]:
@@ -165,6 +181,23 @@ def quantities(groups: Sequence[RunGroup]) -> list[str]:
     return [*first, *(name for name in names if name not in first)]
 
 
+def distinct_quantities(groups: Sequence[RunGroup]) -> list[str]:
+    """All quantities but those that repeat an earlier one in every run, such as the only term of a loss."""
+
+    def repeats(name: str, other: str) -> bool:
+        return all(
+            group.series[name] == group.series.get(other)
+            for group in groups
+            if name in group.series
+        )
+
+    names = list[str]()
+    for name in quantities(groups):
+        if not any(repeats(name, other) for other in names):
+            names.append(name)
+    return names
+
+
 def draw_comparison(
     groups: Sequence[RunGroup], path: str | Path, names: Sequence[str] = ()
 ) -> None:
@@ -173,12 +206,12 @@ def draw_comparison(
     Args:
         groups: of `compare_runs`.
         path: .png, .svg or .pdf.
-        names: quantities to draw (default: all).
+        names: quantities to draw (default: all distinct ones).
     """
     from ..observe.figure import check_picture, new_figure
 
     path = check_picture(path)
-    names = names or quantities(groups)
+    names = names or distinct_quantities(groups)
     columns = 2 if len(names) > 1 else 1
     rows = -(-len(names) // columns)
     figure = new_figure(5.2 * columns, 2.9 * rows)
