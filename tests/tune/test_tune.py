@@ -126,6 +126,23 @@ def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_l
     assert table(out) == found
 
 
+def test_a_score_stands_beside_the_share_of_the_most_frequent_class(
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, valid, out = tmp_path / "train.csv", tmp_path / "valid.csv", tmp_path / "run"
+    rows = [f"{'ab'[i % 2] * 5},{['good', 'bad'][i % 2]}" for i in range(16)]
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    valid.write_text("\n".join(["text,label", *rows[:5], "c,good", "d,good", "e,good"]) + "\n")
+    options = ("--valid", str(valid), "--learning-rates", "1e-3", "--seeds", "1", "--epochs", "1")
+    assert tune(start, data, out, *options) == 0
+    assert table(out)["majority"] == {"class": "good", "share": 6 / 8}
+    assert "0.7500" in capsys.readouterr().out
+    numbers = tmp_path / "numbers.csv"
+    numbers.write_text("text,score\n" + "".join(f"{'a' * i},{i / 7}\n" for i in range(1, 30)))
+    assert tune(start, numbers, tmp_path / "number", *options[2:]) == 0
+    assert table(tmp_path / "number")["majority"] is None
+
+
 def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

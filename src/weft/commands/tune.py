@@ -177,10 +177,21 @@ def page(scores: dict[str, Any]) -> Any:
         )
     return Group(
         table,
+        *majority_lines(scores.get("majority")),
         "",
         f"{Path(scores['run']) / 'model'} is the best by its validation score; for an unbiased score use other data:",
         f"weft evaluate {scores['run']} --data FILE",
     )
+
+
+def majority_lines(majority: dict[str, Any] | None) -> list[str]:
+    """Return what the scores of a classifier are compared with."""
+    if majority is None:
+        return []
+    return [
+        "",
+        f"always answering {majority['class']!r}, the most frequent class of validation: accuracy {majority['share']:.4f}",
+    ]
 
 
 def add(verb: AddCommand) -> None:

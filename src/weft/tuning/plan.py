@@ -2,6 +2,7 @@
 BERT's authors (arXiv:1810.04805, appendix A.3)."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from .. import spec as S
 from ..data.files import find, strip_compression_suffix
 from ..data.ownership import refuse_strange
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.store import open_store
+from ..data.store import Store, open_store
 from ..inference.images import evaluation_transforms
 from ..inference.open_model import open_model
 from ..interop.describe import read_folder
@@ -81,6 +82,7 @@ class TunePlan(NamedTuple):
     recipe: R.Recipe
     train_rows: int
     valid_rows: int
+    majority: dict[str, Any] | None = None  # the most frequent class of validation, and its share
 
     @property
     def best_of(self) -> Callable[..., Any]:
@@ -116,7 +118,8 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
     prepared = (prepare_images if reads_images else prepare_texts)(
         options, folder, start, report or (lambda line: None), progress
     )
-    rows = [len(open_store(folder / "prepared", split)) for split in ("train", "valid")]
+    train_store, valid_store = (open_store(folder / "prepared", s) for s in ("train", "valid"))
+    rows = len(train_store), len(valid_store)
     metric = options.metric or prepared.task.select_by(prepared.data.rows)
     recipe = build_recipe(options, prepared, rows[0], str(start), metric)
     usual = (
@@ -129,7 +132,18 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
         usual = tuple(factor * rate for rate in images.LEARNING_RATES)
     rates = tuple(dict.fromkeys(options.learning_rates)) or usual
     seeds = options.seeds or (SEEDS if rows[0] < SMALL else 1)
-    return TunePlan(folder, prepared.summary, prepared.name, metric, rates, seeds, recipe, *rows)
+    plan = TunePlan(folder, prepared.summary, prepared.name, metric, rates, seeds, recipe, *rows)
+    if not isinstance(prepared.task, R.Classification):
+        return plan
+    return plan._replace(majority=majority_class(valid_store))
+
+
+def majority_class(store: Store) -> dict[str, Any]:
+    """Return the most frequent class and its share of the rows: the accuracy of always answering it."""
+    labels = store.column("label")
+    label, count = Counter(map(int, labels)).most_common(1)[0]
+    assert store.meta.labels is not None
+    return {"class": store.meta.labels[label], "share": count / len(labels)}
 
 
 def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:

@@ -228,6 +228,7 @@ def results_table(plan: TunePlan, done: list[dict[str, Any]]) -> dict[str, Any]:
         "metric": plan.metric,
         "train_rows": plan.train_rows,
         "valid_rows": plan.valid_rows,
+        "majority": plan.majority,
         "length": plan.recipe.batch.length,
         "steps": plan.recipe.steps,
         "precision": plan.recipe.precision,
