@@ -138,6 +138,16 @@ def test_a_short_validation_shows_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert "3 of 5" in capsys.readouterr().err
 
 
+def test_status_alone_lists_the_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 2
+    assert "runs does not exist" in capsys.readouterr().err
+    for name in ("a", "b"):
+        log_of(f"runs/{name}", [{"step": 1, "loss": 2.0, "tokens": 1, "seconds": 1.0, "lr": 1.0}])
+    assert main(["status", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in found] == ["runs/a", "runs/b"]
+
+
 def log_of(folder: str, lines: list[dict[str, Any]]) -> None:
     Path(folder).mkdir(parents=True)
     Path(folder, "recipe.json").write_text(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..runs.run import RunState
 
+RUNS = "runs"  # the folder that runs are written to by default
+
 
 @contextmanager
 def data_of_recipe(path: str) -> Iterator[None]:
@@ -252,7 +254,7 @@ def report_run(folder: Path, args: argparse.Namespace) -> None:
 def status(args: argparse.Namespace) -> int:
     from ..runs import status
 
-    folders = status.find_runs(args.run_folders)
+    folders = status.find_runs(args.run_folders or [RUNS])
     statuses = [status.run_status(folder) for folder in folders]
     if len(statuses) == 1:
         print_result(args, statuses[0], lambda width: status.status_page(statuses[0]))
@@ -392,8 +394,8 @@ def add_training(verb: AddCommand) -> None:
     verb(status, "show the progress and metrics of runs").add_argument(
         "run_folders",
         metavar="RUN",
-        nargs="+",
-        help="folder of a run, or folder of runs, such as runs",
+        nargs="*",
+        help="folder of a run, or folder of runs (default: runs)",
     )
     parser = verb(resume, "resume a run; --verify proves that it resumes exactly")
     parser.add_argument("run_folder", metavar="RUN", help="folder of the run")
