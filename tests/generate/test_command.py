@@ -359,3 +359,14 @@ def test_wrong_input_gets_one_clear_line(
 def test_behind_two_dashes_all_is_text(speaker: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--max-new-tokens", "3", "--", "-a"], ["--", "-a"]):
         assert main(["generate", speaker, *words]) == 0
+
+
+@pytest.mark.parametrize("count", [10**12, 10**30])
+def test_more_new_tokens_than_memory_holds_are_refused_in_one_line(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", "demo", "JULIET:", "--max-new-tokens", str(count)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"max_new_tokens = {count:,}" in line
+    with pytest.raises(ValueError, match="max_new_tokens"):
+        weft.open("demo").generate("JULIET:", max_new_tokens=count)

@@ -147,25 +147,16 @@ def generate(
     A decoder continues `inputs`; an encoder-decoder encodes them and starts to decode with `decoder_inputs` (default: the start token of
     its spec). Rows may have any lengths. `max_new_tokens` is one number, or one per row; `seeds` are one per row (default: that of
     `sampling`)."""
-    longest = max(per_row_limits(max_new_tokens, len(inputs)), default=0)
-    tokens, logprobs = np.zeros((len(inputs), longest), np.int64), np.zeros((len(inputs), longest))
-    count, ended = np.zeros(len(inputs), np.int64), np.zeros(len(inputs), bool)
-    for i, step in (
-        enumerate(
-            decode_steps(
-                model, inputs, max_new_tokens, sampling, eos_ids, decoder_inputs, seeds, until
-            )
-        )
-        if len(inputs)
-        else ()
+    if not len(inputs):
+        return []
+    tokens: list[list[int]] = [[] for _ in inputs]
+    logprobs: list[list[float]] = [[] for _ in inputs]
+    ended = [False] * len(inputs)
+    for step in decode_steps(
+        model, inputs, max_new_tokens, sampling, eos_ids, decoder_inputs, seeds, until
     ):
-        tokens[step.rows, i], logprobs[step.rows, i], ended[step.rows] = (
-            step.tokens,
-            step.logprobs,
-            step.finished,
-        )
-        count[step.rows] += 1
-    return [
-        GeneratedTokens(t[:n].tolist(), l[:n].tolist(), bool(e))
-        for t, l, n, e in zip(tokens, logprobs, count, ended, strict=True)
-    ]
+        for row, token, logprob, finished in zip(*(part.tolist() for part in step), strict=True):
+            tokens[row].append(token)
+            logprobs[row].append(logprob)
+            ended[row] = finished
+    return [GeneratedTokens(*row) for row in zip(tokens, logprobs, ended, strict=True)]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .. import spec as S
+from ..console import count_of
 from ..layers.sequence import HiddenStates
 from ..model.model import Model
 
@@ -97,9 +98,14 @@ def open_session(
         )
     length = max(map(len, inputs))
     check_length(model, length, max_new_tokens)
-    return DecodingSession(model, len(inputs), length + max_new_tokens, memory), [
-        list(row) for row in inputs
-    ]
+    try:
+        session = DecodingSession(model, len(inputs), length + max_new_tokens, memory)
+    except (RuntimeError, TypeError):  # of the allocator, and of a size beyond 64 bits
+        raise ValueError(
+            f"max_new_tokens = {max_new_tokens:,}: keys and values of so many tokens do not fit into memory "
+            f"for {count_of(len(inputs), 'prompt')}; give fewer tokens, or a smaller batch"
+        ) from None
+    return session, [list(row) for row in inputs]
 
 
 def prefill(
