@@ -39,6 +39,7 @@ from ..tasks.task import EvaluateOptions, predict
 from ..tasks.text_to_text import class_probabilities, labelled_rows
 from .images import ImageInput, embed_images, image_store, with_transforms
 
+TUNABLE_CHECKPOINT = "bert-base-uncased"  # named where a model itself cannot be fine-tuned
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
 
@@ -54,11 +55,17 @@ def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = Non
         commands.append(f"train one with weft train {recipe}")
     elif isinstance(s.source, S.Tokens | S.Patches):
         data = "FOLDER" if opened.reads_images else "FILE"
-        commands.append(f"train one with weft tune {name} --task {task.name} --data {data}")
+        checkpoint = name if opened.reads_images or has_end_token(opened) else TUNABLE_CHECKPOINT
+        commands.append(f"train one with weft tune {checkpoint} --task {task.name} --data {data}")
     raise ValueError(
         f"{name} has the head {type(s.head).__name__}, and this needs {task.head.__name__}; "
         + ", or ".join(commands)
     )
+
+
+def has_end_token(opened: LoadedModel) -> bool:
+    """Return whether a row of text can be ended, as `weft tune` ends each."""
+    return opened.tokenizer is not None and "eos" in opened.tokenizer.special
 
 
 def check_verb(opened: LoadedModel, verb: str) -> None:
