@@ -593,3 +593,45 @@ def test_columns_are_told_from_their_names(
 def test_a_column_that_cannot_be_told_is_asked_for() -> None:
     with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
         R.Classification.infer_rows([{"a": "x", "b": "y"}], name="classify")
+
+
+@pytest.mark.parametrize("verb", ["classify", "embed", "fill", "tag"])
+@pytest.mark.parametrize("name", ["out.xyz", "out.npz", "out.jsonl.bak"])
+def test_an_unknown_ending_is_refused_before_the_work_with_the_known_ones(
+    models: dict[str, str], verb: str, name: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert main([verb, models[verb], "a [MASK]", "--output", str(tmp_path / name)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    for word in (name, ".jsonl", ".csv", ".parquet"):
+        assert word in line
+    assert (".npy" in line) == (verb == "embed")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["out", "out.ndjson", "OUT.JSONL"])
+def test_a_file_without_an_ending_holds_json_lines(
+    models: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    assert main(["classify", models["classify"], "a", "b", "--output", str(tmp_path / name)]) == 0
+    rows = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+    assert [row["text"] for row in rows] == ["a", "b"]
+
+
+def test_vectors_are_an_array_in_capitals_too(models: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "OUT.NPY"
+    assert main(["embed", models["embed"], "a", "b", "--output", str(out)]) == 0
+    assert len(np.load(out)) == 2
+
+
+@pytest.mark.parametrize("verb", ["classify", "tag"])
+def test_the_suggested_command_names_a_checkpoint_that_can_be_tuned(
+    models: dict[str, str], verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tokenizer of demo has no token to end a row with, which tuning needs."""
+    assert main([verb, "demo", "hi"]) == 2
+    words = capsys.readouterr().err.split()
+    assert words[words.index("tune") + 1] not in ("demo", "--task")
+    assert main([verb, models["fill"], "hi"]) == 2
+    words = capsys.readouterr().err.split()
+    assert words[words.index("tune") + 1] == models["fill"]

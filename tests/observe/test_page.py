@@ -251,6 +251,35 @@ def test_a_mistake_is_one_line_with_the_way_out(
     assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["noise.png", "missing.PNG", "notes"])
+def test_the_name_of_a_file_is_no_text(
+    folder: Path, name: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (4, 4)).save("noise.png")
+    Path("notes").write_text("A dog runs.")
+    assert main(["look", str(folder), name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line
+    assert "reads text" in line
+    assert not Path("look.html").exists()
+    with pytest.raises(ValueError, match=name):
+        weft.look(folder, name)
+    assert main(["look", str(folder), "The picture is called noise.png", "--json"]) == 0
+
+
+def test_an_empty_text_is_not_the_default_one(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert main(["look", "demo", "", "--output", str(page)]) == 2
+    assert "empty" in capsys.readouterr().err
+    assert not page.exists()
+    empty = weft.look(folder, "").panels[0].queries
+    assert len(empty) < len(weft.look(folder, "a").panels[0].queries)  # special tokens alone
+
+
 def test_the_picture_never_takes_the_place_of_the_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,14 +21,13 @@ from .options import (
     add_texts,
     positive_int,
 )
-from .rows import add_columns, input_rows, report_written, write_output_rows
+from .rows import TABLE_SUFFIXES, add_columns, input_rows, report_written, write_output_rows
 
 if TYPE_CHECKING:
     from ..generate.sampling import Sampling
     from ..generate.text_generator import Generation, TextGenerator
 
 DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
-TABLES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
 DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
@@ -52,7 +51,7 @@ def generate(args: argparse.Namespace) -> int:
         raise ValueError(
             "--num-return needs --num-beams; to sample several answers, use --num-samples"
         )
-    rows = input_rows(args, [args.prompt] if args.prompt is not None else [])
+    rows = input_rows(args, [args.prompt] if args.prompt is not None else [], ())
     writer = open_generator(args, len(rows))
     column = None if args.chat and "messages" in rows[0] else text_column(args, rows)
     prompts, limits = encode_prompts(args, writer, rows, column)
@@ -136,7 +135,7 @@ def has_standard_input() -> bool:
 def translate(args: argparse.Namespace) -> int:
     from ..runs.progress import CountProgressLine
 
-    rows = input_rows(args, args.texts)
+    rows = input_rows(args, args.texts, ())
     writer, column = open_generator(args, len(rows)), text_column(args, rows)
     with CountProgressLine("translated") as progress:
         translations = writer.translate(
@@ -292,7 +291,7 @@ def output_texts(args: argparse.Namespace, rows: list[Fields], lines: list[str])
     if not args.output:
         print_result(args, rows, lambda width: "\n".join(lines))
         return 0
-    if Path(args.output).suffix.lower() in TABLES:
+    if Path(args.output).suffix.lower() in TABLE_SUFFIXES:
         write_output_rows(args.output, rows)
     else:
         Path(args.output).write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -5,15 +5,17 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import Fields
-from .rows import image_rows, input_rows
+from .rows import TABLE_SUFFIXES, image_rows, input_rows
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel
 
 
-def input_texts(args: argparse.Namespace, never: tuple[str, ...] = (".npy",)) -> list[Fields]:
+def input_texts(
+    args: argparse.Namespace, suffixes: tuple[str, ...] = TABLE_SUFFIXES
+) -> list[Fields]:
     """Return single texts, or pairs of texts."""
-    rows = input_rows(args, args.texts, never)
+    rows = input_rows(args, args.texts, suffixes)
     if not args.texts or not getattr(args, "pairs", False):
         return rows
     if len(args.texts) % 2:

@@ -24,6 +24,7 @@ from .options import (
     positive_int,
 )
 from .rows import (
+    TABLE_SUFFIXES,
     add_columns,
     check_keeps_inputs,
     check_output_file,
@@ -124,7 +125,7 @@ def tag(args: argparse.Namespace) -> int:
 
 
 def answer(args: argparse.Namespace) -> int:
-    check_output_file(args.output, (".npy",))
+    check_output_file(args.output, TABLE_SUFFIXES)
     check_keeps_inputs("--output", [args.output or ""], [args.file or ""])
     rows, official = questions(args)
     columns = columns_of(args)
@@ -184,7 +185,7 @@ def finite_or_none(score: float) -> float | None:
 
 
 def embed(args: argparse.Namespace) -> int:
-    rows = input_texts(args, ())
+    rows = input_texts(args, (*TABLE_SUFFIXES, ".npy"))
     model, options = open_for_prediction(args)
     rows, inputs, input_names = rows_and_inputs(args, rows, model)
     items = [first for first, _ in inputs]
@@ -192,10 +193,11 @@ def embed(args: argparse.Namespace) -> int:
 
     with prediction_progress(args, options) as options:
         embeddings = methods.embed(model, items, args.pooling, args.normalise, options)
-    if args.output and args.output.endswith(".npy"):
+    if args.output and args.output.lower().endswith(".npy"):
         import numpy as np
 
-        np.save(args.output, np.array(embeddings, np.float32), allow_pickle=False)
+        with open(args.output, "wb") as file:
+            np.save(file, np.array(embeddings, np.float32), allow_pickle=False)
         return report_written(len(rows), args.output)
 
     def line(name: str, embedding: list[float]) -> str:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..recipe import Source
 
 
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+NOT_WRITTEN = (".gz", ".zst", ".xls", ".xlsx", ".npy")
+
+
 class ImageRows(NamedTuple):
     rows: list[Fields]
     images: list[str | bytes]
@@ -45,13 +49,18 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
 
 
 def check_output_file(
-    path: str | None, never: tuple[str, ...] = (), option: str = "--output"
+    path: str | None, suffixes: tuple[str, ...] = (), option: str = "--output"
 ) -> None:
-    """Raise before the work if the output file cannot be written."""
+    """Raise before the work if the output file cannot be written. With `suffixes`, its name has one of these, or none."""
     if path is None:
         return
     file = Path(path)
-    if file.suffix in (".gz", ".zst", ".xls", ".xlsx", *never):
+    suffix = file.suffix.lower()
+    if suffixes and suffix not in ("", *suffixes):
+        raise ValueError(
+            f"{option} {path}: {file.suffix} is not written; give a name with {', '.join(suffixes)}"
+        )
+    if not suffixes and suffix in NOT_WRITTEN:
         raise ValueError(
             f"{option} {path}: {file.suffix} is not written; see --help for the endings that are"
         )
@@ -132,12 +141,12 @@ def write_output_rows(path: str, rows: list[Fields]) -> None:
 
 
 def input_rows(
-    args: argparse.Namespace, texts: Sequence[str], never: tuple[str, ...] = (".npy",)
+    args: argparse.Namespace, texts: Sequence[str], suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
-    """Return the rows of the command line, of a file, or of standard input."""
+    """Return the rows of the command line, of a file, or of standard input. `suffixes` are those of the output."""
     from ..data.load import read_rows
 
-    check_output_file(args.output, never)
+    check_output_file(args.output, suffixes)
     if texts and args.file:
         raise ValueError("give a text or --input, not both")
     check_keeps_inputs("--output", [args.output or ""], [args.file or "", *texts])

@@ -88,7 +88,9 @@ def encoded_image(image: ImageInput) -> bytes:
     if os.path.isdir(name):
         raise ValueError(f"{name} is a folder; give its images")
     if not os.path.isfile(name):
-        raise ValueError(f"{name} is not a file; give an image or a folder of images")
+        raise ValueError(
+            f"{name or 'an empty name'} is not a file; give an image or a folder of images"
+        )
     try:
         data = read_bounded(name)
         open_image(data)
