@@ -65,7 +65,7 @@ TINY = {
     "smollm2": "out",
     "train_speed": "--only gpt2 --rounds 1",
     "transfer": "--models bert --share 0.001 --seeds 1 --tuning-steps 2",
-    "tune": "--tasks conll --checkpoint out/bert --seeds 1 --limit 16 --epochs 1 --threads 1",
+    "tune": "--tasks sst2 --checkpoint out/bert --seeds 1 --limit 16 --epochs 1 --threads 1",
     "vision_speed": "--only vit --rounds 1 --precision fp32",
 }
 # Published weights that a benchmark reads, and what installs them
