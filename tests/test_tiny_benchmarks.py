@@ -50,7 +50,7 @@ TINY = {
     "growth": "runs/electra",
     "heads": "",
     "image_recipes": "vit:fashion_mnist --seeds 1 --set steps=2 --plot curve.svg",
-    "incontext": "--model out/gpt-arithmetic --shots 0 1 --count 2 --same 12",
+    "incontext": "--model out/gpt_arithmetic --shots 0 1 --count 2 --same 12",
     "learn": "recipes/gpt_char.py --set steps=2",
     "look": "--repeats 1",
     "mixtures": "--quick",
@@ -123,17 +123,22 @@ def write_data(folder: Path) -> None:
     write_images(folder)
     copies = {
         "conll2003/test.txt.gz": "conll2003/valid.txt.gz",
-        "xquad/xquad.en.json.gz": "squad/squad-v1.1-dev.json.gz",
-        "xquad/xquad.de.json.gz": "squad/squad-v1.1-dev.json.gz",
     }
     for split in ("train", "val"):
         copies[f"multi30k/{split}.fr.gz"] = f"multi30k/{split}.en.gz"
     for split in ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"):
         for language in ("en", "de"):
             copies[f"multi30k/{split}.{language}.gz"] = f"multi30k/val.{language}.gz"
-    german = generated.lines(200, lambda c, i: "\t".join(generated.sentence(c) for _ in range(3)))
     makers = MAKERS | {path: MAKERS[same] for path, same in copies.items()}
-    for path, make in (makers | {"debian-en-de/pairs.tsv.gz": german}).items():
+    for language in ("en", "de"):
+        # Questions that SQuAD does not have: its paragraphs with the same ones are left out
+        makers[f"xquad/xquad.{language}.json.gz"] = lambda chance: generated.squad(chance).replace(
+            '"id": "q', '"id": "x'
+        )
+    makers["debian-en-de/pairs.tsv.gz"] = generated.lines(
+        200, lambda c, i: "\t".join(generated.sentence(c) for _ in range(3))
+    )
+    for path, make in makers.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(gzip.compress(make(Random(path)).encode()))
 
