@@ -28,7 +28,18 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n+)?^( *)```(\w*)[^\n]*\n(.*?)^\2```$", re.M | re.S)
 # What may stand before a command's own name: a launcher, or the other end of a pipe.
-LAUNCHERS = ("cd", "eval", "git", "kubectl", "pip", "printf", "sbatch", "source", "torchrun")
+LAUNCHERS = (
+    "cd",
+    "eval",
+    "export",
+    "git",
+    "kubectl",
+    "pip",
+    "printf",
+    "sbatch",
+    "source",
+    "torchrun",
+)
 
 
 def blocks(path: Path) -> list[tuple[str, str, str]]:
