@@ -561,7 +561,11 @@ SECTIONS: tuple[tuple[str, str, Callable[[Any], Lines]], ...] = (
     ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer),
     ("transfer_short_bert", "BERT after short pre-training", later_transfer),
-    ("transfer_short_electra", "ELECTRA after short pre-training, with Muon at 0.002", later_transfer),
+    (
+        "transfer_short_electra",
+        "ELECTRA after short pre-training, with Muon at 0.002",
+        later_transfer,
+    ),
     ("transfer_short_t5", "T5 after short pre-training", later_transfer),
     ("deep_encoders", "Which deep encoders train?", page_studies.deep),
     ("table_transformer", "Variations of the Transformer", page_studies.variations),

@@ -95,6 +95,7 @@ LARGE = {  # what is over the sizes below, each with its reason
     "runs/run.py:train": "a run from its recipe to its last checkpoint",
     "runs/status.py:status_page": "one line per fact",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
+    "tasks/base.py": "what every task consists of",
     "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of tokens",
     "training/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",

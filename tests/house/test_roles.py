@@ -14,6 +14,7 @@ OTHER_STRINGS = {
     "training/checkpoint_parts.py": {"file"},
     "training/compatibility.py": {"path", "name"},  # of a field of the recipe
     "training/environment.py": {"line"},  # of /proc/cpuinfo
+    "training/heartbeat.py": {"now"},  # what a rank published
     "training/memory.py": {"line"},  # of /proc/meminfo
 }
 

@@ -139,11 +139,11 @@ def write_coco(path: str, results: list[Fields]) -> None:
 
 def check_output_paths(args: argparse.Namespace) -> None:
     """Raise before the model is opened if a file cannot be written."""
-    check_output_file(args.output, TABLE_SUFFIXES)
-    check_output_file(args.coco, option="--coco")
     check_different_outputs(
         [("--output", args.output), ("--coco", args.coco), ("--draw", args.draw)]
     )
+    check_output_file(args.output, TABLE_SUFFIXES)
+    check_output_file(args.coco, option="--coco")
     if args.draw and is_picture_path(args.draw):
         check_picture_file(args.draw, "--draw")
 

@@ -1,13 +1,13 @@
 """Validation: the loss and the task's metrics on held-out data, every sample once, with the same preprocessing each time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from math import isnan
 from typing import Any
 
 import torch
 
 from ..data.batching import StepPlan, build_planner
-from ..data.loader import Loader
+from ..data.loader import Loader, RankBatch
 from ..data.store import Store
 from ..recipe.recipe import rows_per_step
 from ..tasks.base import Batch, LengthLimitedSamples, Preprocess
@@ -56,6 +56,18 @@ class PredictionCollector:
         return {name: 0.0 if isnan(value) else value for name, value in named.items()}
 
 
+def with_progress(
+    works: Iterable[RankBatch], total: int, ranks: int, progress: Progress
+) -> Iterator[RankBatch]:
+    """Yield the work of each step, and report how many samples are done on all ranks."""
+    done = 0
+    progress(done, total)
+    for work in works:
+        yield work
+        done += len(work.step.rows) * ranks
+        progress(min(done, total), total)
+
+
 def validate(
     trainer: Trainer,
     preprocess: Preprocess,
@@ -78,13 +90,10 @@ def validate(
     )
     terms = list(loss.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
-    done = 0
-    progress(done, len(samples))
+    works = loader.one_epoch(recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size))
     loss.eval()
     with torch.no_grad(), autocast(recipe.precision, ranks.device):
-        for work in loader.one_epoch(
-            recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size)
-        ):
+        for work in with_progress(works, len(samples), ranks.size, progress):
             if trainer.stop_requested and ranks.world == 1:
                 return None
             for batch in work.batches if work.weight or ranks.splits_weights else ():
@@ -97,8 +106,6 @@ def validate(
                         collector.add(work.step, outputs, batch)
                 total[0] += torch.stack([sums[t].cpu().double() for t in terms]) * work.weight
             total[1] += torch.tensor([float(work.counts[t]) for t in terms], dtype=torch.float64)
-            done += len(work.step.rows) * ranks.size
-            progress(min(done, len(samples)), len(samples))
     both = ranks.sum(total.flatten().tolist())
     means = {t: both[i] / max(both[len(terms) + i], 1) for i, t in enumerate(terms)}
     return {"loss": sum(loss.weights[t] * mean for t, mean in means.items()), **means}

@@ -133,16 +133,15 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
     rates = tuple(dict.fromkeys(options.learning_rates)) or usual
     seeds = options.seeds or (SEEDS if rows[0] < SMALL else 1)
     plan = TunePlan(folder, prepared.summary, prepared.name, metric, rates, seeds, recipe, *rows)
-    if not isinstance(prepared.task, R.Classification):
-        return plan
     return plan._replace(majority=majority_class(valid_store))
 
 
-def majority_class(store: Store) -> dict[str, Any]:
-    """Return the most frequent class and its share of the rows: the accuracy of always answering it."""
+def majority_class(store: Store) -> dict[str, Any] | None:
+    """Return the most frequent class and its share of the rows, the accuracy of always answering it; None of rows without a class."""
+    if store.meta.labels is None or "label" not in store.shard(0).batch.schema.names:
+        return None
     labels = store.column("label")
     label, count = Counter(map(int, labels)).most_common(1)[0]
-    assert store.meta.labels is not None
     return {"class": store.meta.labels[label], "share": count / len(labels)}
 
 
