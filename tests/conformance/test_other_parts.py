@@ -276,7 +276,7 @@ def test_a_broken_part_is_found(own: dict[str, Any], kind: str, fault: str, word
 
 
 def test_a_head_that_forgets_the_device_is_found(own: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match="device"):
+    with pytest.raises(AssertionError, match="device"):
         check_part(own["Scores"](fault="device"))
 
 

@@ -161,7 +161,7 @@ def test_a_broken_part_is_found(own: dict[str, Any], fault: str, words: str) -> 
 
 
 def test_a_part_that_forgets_the_device_is_found(own: dict[str, Any]) -> None:
-    with pytest.raises(RuntimeError, match="device"):
+    with pytest.raises(AssertionError, match="device"):
         check_part(own["Gain"](fault="device"))
 
 

@@ -2,7 +2,7 @@
 
 from .. import recipe as R
 from ..registry import implementation
-from .value import check_value
+from .value import calling, check_value
 
 TEXTS = (
     "",
@@ -24,7 +24,8 @@ def check_filter(value: R.Filter) -> None:
         f"{name} is neither a QualityFilter nor a Deduplication"
     )
     forwards, backwards = (implementation(value)(value) for _ in range(2))
-    results = [forwards(text) for text in TEXTS]
+    with calling(name):
+        results = [forwards(text) for text in TEXTS]
     assert results == [backwards(text) for text in reversed(TEXTS)][::-1], (
         f"{name} depends on the order of its calls"
     )

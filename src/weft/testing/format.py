@@ -17,6 +17,7 @@ from ..data.jobs import piece_from_json
 from ..recipe import Source
 from ..recipe.formats import Format, SourceItem, SourceRow
 from ..registry import named, names
+from .value import calling
 
 PIECE_SIZES = (1, 7, 50, 1000)  # bytes
 EXAMPLES = {  # one small file of each format that is recognised by its first lines
@@ -37,7 +38,7 @@ def check_format(format: str | Format, example: str | Path | Source) -> None:
         example: a file of a few rows without a bad one, or a source where the format needs more than one path.
 
     Raises:
-        AssertionError: which says what the format does not keep.
+        AssertionError: one line that says what the format does not keep; an exception of its own is the cause.
     """
     name = format if isinstance(format, str) else format.name
     assert name in names(Format), f"{name} is not registered: put @weft.register above its class"
@@ -47,15 +48,17 @@ def check_format(format: str | Format, example: str | Path | Source) -> None:
         if isinstance(example, Source)
         else Source(paths=(str(example),), format=name)
     )
-    source = checked.complete(source)
-    rows = check_whole(checked, source)
-    check_pieces(checked, source, rows)
-    check_parts(checked, source, rows)
-    check_offsets(checked, source, rows)
-    files = [path for path in expand(source.paths) if os.path.isfile(path)]
-    if len(files) == 1 and len(source.paths) == 1:
-        check_damage(checked, source, rows, files[0])
-        check_sniffing(checked, files[0])
+    with calling(name):
+        source = checked.complete(source)
+        rows = check_whole(checked, source)
+        check_pieces(checked, source, rows)
+        check_parts(checked, source, rows)
+        check_offsets(checked, source, rows)
+        files = [path for path in expand(source.paths) if os.path.isfile(path)]
+        if len(files) == 1 and len(source.paths) == 1:
+            check_last_line(checked, source, rows, files[0])
+            check_damage(checked, source, rows, files[0])
+            check_sniffing(checked, files[0])
 
 
 def read_all(format: Format, source: Source, piece_bytes: int = ENDLESS) -> list[SourceItem]:
@@ -119,6 +122,21 @@ def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> Non
                 text = b"".join(read_blocks(path))
                 wrong = [place for place in offsets if place and text[place - 1 : place] != b"\n"]
                 assert not wrong, f"{format.name}: no line of {path} starts at byte {wrong[0]}"
+
+
+def check_last_line(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
+    """The last row is read with and without a line end."""
+    text, suffix = Path(path).read_bytes(), "".join(Path(path).suffixes)
+    if format.offset_unit != "byte" or b"".join(read_blocks(path)) != text:
+        # rows that are no lines, or a compressed file
+        return
+    bare = text.removesuffix(b"\n").removesuffix(b"\r")
+    for ending, end in (("without a line end", b""), ("with a line end", b"\n")):
+        with copy_of(bare + end, suffix) as copy:
+            items = read_all(format, replace(source, paths=(copy,)))
+        assert content(items) == content(rows), (
+            f"{format.name} reads other rows of a file {ending} after its last row: {describe_difference(items, rows)}"
+        )
 
 
 def check_damage(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:

@@ -8,25 +8,29 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .. import spec as S
 from ..kernels.attention import PatternBackend, eager_attention, sdpa_attention
-from ..kernels.masks import PatternMask, Positions, build_mask, pattern_mask
-from ..layers.attention import AttentionContext, AttentionLayer
+from ..kernels.masks import PatternMask, Positions, build_mask
+from ..layers.attention import AttentionLayer
 from ..layers.measure import build_on_meta
 from ..layers.roles import is_declared
 from ..registry import implementation, named
+from .layer_properties import check_properties, forward, grid_side
+from .value import calling
 
 
 def check_layer(part: Any, size: int, tokens: int) -> None:
     """Check the layer that a part builds for a width, or for a number of heads."""
     name, text = type(part).__name__, describe(part, size)
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
-    meta = build_on_meta(part, size)
-    counted, built = dict(part.shapes(size)), shapes_of(meta)
+    with calling(f"building {name} for {size}"):
+        meta = build_on_meta(part, size)
+        counted, built = dict(part.shapes(size)), shapes_of(meta)
+    check_registered(name, meta)
     assert counted == built, f"{name}.shapes({size}) says {counted}, the layer has {built}"
     check_roles(name, meta)
     assert all(p.is_meta for p in meta.parameters()), (
         f"{name} makes parameters on a device of its own"
     )
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as counter, calling(f"{name} on the meta device"):
         forward(part, meta, size, tokens, "meta")
     if isinstance(part, S.Inner | S.Norm):
         declared = flops(part, size, tokens)
@@ -38,13 +42,31 @@ def check_layer(part: Any, size: int, tokens: int) -> None:
     with torch.no_grad():
         for p in layer.parameters():
             p.normal_(0.5, 0.2, generator=draw)
-    check_gradients(name, part, layer, size, tokens)
-    layer.eval()
-    with torch.no_grad():
-        once, again = (forward(part, layer, size, tokens, "cpu") for _ in range(2))
-    assert torch.equal(once, again), f"{name} gives another result the second time in eval mode"
-    half = forward(part, layer.to(torch.bfloat16), size, tokens, "cpu", torch.bfloat16)
+    with calling(name):
+        check_gradients(name, part, layer, size, tokens)
+        check_properties(part, layer, size, tokens)
+    with calling(f"{name} in bfloat16"):
+        half = forward(part, layer.to(torch.bfloat16), size, tokens, "cpu", torch.bfloat16)
     assert bool(half.isfinite().all()), f"{name} is not finite in bfloat16"
+    # a bias is added to scores, which the kernel casts
+    assert isinstance(part, S.PositionBias) or half.dtype is torch.bfloat16, (
+        f"{name} gives {half.dtype} for vectors of bfloat16; cast the result to the type of its input"
+    )
+
+
+def check_registered(name: str, layer: nn.Module) -> None:
+    """Check that no parameter hides in a plain list, tuple or dictionary, where it is neither trained nor saved."""
+    for path, module in layer.named_modules():
+        for field, held in vars(module).items():
+            if field.startswith("_"):
+                continue
+            items = held.values() if isinstance(held, dict) else held
+            inside = list(items) if isinstance(held, list | tuple | dict) else []
+            lost = [item for item in inside if isinstance(item, nn.Module | nn.Parameter)]
+            assert not lost, (
+                f"{name}: {f'{path}.{field}'.lstrip('.')} is a {type(held).__name__}, so that its parameters are not "
+                "registered; use nn.ModuleList or nn.ParameterList"
+            )
 
 
 def shapes_of(layer: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -63,44 +85,6 @@ def flops(part: S.Inner | S.Norm, size: int, tokens: int) -> int:
     if isinstance(part, S.Norm):
         return part.flops(size, tokens)
     return part.flops(size, tokens, tokens, grid_side(tokens))
-
-
-def grid_side(tokens: int) -> int:
-    return int(tokens**0.5)
-
-
-def forward(
-    part: Any,
-    layer: nn.Module,
-    size: int,
-    tokens: int,
-    device: str,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
-    """Call a layer as a model does, on the same random vectors each time."""
-    at = torch.arange(tokens, device=device)[None]
-    pair = Positions(at, at, first_query_slot=0)
-    if isinstance(part, S.PositionBias):
-        bias: Tensor = layer(pair)
-        return bias
-    x = torch.empty(2, tokens, size, device=device, dtype=dtype)
-    if device != "meta":
-        x.copy_(torch.randn(x.shape, generator=torch.Generator().manual_seed(1)))
-    if isinstance(part, S.Attention):
-        mask, causal = build_mask(
-            pattern_mask(part.pattern), pair, triangle=part.position_bias is None
-        )
-        side = grid_side(tokens)
-        view = AttentionContext(
-            pair, mask, causal, grid=(side, side) if side**2 == tokens else None
-        )
-        y: Tensor = layer(x[:1] if device == "meta" else x, None, view)
-        return y
-    arguments = (
-        (None, x) if isinstance(part, S.InputPositions) else (x[:1] if device == "meta" else x,)
-    )
-    y = layer(*arguments)
-    return y
 
 
 def check_roles(name: str, layer: nn.Module) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..recipe.metrics import Metric, find_metric
 from ..registry import names
+from .value import calling
 
 SHUFFLES = 5
 
@@ -50,7 +51,8 @@ def check_metric(
 
 def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
     """The pairs whose value is a number; the first must be one."""
-    pairs = list(metric(predictions, references))
+    with calling(metric.name):
+        pairs = list(metric(predictions, references))
     assert pairs, f"{metric.name} yields nothing"
     assert len(dict(pairs)) == len(pairs), f"{metric.name} yields a name twice"
     scores = {key: value for key, value in pairs if not isinstance(value, str)}
@@ -63,11 +65,12 @@ def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[
 def check_order(
     metric: Metric, predictions: Sequence[Any], references: Sequence[Any], scores: dict[str, float]
 ) -> None:
-    """Rows in another order, in lists or tuples, give the same values."""
-    for seed in range(SHUFFLES):
-        order = list(range(len(references)))
-        random.Random(seed).shuffle(order)
-        kind = (list, tuple)[seed % 2]
+    """Rows in another order, in lists or tuples, give the same values; each of the first rows is once the first."""
+    rows = list(range(len(references)))
+    orders = [rows[i:] + rows[:i] for i in rows[: 2 * SHUFFLES]]
+    orders += [random.Random(seed).sample(rows, len(rows)) for seed in range(SHUFFLES)]
+    for number, order in enumerate(orders):
+        kind = (list, tuple)[number % 2]
         numbers = numbers_of(
             metric, kind(predictions[i] for i in order), kind(references[i] for i in order)
         )

@@ -12,28 +12,37 @@ from ..layers.measure import image_flops
 from ..layers.roles import Role, parameter_facts
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build
-from .layer import check_roles
+from .layer import check_registered, check_roles
+from .layer_properties import assert_same
 from .recipe_part import tiny_decoder, tiny_encoder
-from .value import check_value
+from .value import calling, check_value
 
 
 def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
-    """Check a head in a small model: counts, roles, outputs, gradients, device and dtype.
+    """Check a head in a small model: counts, roles, outputs, gradients, device and dtype, and that a row beside longer ones gives
+    what it gives alone.
 
     Args:
         head: the value.
         spec: the model to put it on (default: the first small model that takes it).
+
+    Raises:
+        AssertionError: one line that says what the head does not keep.
     """
     check_value(head)
     name, spec = type(head).__name__, with_head(head, spec)
     text = head.describe()
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
-    meta = build(spec, device="meta")
+    with calling(f"building {name}"):
+        meta = build(spec, device="meta")
+    check_registered(name, meta.head)
     check_roles(name, meta.head)
     check_counts(name, spec, meta)
     model, batch = random_model(spec), example(spec)
-    run_ours(meta, {key: t.to("meta") for key, t in batch.items()})  # raises for a forgotten device
-    outputs = list(tensors_of(run_ours(model, batch)))
+    with calling(f"{name} on the meta device"):
+        run_ours(meta, {key: t.to("meta") for key, t in batch.items()})
+    with calling(name):
+        outputs = list(tensors_of(run_ours(model, batch)))
     torch.stack([t.square().sum() for t in outputs if t.requires_grad]).sum().backward()
     for key, p in model.head.named_parameters():
         assert p.grad is not None or not p.requires_grad, f"{name}: no gradient reaches {key}"
@@ -41,9 +50,32 @@ def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
     for one, other in zip(outputs, tensors_of(run_ours(model, batch)), strict=True):
         assert bool(one.isfinite().all()), f"{name} is not finite"
         assert torch.equal(one, other), f"{name} gives another result the second time in eval mode"
+    check_rows_alone(name, spec, batch)
     low = {key: t.bfloat16() if t.is_floating_point() else t for key, t in batch.items()}
-    for one in tensors_of(run_ours(model.to(torch.bfloat16), low)):
+    with calling(f"{name} in bfloat16"):
+        halves = list(tensors_of(run_ours(model.to(torch.bfloat16), low)))
+    for one in halves:
         assert bool(one.isfinite().all()), f"{name} is not finite in bfloat16"
+
+
+@torch.no_grad()
+def check_rows_alone(name: str, spec: S.Spec, batch: dict[str, Tensor]) -> None:
+    """Check that the second row, of which the last tokens are padding, is the same alone and without padding."""
+    model = build(spec).eval()
+    draw = torch.Generator().manual_seed(4)
+    for p in model.parameters():
+        p.normal_(0, 0.3, generator=draw)
+    row = {key: tensor[1:] for key, tensor in batch.items()}
+    if "ids" in row:
+        length = int(row["attention_mask"].sum())
+        row |= {key: row[key][:, :length] for key in row.keys() - {"targets"}}
+    together, alone = (list(tensors_of(run_ours(model, rows))) for rows in (batch, row))
+    for whole, one in zip(together, alone, strict=True):
+        # outputs of padding are no outputs
+        same = whole[1:][tuple(slice(side) for side in one.shape)]
+        assert_same(
+            same, one, f"{name} gives a row another result beside longer ones; leave padding out"
+        )
 
 
 def check_counts(name: str, spec: S.Spec, meta: Model) -> None:

@@ -15,16 +15,27 @@ from ..layers.roles import Part, parameter_facts
 from ..model.model import Model, build
 from ..registry import implementation
 from ..training.averages import BestWeights, WeightCopy
-from ..training.optimisers import Optimiser
+from ..training.optimisers import Optimiser, has_weight_decay
 from ..training.trainable import freeze_untrained
-from .value import check_value
+from .value import calling, check_value
 
 
 def check_schedule(schedule: R.Schedule, steps: int = 100) -> None:
-    """Check that a schedule is a pure function of the step with finite factors that are not negative."""
+    """Check that a schedule is a pure function of the step with finite factors that are not negative.
+
+    Args:
+        schedule: the value.
+        steps: the length of the run that it is asked for; its last step is steps - 1.
+
+    Raises:
+        AssertionError: one line that names the step and what is wrong there.
+    """
     check_value(schedule)
     name = type(schedule).__name__
-    scales = [schedule.scale(step, steps) for step in range(steps)]
+    scales = []
+    for step in range(steps):
+        with calling(f"{name}.scale({step}, {steps})"):
+            scales.append(schedule.scale(step, steps))
     for step, scale in enumerate(scales):
         assert isinstance(scale, float), f"{name}.scale({step}, {steps}) is {scale!r}, not a float"
         assert isfinite(scale), f"{name}.scale({step}, {steps}) is {scale}"
@@ -35,12 +46,22 @@ def check_schedule(schedule: R.Schedule, steps: int = 100) -> None:
 
 
 def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
-    """Check that an optimiser takes every parameter once, changes it, and resumes bit for bit from its state."""
+    """Check that an optimiser takes every parameter once, changes it by its group's learning rate and weight decay, and resumes bit
+    for bit from its state.
+
+    Args:
+        optimiser: the value.
+        steps: the number of steps before its state is saved and restored.
+
+    Raises:
+        AssertionError: one line that names the parameter and what is wrong with its step.
+    """
     check_value(optimiser)
     name = type(optimiser).__name__
     spec = tiny_decoder()
     first = build(spec)
-    first_optimiser = Optimiser(optimiser, first)
+    with calling(f"building {name}"):
+        first_optimiser = Optimiser(optimiser, first)
     grouped = [
         p
         for optimizer in first_optimiser.optimisers
@@ -50,9 +71,11 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
     assert len({id(p) for p in grouped}) == len(grouped), f"{name} takes a parameter twice"
     missing = [n for n, p in first_optimiser.parameters.items() if not any(p is h for h in grouped)]
     assert not missing, f"{name} leaves {missing[0]} out"
+    check_groups(name, optimiser)
     before = {n: p.detach().clone() for n, p in first.named_parameters()}
-    for step in range(steps):
-        take_step(first, first_optimiser, step)
+    with calling(f"a step of {name}"):
+        for step in range(steps):
+            take_step(first, first_optimiser, step)
     for n, p in first.named_parameters():
         assert bool(p.isfinite().all()), f"{name}: {n} is not finite after {steps} steps"
         assert not torch.equal(p, before[n]), f"{name} does not change {n}"
@@ -64,6 +87,29 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
         take_step(model, one, steps)
     for (n, p), q in zip(first.named_parameters(), second.parameters(), strict=True):
         assert torch.equal(p, q), f"{name} resumes differently: {n}; keep all its state in `state`"
+
+
+def check_groups(name: str, optimiser: R.OptimiserSpec) -> None:
+    """Check that a step follows the schedule, and that norms and biases do not decay: without a gradient they stay as they are."""
+    for scale, gradient in ((0.0, 1.0), (1.0, 0.0)):
+        model = build(tiny_decoder())
+        with torch.no_grad():
+            for p in model.parameters():
+                # biases start at 0, where decay does not show
+                p.add_(0.5)
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        roles = parameter_facts(model)
+        built = Optimiser(optimiser, model)
+        for p in model.parameters():
+            p.grad = torch.full_like(p, gradient)
+        with calling(f"a step of {name}"):
+            built.step(scale)
+        for n, p in model.named_parameters():
+            same = torch.equal(p, before[n])
+            assert same or scale, f"{name} changes {n} at a learning rate of 0; use group['lr']"
+            assert same or gradient or has_weight_decay(p, roles[n].role), (
+                f"{name} decays {n}, whose group has a weight decay of 0; use group['weight_decay']"
+            )
 
 
 def take_step(model: nn.Module, optimiser: Optimiser, step: int) -> None:

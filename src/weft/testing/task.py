@@ -23,6 +23,7 @@ from ..tasks.base import ArrayRow, Batch, LengthLimitedSamples
 from ..tasks.predict import PredictOptions, predict_batches
 from ..tasks.task import EvaluationData, TaskImplementation
 from ..values import from_json, to_json
+from .value import calling
 
 TOLERANCE = 1e-9  # of float64
 
@@ -59,22 +60,24 @@ def check_task(
         teacher: a trained model, for tasks that have one.
 
     Raises:
-        AssertionError: with a sentence that says what does not hold.
+        AssertionError: one line that says what does not hold; an exception of the task itself is its cause.
     """
-    check_value(task, spec, store)
-    implementation = build_task(
-        task, spec, store.meta, seed=1, dtype=torch.float64, teacher=teacher
-    )
-    implementation.loss.eval()
-    samples = implementation.preprocess.open_samples(store, length, include_partial=True)
-    assert len(samples) >= 4, "give at least four samples: fewer cannot be split over three ranks"
-    rows = check_preprocess(implementation, samples)
-    check_loss(implementation, rows)
-    if type(implementation).predict is TaskImplementation.predict:
-        assert not task.metrics, f"{type(task).__name__} names metrics, but predicts nothing"
-        return
-    predictions = check_predictions(implementation, samples, rows)
-    check_metrics(implementation, predictions, EvaluationData(store, source))
+    with calling(type(task).__name__):
+        check_value(task, spec, store)
+        implementation = build_task(
+            task, spec, store.meta, seed=1, dtype=torch.float64, teacher=teacher
+        )
+        implementation.loss.eval()
+        samples = implementation.preprocess.open_samples(store, length, include_partial=True)
+        enough = "give at least four samples: fewer cannot be split over three ranks"
+        assert len(samples) >= 4, enough
+        rows = check_preprocess(implementation, samples)
+        check_loss(implementation, rows)
+        if type(implementation).predict is TaskImplementation.predict:
+            assert not task.metrics, f"{type(task).__name__} names metrics, but predicts nothing"
+            return
+        predictions = check_predictions(implementation, samples, rows)
+        check_metrics(implementation, predictions, EvaluationData(store, source))
 
 
 def check_value(task: R.Task, spec: Spec, store: Store) -> None:
@@ -190,7 +193,12 @@ def check_predictions(
     outputs, whole = batch_outputs(implementation, rows)
     predictions = implementation.predict(outputs, whole)
     assert len(predictions) == len(rows), f"{len(predictions)} predictions for {len(rows)} samples"
-    json.dumps(predictions)  # plain Python values
+    try:
+        json.dumps(predictions)
+    except TypeError as error:
+        raise AssertionError(
+            f"predict gives {type(predictions[0]).__name__} ({error}); give plain Python values, such as .tolist() does"
+        ) from None
     for i, row in enumerate(rows):
         (alone,) = implementation.predict(*batch_outputs(implementation, [row]))
         assert_close(alone, predictions[i], f"sample {i} is predicted otherwise in a batch")

@@ -7,9 +7,12 @@ from PIL import Image
 
 from .. import recipe as R
 from ..registry import implementation
-from .value import check_value
+from .value import calling, check_value
 
 SEEDS = 20
+MARKED = (3, 2, 15, 11)  # left, top, right and bottom of a rectangle in one corner
+CONTRAST = 30  # between the lightest and the darkest pixel, below which nothing is to be seen
+SIDE = 4  # pixels of a box, below which its place is uncertain
 BOXES = ((2.0, 3.0, 30.0, 20.0), (20.0, 10.0, 39.0, 29.0), (0.0, 0.0, 40.0, 30.0))
 
 
@@ -22,6 +25,8 @@ def check_transform(transform: R.Transform) -> None:
     for seed in range(SEEDS):
         for boxes in (None,) if transform.stage == "mix" else (None, np.array(BOXES)):
             check_call(transform, seed, boxes)
+        if transform.stage == "image":
+            check_boxes_follow(transform, seed)
     replaced = transform.for_evaluation()
     assert R.evaluation_transforms(replaced) == replaced, (
         f"{name}.for_evaluation() gives what is replaced again"
@@ -48,16 +53,21 @@ def call(transform: R.Transform, seed: int, boxes: Any) -> Any:
     """What it makes of the example; one that mixes gets the example mirrored as the second."""
     image, step = example(transform.stage), implementation(transform)(transform)
     if transform.stage == "mix":
-        return step(image, image[..., ::-1], np.random.default_rng(seed))
-    return step(image, boxes, np.random.default_rng(seed))
+        return step(image, image[..., ::-1], generator(seed))
+    return step(image, boxes, generator(seed))
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 def check_call(transform: R.Transform, seed: int, boxes: Any) -> None:
     name = type(transform).__name__
     try:
-        image, *more = call(transform, seed, boxes)
-    except ValueError:
-        if boxes is None:
+        with calling(name):
+            image, *more = call(transform, seed, boxes)
+    except AssertionError as error:
+        if boxes is None or not isinstance(error.__cause__, ValueError):
             raise
         return  # it says that it takes no boxes
     again, *_ = call(transform, seed, None if boxes is None else np.array(BOXES))
@@ -74,6 +84,35 @@ def check_call(transform: R.Transform, seed: int, boxes: Any) -> None:
         return
     assert np.array_equal(boxes, np.array(BOXES)), f"{name} changes the boxes that it was given"
     check_boxes(name, pixels_of(image), *more)
+
+
+def check_boxes_follow(transform: R.Transform, seed: int) -> None:
+    """Check that a box still surrounds what it surrounded: a light rectangle on a dark ground."""
+    pixels = np.full((30, 40, 3), 40, np.uint8)
+    left, top, right, bottom = MARKED
+    pixels[top:bottom, left:right] = 220
+    step = implementation(transform)(transform)
+    try:
+        image, boxes, _ = step(Image.fromarray(pixels), np.array([MARKED], float), generator(seed))
+    except ValueError:
+        return  # it says that it takes no boxes
+    light = pixels_of(image).astype(float).mean(-1)
+    rows, columns = np.nonzero(light > (light.min() + light.max()) / 2)
+    if not len(boxes) or np.ptp(light) < CONTRAST or (boxes[0, 2:] - boxes[0, :2]).min() < SIDE:
+        # cropped away, or too little of it is left
+        return
+    seen = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+    assert overlap(boxes[0], seen) > 0.5, (
+        f"{type(transform).__name__} moves the image, but a box stays: {boxes[0].round(1).tolist()} "
+        f"surrounds nothing, what was in it is at {seen.tolist()}"
+    )
+
+
+def overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Intersection over union of two boxes."""
+    sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+    shared = float(sides.clip(0).prod())
+    return shared / (float((one[2:] - one[:2]).prod() + (other[2:] - other[:2]).prod()) - shared)
 
 
 def check_boxes(name: str, pixels: np.ndarray, boxes: np.ndarray, left: np.ndarray | None) -> None:

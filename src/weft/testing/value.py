@@ -1,9 +1,23 @@
 """Conformance of a value: frozen, comparable, and the same after JSON."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..registry import CHOICES
 from ..values import from_json, get_path, iterate_leaves, replace_path, to_json
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Turn an exception of the part that is checked into an AssertionError that names the call."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise AssertionError(f"{what} raises {type(error).__name__}: {reason}") from error
 
 
 def check_value(value: Any) -> None:
