@@ -19,6 +19,26 @@ from .value import calling
 
 def check_layer(part: Any, size: int, tokens: int) -> None:
     """Check the layer that a part builds for a width, or for a number of heads."""
+    name = type(part).__name__
+    layer = check_built(part, size, tokens).to_empty(device="cpu")
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.normal_(0.5, 0.2, generator=draw)
+    with calling(name):
+        check_gradients(name, part, layer, size, tokens)
+        check_properties(part, layer, size, tokens)
+    with calling(f"{name} in bfloat16"):
+        half = forward(part, layer.to(torch.bfloat16), size, tokens, "cpu", torch.bfloat16)
+    assert bool(half.isfinite().all()), f"{name} is not finite in bfloat16"
+    # a bias is added to scores, which the kernel casts
+    assert isinstance(part, S.PositionBias) or half.dtype is torch.bfloat16, (
+        f"{name} gives {half.dtype} for vectors of bfloat16; cast the result to the type of its input"
+    )
+
+
+def check_built(part: Any, size: int, tokens: int) -> nn.Module:
+    """Check what a part says of its layer: parameters, roles, FLOPs; return the layer, on the meta device."""
     name, text = type(part).__name__, describe(part, size)
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
     with calling(f"building {name} for {size}"):
@@ -37,34 +57,18 @@ def check_layer(part: Any, size: int, tokens: int) -> None:
         assert declared == counter.get_total_flops(), (
             f"{name}.flops says {declared} for {tokens} tokens, {counter.get_total_flops()} are computed"
         )
-    layer = meta.to_empty(device="cpu")
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in layer.parameters():
-            p.normal_(0.5, 0.2, generator=draw)
-    with calling(name):
-        check_gradients(name, part, layer, size, tokens)
-        check_properties(part, layer, size, tokens)
-    with calling(f"{name} in bfloat16"):
-        half = forward(part, layer.to(torch.bfloat16), size, tokens, "cpu", torch.bfloat16)
-    assert bool(half.isfinite().all()), f"{name} is not finite in bfloat16"
-    # a bias is added to scores, which the kernel casts
-    assert isinstance(part, S.PositionBias) or half.dtype is torch.bfloat16, (
-        f"{name} gives {half.dtype} for vectors of bfloat16; cast the result to the type of its input"
-    )
+    return meta
 
 
 def check_registered(name: str, layer: nn.Module) -> None:
     """Check that no parameter hides in a plain list, tuple or dictionary, where it is neither trained nor saved."""
     for path, module in layer.named_modules():
-        for field, held in vars(module).items():
-            if field.startswith("_"):
+        for field, container in vars(module).items():
+            if field.startswith("_") or not isinstance(container, list | tuple | dict):
                 continue
-            items = held.values() if isinstance(held, dict) else held
-            inside = list(items) if isinstance(held, list | tuple | dict) else []
-            lost = [item for item in inside if isinstance(item, nn.Module | nn.Parameter)]
-            assert not lost, (
-                f"{name}: {f'{path}.{field}'.lstrip('.')} is a {type(held).__name__}, so that its parameters are not "
+            items = container.values() if isinstance(container, dict) else container
+            assert not any(isinstance(item, nn.Module | nn.Parameter) for item in items), (
+                f"{name}: {f'{path}.{field}'.lstrip('.')} is a {type(container).__name__}, so that its parameters are not "
                 "registered; use nn.ModuleList or nn.ParameterList"
             )
 

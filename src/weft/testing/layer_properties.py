@@ -79,19 +79,24 @@ def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> Non
         if isinstance(part, S.InputPositions):
             check_input_positions(name, layer, once, x_BLD)
             return
-        check_shape(name, once, x_BLD)
-        if isinstance(part, S.Norm | S.FeedForwardSpec):
-            check_each_token_alone(name, layer, x_BLD)
-            if isinstance(part, S.Norm):
-                # in training too, where a norm may use other statistics
-                check_each_token_alone(name, layer.train(), x_BLD)
-                layer.eval()
-        else:
-            alone = call(part, layer, x_BLD[1:])
-            assert_same(alone, once[1:], f"{name}: a row depends on the others of its batch")
-        if isinstance(part, S.Attention) and not part.pattern.looks_ahead:
-            check_causal(name, lambda x: call(part, layer, x), x_BLD)
+        check_vectors(name, part, layer, once, x_BLD)
     check_zeros(name, part, layer, x_BLD)
+
+
+def check_vectors(name: str, part: Any, layer: nn.Module, whole: Tensor, x_BLD: Tensor) -> None:
+    """Check the vectors that a norm, a feed-forward layer or an attention makes of `x_BLD`, in eval mode."""
+    check_shape(name, whole, x_BLD)
+    if isinstance(part, S.Norm | S.FeedForwardSpec):
+        check_each_token_alone(name, layer, x_BLD)
+    else:
+        alone = call(part, layer, x_BLD[1:])
+        assert_same(alone, whole[1:], f"{name}: a row depends on the others of its batch")
+    if isinstance(part, S.Norm):
+        # in training too, where a norm may use other statistics
+        check_each_token_alone(name, layer.train(), x_BLD)
+        layer.eval()
+    if isinstance(part, S.Attention) and not part.pattern.looks_ahead:
+        check_causal(name, lambda x: call(part, layer, x), x_BLD)
 
 
 def assert_same(one: Tensor, other: Tensor, message: str) -> None:
@@ -167,9 +172,9 @@ def check_input_positions(name: str, layer: nn.Module, whole: Tensor, x_BLD: Ten
         f"{name} gives the shape {tuple(whole.shape)} for vectors of {(B, L, D)}; give (tokens, width)"
     )
     position_1L = (torch.arange(L) - 3).clamp(min=0)[None]
-    given = layer(position_1L, x_BLD)
+    padded = layer(position_1L, x_BLD)
     assert_same(
-        given.expand(B, L, D),
+        padded.expand(B, L, D),
         whole.expand(B, L, D)[:, position_1L[0]],
         f"{name} counts the slots of the tensor; use the positions that it is given",
     )
