@@ -29,7 +29,7 @@ def test_the_stub_declares_exactly_the_names_that_weft_has() -> None:
     ("head", "family", "methods"),
     [
         (None, "bert", {"embed", "fill"}),
-        (None, "gpt2", {"embed", "generate"}),
+        (None, "gpt2", {"embed", "generate", "stream"}),
         (S.ClassifierHead(num_labels=2), "bert", {"embed", "classify"}),
         (S.TokenClassifierHead(num_labels=3), "bert", {"embed", "tag"}),
         (S.SpanHead(), "bert", {"embed", "answer"}),
@@ -39,7 +39,7 @@ def test_an_opened_model_has_the_methods_that_its_head_allows(
     head: object, family: str, methods: set[str]
 ) -> None:
     model = ready(head, family)
-    every = {"generate", "translate", "classify", "tag", "answer", "fill", "embed"}
+    every = {"generate", "stream", "translate", "classify", "tag", "answer", "fill", "embed"}
     assert set(dir(model)) & every == methods
     for name in every - methods:
         with pytest.raises(ValueError, match=f"small cannot {name}: its head is"):
@@ -58,7 +58,7 @@ def test_an_opened_model_shows_its_own_names_only() -> None:
             "require_tokenizer",
             "reads_images",
         ),
-        *("embed", "generate"),
+        *("embed", "generate", "stream"),
     }
 
 

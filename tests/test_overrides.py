@@ -263,6 +263,10 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         ("model.n_layer=1", "with model.decoder.depth=6"),
         ("model.d_model=1", "with model.width=256"),
         ("optimizer.rate=1", "did you mean 'optimiser'?"),
+        (
+            "model.decoder.blocks.*.attention.rope=RoPE",
+            "did you mean 'model.decoder.blocks.*.attention.inner.rope'?",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_the_path_and_the_right_word(word: str, line: str) -> None:

@@ -174,7 +174,7 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
         ),
         (
             lambda: S.replace_path(gpt(), "decoder.blocks.0.atention", 1),
-            "Block has no field 'atention'; did you mean 'attention'",
+            "has no field 'atention'; did you mean 'decoder.blocks.0.attention'",
         ),
         (lambda: weft.bert("bse"), "bert has no size 'bse'; did you mean 'base'"),
     ],

@@ -1,6 +1,7 @@
 """What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the command of the same name."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,22 @@ from .inference.open_model import OpenModel, open_model
 from .kernels.devices import resolve_device, resolve_dtype
 from .observe.figure import save_observation
 from .observe.panels import Observation
+from .python_messages import python_errors
 from .ranks import Ranks
 from .recipe import Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.run import prepared_folder
-from .runs.run import train as train
+from .runs.run import train as train_run
+from .synonyms import suggest
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluateOptions, EvaluationData
 from .tuning.plan import TuneOptions, plan_tuning
 from .tuning.search import run_trials
 
+train = python_errors(output="out")(train_run)
 
+
+@python_errors()
 def open(name: str | Path, *, device: str = "auto", precision: str = "fp32") -> OpenModel:
     """Open a model by any name, with its tokenizer and what it was trained for.
 
@@ -32,20 +38,31 @@ def open(name: str | Path, *, device: str = "auto", precision: str = "fp32") -> 
         name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the Hugging Face hub.
         device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
         precision: "fp32" or "bf16", of the weights.
+
+    Raises:
+        ValueError: if there is no such model, device or precision.
     """
+    if not isinstance(name, str | Path):
+        raise ValueError(f"name = {name!r}; give the folder or the name of a model as text"[:200])
     return open_model(name, device=resolve_device(device), dtype=resolve_dtype(precision))
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+@python_errors(set="")
+def load_recipe(name: str, overrides: str | Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
         name: `file.py` (its first recipe), `file.py:name`, a JSON file, or the folder of a run.
-        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", as `--set` takes them.
+        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", one or several, as `--set` takes them.
+
+    Raises:
+        ValueError: if there is no such recipe, or a change does not fit it; the message names the path that was meant.
     """
-    return apply_overrides(read_recipe(name), list(overrides))
+    changes = [overrides] if isinstance(overrides, str) else list(overrides)
+    return apply_overrides(read_recipe(name), changes)
 
 
+@python_errors(data="on")
 def evaluate(
     model: str | Path | OpenModel,
     on: str | Sequence[str] | None = None,
@@ -87,6 +104,7 @@ def evaluate(
     return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
 
 
+@python_errors()
 def look(
     model: str | Path | OpenModel,
     example: str | ImageInput | None = None,
@@ -117,6 +135,7 @@ def look(
     return observation
 
 
+@python_errors()
 def tune(
     checkpoint: str,
     data: str | Sequence[str],
@@ -132,11 +151,17 @@ def tune(
         data: the files to train on.
         valid: the files to select by (default: a part of `data` that is held out).
         report: takes each line of progress.
-        options: fields of `weft.tuning.plan.TuneOptions`, such as epochs, learning_rates, task, label, out.
+        options: fields of `weft.tuning.plan.TuneOptions`, such as epochs, learning_rates, task, label, output.
 
     Returns:
         The best model, opened.
+
+    Raises:
+        ValueError: for an unknown option, and for data or a checkpoint that do not fit.
     """
+    known = [f.name for f in fields(TuneOptions)]
+    for name in options.keys() - set(known):
+        raise ValueError(f"tune has no option {name!r}; {suggest(name, known)}")
 
     def files(paths: str | Sequence[str]) -> tuple[str, ...]:
         return (paths,) if isinstance(paths, str) else tuple(paths)

@@ -7,9 +7,21 @@ family.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Any, TypeVar, dataclass_transform, overload
+from inspect import Parameter, Signature
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
@@ -71,6 +83,7 @@ def choice(cls: type[T]) -> type[T]:
 
     value.__init__ = __init__
     value.__str__ = _tree
+    value.__signature__ = ReadableSignature()
     CHOICES[value.__name__] = value
     registered: type[T] = value
     return registered
@@ -90,6 +103,52 @@ def _tree(value: Any) -> str:
     from .values import format_tree
 
     return "\n".join(format_tree(value))
+
+
+class TypeInWords(str):
+    """An annotation that help() prints without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class ReadableSignature:
+    """The signature of a value with types in words, made when help() or an editor first looks."""
+
+    def __get__(self, instance: object, owner: type) -> Signature:
+        if instance is not None:
+            raise AttributeError("a value has no signature; its class has")
+        try:
+            types = get_type_hints(owner)
+        except NameError:
+            # annotations in quotes that name something local
+            types = {}
+        return Signature(
+            [
+                Parameter(
+                    f.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if f.default is MISSING else f.default,
+                    annotation=TypeInWords(type_in_words(types.get(f.name, f.type))),
+                )
+                for f in fields(owner)
+            ]
+        )
+
+
+def type_in_words(annotation: Any) -> str:
+    """Return an annotation as its author writes it, such as `int | None`."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(map(type_in_words, parts))
+    if origin is Literal:
+        return " | ".join(map(repr, parts))
+    if parts and isinstance(origin, type):
+        inside = ("..." if part is ... else type_in_words(part) for part in parts)
+        return f"{origin.__name__}[{', '.join(inside)}]"
+    if annotation is type(None):
+        return "None"
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def explain_validation_error(cls: type, problems: list[Any]) -> str:
@@ -113,7 +172,7 @@ def explain_validation_error(cls: type, problems: list[Any]) -> str:
             f"{cls.__name__}.{name} = {shown_input}: give one of {', '.join(dict.fromkeys(kinds))}"
         )
     if problem["type"] == "tuple_type":
-        return f"{cls.__name__}.{name} = {shown_input}: give a tuple, after --set a list in quotes: '[…, …]'"
+        return f"{cls.__name__}.{name} = {shown_input}: give a tuple, or at the command line a list in quotes: '[…, …]'"
     messages = dict.fromkeys(
         f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"]
     )

@@ -110,7 +110,7 @@ def from_plain(plain: Any, path: str = "") -> Any:
         near = closest_name(str(kind), CHOICES)
         near_name = f"did you mean {near!r}? " if near else ""
         raise ValueError(
-            f"{where}unknown choice {kind!r}; {near_name}If it is your own, give its file with --code FILE"
+            f"{where}unknown choice {kind!r}; {near_name}If it is your own, import its file first; at the command line, give --code FILE"
         )
     parts = {
         name: from_plain(part, f"{path}.{name}".lstrip("."))
@@ -187,30 +187,135 @@ def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]
     }
 
 
+class UnknownPath(ValueError):
+    """A path that a value does not have."""
+
+
 def get_path(thing: Any, path: str) -> Any:
-    """Return the part of a value at a dotted path; `length` counts a tuple."""
+    """Return the part of a value at a dotted path.
+
+    Args:
+        thing: a value, such as a spec or a recipe.
+        path: names of fields and numbers of items, such as "encoder.blocks.0.attention.inner.heads"; `length` counts a tuple.
+
+    Raises:
+        UnknownPath: a ValueError that names the path which was probably meant.
+    """
+    part = thing
     for name in path.split(".") if path else ():
-        if isinstance(thing, tuple):
-            thing = len(thing) if name == "length" else thing[int(name)]
-        else:
-            thing = getattr(thing, name)
-    return thing
+        try:
+            if isinstance(part, tuple):
+                part = len(part) if name == "length" else part[int(name)]
+            else:
+                part = getattr(part, name)
+        except (AttributeError, IndexError, ValueError):
+            raise UnknownPath(describe_unknown(thing, path)) from None
+    return part
 
 
 def replace_path(thing: Any, path: str, new: Any) -> Any:
-    """Return a copy of a value with the part at a dotted path replaced."""
+    """Return a copy of a value with the part at a dotted path replaced.
+
+    Args:
+        thing: a value, such as a spec or a recipe.
+        path: names of fields and numbers of items; `*` is every item of a tuple, as in "encoder.blocks.*.attention.dropout".
+        new: what stands there in the copy, which is validated as a whole.
+
+    Raises:
+        UnknownPath: a ValueError that names the path which was probably meant.
+        ValueError: if `new` does not fit there.
+    """
     if not path:
         return new
-    name, _, rest = path.partition(".")
+    try:
+        return _replaced(thing, path.split("."), new)
+    except UnknownPath:
+        raise UnknownPath(describe_unknown(thing, path)) from None
+
+
+def _replaced(thing: Any, names: Sequence[str], new: Any) -> Any:
+    if not names:
+        return new
+    name, *rest = names
+    if isinstance(thing, tuple) and name == "*":
+        return tuple(_replaced(item, rest, new) for item in thing)
     if isinstance(thing, tuple):
-        i = int(name)
-        return (*thing[:i], replace_path(thing[i], rest, new), *thing[i + 1 :])
-    known = {f.name: getattr(thing, f.name) for f in fields(thing)}
-    if name not in known:
-        raise ValueError(
-            f"{type(thing).__name__} has no field {name!r}; {suggest(name, list(known))}"
+        if not name.isdecimal() or int(name) >= len(thing):
+            raise UnknownPath
+        return tuple(
+            _replaced(item, rest, new) if i == int(name) else item for i, item in enumerate(thing)
         )
-    return type(thing)(**known | {name: replace_path(known[name], rest, new)})
+    known = {f.name: getattr(thing, f.name) for f in fields(thing)} if is_dataclass(thing) else {}
+    if name not in known:
+        raise UnknownPath
+    return type(thing)(**known | {name: _replaced(known[name], rest, new)})
+
+
+def describe_unknown(thing: Any, path: str) -> str:
+    """Return where a path leaves a value, and the nearest path that it has."""
+    part, before = thing, ""
+    for name in path.split("."):
+        inside = dict(_parts(part))
+        if name == "*" and "0" in inside:
+            part = inside["0"]
+        elif name in inside:
+            part = inside[name]
+        else:
+            break
+        before = f"{before}.{name}".lstrip(".")
+    else:
+        return f"{path}: give a number for *, to get one part"
+    if isinstance(part, tuple):
+        return f"{before} has no item {name!r}; it has {len(part)}, numbered from 0, and * is all of them"
+    where = f"{before} ({type(part).__name__})" if before else type(part).__name__
+    near = nearest_path(thing, path)
+    if near:
+        hint = f"did you mean {near!r}?"
+    else:
+        hint = suggest(name, list(inside)) if inside else f"it is {format_inline(part)}"
+    return f"{where} has no field {name!r}; {hint}"
+
+
+def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a value, or the items of a tuple, by name or number."""
+    if is_dataclass(thing):
+        yield from ((f.name, getattr(thing, f.name)) for f in fields(thing))
+    elif isinstance(thing, tuple):
+        yield from ((str(i), item) for i, item in enumerate(thing))
+
+
+def nearest_path(thing: Any, path: str) -> str | None:
+    """Return the shortest path of a value that has all names of `path` in their order, and perhaps others between: for
+    "attention.rope" that is "encoder.blocks.*.attention.inner.rope"."""
+    places = list(dict.fromkeys(_places(thing)))
+    wanted = path.split(".")
+    last = closest_name(wanted[-1], {place[-1] for place in places})
+    for names in (wanted, [*wanted[:-1], last or wanted[-1]]):
+        near = [path for place in places if (path := _insert_names(place, names))]
+        if near:
+            return min(near, key=lambda path: (path.count("."), near.index(path)))
+    return None
+
+
+def _places(thing: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every part of a value, with `*` for the number of an item; equal items are visited once."""
+    parts = (
+        [("*", item) for item in dict.fromkeys(thing)]
+        if isinstance(thing, tuple)
+        else _parts(thing)
+    )
+    for name, part in parts:
+        yield (name,)
+        yield from ((name, *rest) for rest in _places(part))
+
+
+def _insert_names(place: tuple[str, ...], wanted: Sequence[str]) -> str | None:
+    """Return the place with the numbers that were wanted, if it ends with the last wanted name and has all others in order."""
+    left, names = list(wanted), []
+    for name in place:
+        matches = left and (left[0] == name or (name == "*" and left[0].isdecimal()))
+        names.append(left.pop(0) if matches else name)
+    return None if left or place[-1] not in (wanted[-1], "*") else ".".join(names)
 
 
 PositiveInt = Annotated[

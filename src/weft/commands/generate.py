@@ -201,19 +201,12 @@ def generate_rows(
 
 def sampling(args: argparse.Namespace) -> "Sampling":
     """Return the sampling options; any of them turns sampling on."""
-    from ..generate.sampling import Sampling
+    from ..generate.sampling import FIELDS, sampling_from
 
-    samples = args.num_samples > 1 or any(
-        x is not None for x in (args.top_k, args.top_p, args.min_p, args.seed)
-    )
-    return Sampling(
-        temperature=(1.0 if samples else 0.0) if args.temperature is None else args.temperature,
-        top_k=args.top_k,
-        top_p=args.top_p,
-        min_p=args.min_p,
-        repetition_penalty=args.repetition_penalty,
-        seed=args.seed or 0,
-    )
+    options = {name: getattr(args, name) for name in FIELDS}
+    if args.num_samples > 1 and args.temperature is None:
+        options["temperature"] = 1.0
+    return sampling_from(options)
 
 
 def stops(args: argparse.Namespace) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """The language of families: sizes, configuration fields and weight rows, each row true in both directions."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 from .. import spec as S
 from ..registry import Named, place_of
 from ..synonyms import suggest
-from ..values import differing_fields
+from ..values import UnknownPath, differing_fields
+from .describe import OfInstance, call_docstring, call_signature, check_arguments
 from .weights import WeightTable
 
 DEPTH = (
@@ -168,29 +168,31 @@ class Family(Named):
     decoder_start: str = "bos"
     training_length: int | Mapping[str, int] | None = None
 
+    __signature__ = OfInstance(call_signature)
+
+    def __repr__(self) -> str:
+        return f"weft.{self.name}"
+
     @property
     def origin(self) -> tuple[str, str]:
         return place_of(self.build_spec)
 
     def __call__(self, size: str | None = None, **changes: Any) -> S.Spec:
+        """Return the spec of a size.
+
+        Args:
+            size: a row of the size table (default: the first).
+            changes: arguments that replace those of the size, such as dropout=0.0 or head=….
+
+        Raises:
+            ValueError: for an unknown size or argument, and for values that do not fit together.
+        """
         if size is not None and size not in self.sizes:
-            raise ValueError(f"{self.name} has no size {size!r}; {suggest(size, list(self.sizes))}")
+            near = suggest(str(size), list(self.sizes))
+            raise ValueError(f"{self.name} has no size {size!r}; {near}")
         size_arguments = self.sizes[size or next(iter(self.sizes))]
         if changes:
-            parameters = inspect.signature(self.build_spec).parameters
-            names = {
-                *size_arguments,
-                *(f.argument for f in self.fields),
-                *(p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD),
-                "head",
-                "init",
-                "special_tokens",
-                "context_length",
-            }
-            for name in set(changes) - names:
-                raise ValueError(
-                    f"{self.name} has no {name!r}; {suggest(name, sorted(names - {'std'}))}"
-                )
+            check_arguments(self, changes)
         outer: dict[str, Any] = {"init": self.init} | {
             k: changes.pop(k) for k in ("init", "special_tokens", "context_length") if k in changes
         }
@@ -317,7 +319,7 @@ class Family(Named):
                 arguments[f.argument] = (
                     f.path(spec) if callable(f.path) else S.get_path(spec, f.path)
                 )
-            except (AttributeError, IndexError):
+            except (AttributeError, IndexError, UnknownPath):
                 if f.argument == "std":
                     arguments["std"] = 0.02
                     continue
@@ -361,6 +363,10 @@ class Family(Named):
                 else f"; there is {', '.join(self.heads)}"
             )
         )
+
+
+# help(weft.bert) shows the sizes and arguments of BERT, help(weft.Family) the class.
+Family.__doc__ = OfInstance(call_docstring, Family.__doc__)  # type: ignore[assignment]
 
 
 def bounded(arguments: Mapping[str, Any]) -> None:

@@ -1,16 +1,21 @@
 """Sampling of the next token: pure functions of the logits of a batch, (B, V)."""
 
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
-from typing import Annotated
+from dataclasses import fields
+from inspect import Parameter, signature
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..registry import choice
+from ..registry import TypeInWords, choice
 from ..spec import PositiveFloat, PositiveFraction, PositiveInt
+from ..synonyms import suggest
 
+F = TypeVar("F", bound=Callable[..., Any])
 MIN_TEMPERATURE = (
     1e-30  # below it, logits overflow; the most likely token has all the probability long before
 )
@@ -33,6 +38,46 @@ class Sampling:
 
 
 GREEDY = Sampling(temperature=0.0)
+FIELDS = tuple(f.name for f in fields(Sampling))
+SAMPLE = {"top_k", "top_p", "min_p", "seed"}  # any of these turns sampling on
+
+
+def sampling_from(options: Mapping[str, Any], sampling: Sampling | None = None) -> Sampling:
+    """Return how tokens are sampled: the options of `weft generate`, or the keywords of a call.
+
+    Args:
+        options: fields of `Sampling` by name, such as temperature=0.8; None counts as not given. Without any, decoding is
+            greedy; without a temperature, it is 1 if another option turns sampling on.
+        sampling: all of them as one value, instead of `options`.
+
+    Raises:
+        ValueError: for an unknown option, a value out of its range, or both kinds at once.
+    """
+    fields_given = {name: option for name, option in options.items() if option is not None}
+    for name in fields_given.keys() - set(FIELDS):
+        raise ValueError(f"generation has no option {name!r}; {suggest(name, FIELDS)}")
+    if sampling is None:
+        temperature = 1.0 if SAMPLE & fields_given.keys() else 0.0
+        return Sampling(**{"temperature": temperature} | fields_given)
+    if fields_given:
+        names = " and ".join(fields_given)
+        raise ValueError(f"give {names} inside of sampling=weft.Sampling(…), or alone")
+    return sampling
+
+
+def shows_sampling(method: F) -> F:
+    """Show the fields of `Sampling` in the signature of a function that takes them as keywords, for help() and completion."""
+    described = signature(method)
+    other = [p for p in described.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+    keywords = [
+        p.replace(
+            default=None,
+            annotation=TypeInWords(f"{p.annotation}".removesuffix(" | None") + " | None"),
+        )
+        for p in signature(Sampling).parameters.values()
+    ]
+    method.__signature__ = described.replace(parameters=[*other, *keywords])  # type: ignore[attr-defined]
+    return method
 
 
 def apply_repetition_penalty(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:

@@ -176,9 +176,10 @@ def max_positions(model: Model) -> int | None:
 def per_row_limits(max_new_tokens: int | Many[int], rows: int) -> list[int]:
     """Return one limit per row."""
     limits = [max_new_tokens] * rows if isinstance(max_new_tokens, int) else [*max_new_tokens]
-    if len(limits) != rows or min(limits, default=1) < 1:
+    if len(limits) != rows or not all(isinstance(n, int) and n > 0 for n in limits):
+        several = f", or one for each of the {rows} prompts" if rows > 1 else ""
         raise ValueError(
-            f"max_new_tokens = {max_new_tokens}: give a number of at least 1, or one for each of the {rows} prompts"
+            f"max_new_tokens = {max_new_tokens!r}: give a number of at least 1{several}"
         )
     return limits
 

@@ -26,6 +26,7 @@ from .speculative import speculative_generate
 T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[int, int], None]  # answers given, answers wanted
+DEFAULT_NEW_TOKENS = 128  # of `weft generate` and `generate()`, where as many fit
 
 
 class Generation(NamedTuple):
@@ -122,6 +123,8 @@ class TextGenerator:
 
     def max_new_tokens(self, prompt: list[int], max_new_tokens: int | None, default: int) -> int:
         """Return how many tokens may follow a prompt: `max_new_tokens`, which must fit, else the default or as many as fit."""
+        if max_new_tokens is not None:
+            per_row_limits(max_new_tokens, 1)
         count, length = max_positions(self.model), len(self.check_encoder_length(prompt))
         length = length if self.model.encoder is None else 1
         limit = max_new_tokens or (

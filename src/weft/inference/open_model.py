@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ from ..data.folder_files import find_file
 from ..data.prepare import prepared_location
 from ..data.store import PreparedFolder
 from ..data.tokenizer import Tokenizer
-from ..generate.sampling import GREEDY, Sampling
-from ..generate.text_generator import TextGenerator
+from ..generate.sampling import GREEDY, Sampling, sampling_from, shows_sampling
+from ..generate.text_generator import DEFAULT_NEW_TOKENS, TextGenerator, map_rows
 from ..interop.hub import local_folder
 from ..interop.loading import load
+from ..interop.sentence_transformers import POOLINGS
 from ..kernels.devices import resolve_device
 from ..model.loaded_model import LoadedModel
 from ..model.model import build_on_meta
+from ..python_messages import python_errors
 from ..recipe import verb_for
 from ..recipe.cells import short
 from ..tasks.predict import PredictOptions
@@ -45,42 +47,96 @@ class OpenModel(LoadedModel):
         allowed = allowed_methods(self.model.spec)
         return sorted(set(super().__dir__()) - METHODS | allowed)
 
+    @shows_sampling
     def generate(
         self,
         prompts: str | list[str],
         *,
-        max_new_tokens: int = 128,
+        max_new_tokens: int | None = None,
         num_beams: int = 1,
-        sampling: Sampling = GREEDY,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         batch_size: int = 32,
+        sampling: Sampling | None = None,
+        **options: Any,
     ) -> Any:
-        """Generate text from a prompt.
+        """Generate text from a prompt, greedily unless sampling or beam search is asked for.
 
         Args:
             prompts: one prompt, or a list of prompts.
-            max_new_tokens: the maximum number of tokens to generate.
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as the model's positions allow).
             num_beams: the number of beams of beam search; 1 decodes greedily or samples.
-            sampling: temperature, top-k, top-p, seed (default: greedy decoding).
-            stop: texts that end an answer; they are not part of it.
+            stop: a text that ends an answer, or several; they are not part of it.
             batch_size: the number of prompts per forward pass.
+            sampling: the options below as one value, instead of them.
+            options: fields of `weft.Sampling`. temperature: 0 is greedy decoding (default: 0, or 1 when another option turns
+                sampling on). top_k, top_p, min_p: sample from the k most likely tokens, from the smallest set with this
+                probability, from tokens at least this fraction as likely as the most likely one. repetition_penalty: above 1,
+                tokens that occurred before are less likely. seed: of sampling.
+
+        Returns:
+            The text after the prompt, or a list of texts in the order of the prompts.
+
+        Raises:
+            ValueError: for an unknown option, a value out of its range, or options that exclude each other.
         """
         check_method(self, "generate")
+        check_counts(num_beams=num_beams, batch_size=batch_size)
         texts, generator = as_list(prompts), TextGenerator(self)
+        chosen, stops = sampling_from(options, sampling), stop_strings(stop)
+        ids = map_rows(generator.encode_prompt, texts)
+        limits = [
+            generator.max_new_tokens(prompt, max_new_tokens, DEFAULT_NEW_TOKENS) for prompt in ids
+        ]
         if num_beams == 1:
-            completions = generator.complete(
-                texts,
-                max_new_tokens=max_new_tokens,
-                sampling=sampling,
-                stop_strings=tuple(stop),
+            answers = generator.generate(
+                ids,
+                max_new_tokens=limits,
+                sampling=chosen,
+                stop_strings=stops,
                 batch_size=batch_size,
             )
-        else:
-            beams = generator.beam_search(
-                texts, num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size
+        elif chosen != GREEDY or stops:
+            raise ValueError(
+                f"num_beams={num_beams} cannot be combined with sampling, repetition_penalty or stop; leave one out"
             )
-            completions = [answers[0].text for answers in beams]
-        return like_input(prompts, completions)
+        else:
+            answers = generator.beam_search(
+                ids, num_beams=num_beams, max_new_tokens=limits, batch_size=batch_size
+            )
+        return like_input(prompts, [best.text for best, *_ in answers])
+
+    @shows_sampling
+    def stream(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        sampling: Sampling | None = None,
+        **options: Any,
+    ) -> Iterator[str]:
+        """Yield pieces of the text as they are generated; joined, they are what `generate` returns.
+
+        Args:
+            prompt: one prompt.
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as the model's positions allow).
+            stop: a text that ends the answer, or several; they are not part of it.
+            sampling: temperature, top-p and the other options of sampling as one value, instead of `options`.
+            options: fields of `weft.Sampling`, such as temperature=0.8, as in `generate`.
+
+        Raises:
+            ValueError: at the call, for an unknown option, a value out of its range, or a prompt that is no text.
+        """
+        check_method(self, "stream")
+        (text,) = as_list([prompt])
+        generator = TextGenerator(self)
+        ids = generator.encode_prompt(text)
+        return generator.stream(
+            ids,
+            max_new_tokens=generator.max_new_tokens(ids, max_new_tokens, DEFAULT_NEW_TOKENS),
+            sampling=sampling_from(options, sampling),
+            stop_strings=stop_strings(stop),
+        )
 
     def translate(
         self,
@@ -90,8 +146,16 @@ class OpenModel(LoadedModel):
         length_penalty: float = 0.6,
         batch_size: int = 32,
     ) -> Any:
-        """Translate texts with beam search."""
+        """Translate texts with beam search.
+
+        Args:
+            texts: one text, or a list of texts.
+            num_beams: the number of beams.
+            length_penalty: how much longer translations are preferred (Wu et al. 2016, arXiv:1609.08144); 0 is not at all.
+            batch_size: the number of texts per forward pass.
+        """
         check_method(self, "translate")
+        check_counts(batch_size=batch_size)
         translations = TextGenerator(self).translate(
             as_list(texts),
             num_beams=num_beams,
@@ -108,6 +172,7 @@ class OpenModel(LoadedModel):
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "classify")
+        check_counts(batch_size=batch_size)
         types = IMAGES if self.reads_images else (str, tuple, list)
         pairs = [
             tuple(item) if isinstance(item, tuple | list) else (item, None)
@@ -121,8 +186,14 @@ class OpenModel(LoadedModel):
         return like_input(inputs, named)
 
     def tag(self, sentences: Any, *, batch_size: int = 32) -> Any:
-        """Return (word, tag, probability) for every word of a sentence: a text, split at spaces, or a list of words."""
+        """Return (word, tag, probability) for every word of a sentence.
+
+        Args:
+            sentences: a text, which is split at spaces, or a tuple of words; or a list of these.
+            batch_size: the number of sentences per forward pass.
+        """
         check_method(self, "tag")
+        check_counts(batch_size=batch_size)
         rows = as_list(sentences, str, tuple, list)
         words = [s.split() if isinstance(s, str) else list(s) for s in rows]
         tags_by_sentence = methods.tag(self, words, PredictOptions(batch_size))
@@ -139,8 +210,15 @@ class OpenModel(LoadedModel):
         return methods.answer(self, [(question, context)])[0].text
 
     def fill(self, texts: str | list[str], *, top_k: int = 5, batch_size: int = 32) -> Any:
-        """Return the most likely tokens and their probabilities for every mask of a text."""
+        """Return the most likely tokens and their probabilities for every mask of a text.
+
+        Args:
+            texts: one text with `[MASK]` or the model's mask token, or a list of texts.
+            top_k: the number of tokens per mask.
+            batch_size: the number of texts per forward pass.
+        """
         check_method(self, "fill")
+        check_counts(batch_size=batch_size)
         predictions = methods.fill(self, as_list(texts), top_k, PredictOptions(batch_size))
         return like_input(texts, predictions)
 
@@ -161,6 +239,9 @@ class OpenModel(LoadedModel):
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "embed")
+        check_counts(batch_size=batch_size)
+        if pooling not in (None, *POOLINGS.values()):
+            raise ValueError(f"pooling = {pooling!r}; give one of {', '.join(POOLINGS.values())}")
         items = as_list(inputs, *(IMAGES if self.reads_images else (str,)))
         vectors = methods.embed(self, items, pooling, normalise, PredictOptions(batch_size))
         return torch.tensor(vectors if isinstance(inputs, list) else vectors[0])
@@ -181,12 +262,26 @@ class OpenModel(LoadedModel):
             batch_size: the number of images per forward pass.
         """
         check_method(self, "detect")
+        check_counts(batch_size=batch_size)
         listed = as_list(images, *IMAGES)
         return like_input(images, detect(self, listed, threshold, PredictOptions(batch_size)))
 
 
 IMAGES = (str, os.PathLike, bytes, Image.Image)
-METHODS = {"detect", "generate", "translate", "classify", "tag", "answer", "fill", "embed"}
+METHODS = {
+    "detect",
+    "generate",
+    "stream",
+    "translate",
+    "classify",
+    "tag",
+    "answer",
+    "fill",
+    "embed",
+}
+
+for _method in METHODS:
+    setattr(OpenModel, _method, python_errors(pairs="(first, second)")(getattr(OpenModel, _method)))
 
 
 def allowed_methods(spec: S.Spec) -> set[str]:
@@ -194,7 +289,7 @@ def allowed_methods(spec: S.Spec) -> set[str]:
     allowed = {"embed"} if isinstance(spec.source, S.Tokens | S.Patches) else set[str]()
     if not (isinstance(spec.source, S.Tokens) and isinstance(spec.head, S.LMHead)):
         return allowed | METHODS & {verb_for(spec)}
-    allowed.add("fill" if spec.decoder is None else "generate")
+    allowed |= {"fill"} if spec.decoder is None else {"generate", "stream"}
     if spec.encoder is not None and spec.decoder is not None:
         allowed |= {"translate", "classify"}
     return allowed
@@ -207,6 +302,21 @@ def check_method(model: LoadedModel, name: str) -> None:
             f"{model.name} cannot {name}: its head is {type(model.model.spec.head).__name__}; "
             f"it can {', '.join(sorted(allowed)) or 'only be evaluated'}"
         )
+
+
+def check_counts(**counts: Any) -> None:
+    """Raise ValueError for an argument that is not a whole number of at least 1."""
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name} = {count!r}; give a whole number of at least 1")
+
+
+def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that end an answer; one text stands for itself."""
+    texts = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"stop = {stop!r}; give a text that is not empty, or several")
+    return texts
 
 
 def as_list(inputs: Any, *types: type) -> list[Any]:

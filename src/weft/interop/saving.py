@@ -57,10 +57,28 @@ def save(
     chat_template: ChatTemplate | None = None,
     weights: Callable[[str], Tensor] | None = None,
 ) -> Path:
-    """Write a model: `to="hf"` as the published layout of its family, `to="weft"` under our own names, with a manifest of SHA-256s.
-    `tokenizer` is the text of its tokenizer.json, `transforms` are what it sees of an image in evaluation, and `chat_template` is how its
-    conversations are written, where these are not carried over from the folder that the model was loaded from. Tensors are written one at
-    a time; `weights` reads those of a model on the meta device by name."""
+    """Write a model as safetensors with its configuration and a manifest of SHA-256s. Tensors are written one at a time.
+
+    Args:
+        model: the model; of what `weft.open` returns, its `model`.
+        folder: a new or an empty folder.
+        to: "hf" for the published layout of its family, "weft" for our own names.
+        shard: the maximum number of bytes per file of weights.
+        tokenizer: the text of its tokenizer.json (default: that of the folder that the model was loaded from).
+        transforms: what it sees of an image in evaluation (default: those of that folder).
+        chat_template: how its conversations are written (default: that of that folder).
+        weights: reads a tensor by name, for a model on the meta device.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: if no family can express the spec (`to="hf"`), or the folder holds other files.
+    """
+    if not isinstance(model, Model):
+        raise ValueError(
+            f"save takes a model, such as weft.load(…) or weft.open(…).model, not {type(model).__name__}"
+        )
     if to not in ("hf", "weft"):
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
     folder = Path(folder)

@@ -14,13 +14,16 @@ from ..layers.anchors import AnchorQueriesLayer, AnchorRefinement
 from ..layers.measure import SkipTorchInit
 from ..layers.roles import Part, with_scope
 from ..layers.sequence import HiddenStates
+from ..python_messages import python_errors
 from ..registry import implementation, resolve
 from .cache import KVCache
 from .heads import Detections, LayerMixLayer, Pooled
 from .initialisation import initialise_weights
+from .inputs import check_beside, check_ids, check_images, lookup_error
 from .stack import PyramidLayer, StackLayer, declare_layers_above
 
 Output = Tensor | Detections | Pooled
+DECODING_OPTIONS = {"sampling", "eos_ids", "decoder_inputs", "seeds"}
 
 
 class Model(nn.Module):
@@ -105,14 +108,32 @@ class Model(nn.Module):
             document_ids: (B, L), whole numbers; tokens attend only within their own document, and document 0 is padding.
             token_type_ids: (B, L), the segment of each token.
             cache: keys and values of the tokens before.
+
+        Raises:
+            ValueError: for inputs of another type or shape, ids outside of the vocabulary, and what this model does not read.
         """
+        if isinstance(self.spec.source, S.Tokens):
+            check_ids("inputs", inputs)
+            check_beside("attention_mask", attention_mask, inputs)
+            check_beside("document_ids", document_ids, inputs)
+            check_beside("token_type_ids", token_type_ids, inputs)
+        else:
+            check_images(inputs, self.spec.source)
         mask, documents = masks = resolve_masks(attention_mask, document_ids)
         if isinstance(self.source, embedding.TokenEmbedding):
             position = None if cache is None else cache.reserve(inputs.shape[1], *masks)
             assert self.source.tokens is not None
-            hidden_states: HiddenStates = self.source(
-                inputs, self.source.tokens.weight, *masks, token_type_ids, position
-            )
+            try:
+                hidden_states: HiddenStates = self.source(
+                    inputs, self.source.tokens.weight, *masks, token_type_ids, position
+                )
+            except IndexError as error:
+                segments = getattr(self.spec.source, "token_types", None) or 0
+                raise (
+                    lookup_error("inputs", inputs, len(self.source.tokens.weight))
+                    or lookup_error("token_type_ids", token_type_ids, segments)
+                    or error
+                ) from None
         elif documents is not None:
             raise ValueError("an image is no document; leave document_ids None")
         elif isinstance(self.source, embedding.ResNetEmbedding):
@@ -145,8 +166,15 @@ class Model(nn.Module):
                 if self.target
                 else "this model has no target"
             )
+        check_ids("targets", targets)
+        check_beside("attention_mask", attention_mask, targets)
+        check_beside("document_ids", document_ids, targets)
         position = None if cache is None else cache.reserve(targets.shape[1], *masks)
-        hidden_states = self.target(targets, self.token_embedding_VD, *masks, None, position)
+        table_VD = self.token_embedding_VD
+        try:
+            hidden_states = self.target(targets, table_VD, *masks, None, position)
+        except IndexError as error:
+            raise (lookup_error("targets", targets, len(table_VD)) or error) from None
         return hidden_states
 
     def encode(self, sequence: HiddenStates) -> HiddenStates:
@@ -221,6 +249,10 @@ class Model(nn.Module):
             self.target, embedding.TokenEmbedding
         ):
             raise ValueError("this model reads no targets; leave them and their masks None")
+        if targets is not None and len(targets) != len(inputs):
+            raise ValueError(
+                f"{len(targets)} targets beside {len(inputs)} inputs; give one for each"
+            )
         sequence = self.embed(
             inputs,
             attention_mask=attention_mask,
@@ -241,24 +273,40 @@ class Model(nn.Module):
             sequence = self.decode(sequence)
         return self.read(sequence)
 
+    @python_errors()
     def generate(
         self, input_ids: Tensor | Sequence[Sequence[int]], *, max_new_tokens: int, **options: Any
     ) -> list[list[int]]:
-        """Generate tokens with the decoder, greedily unless `sampling` is given.
+        """Generate tokens with the decoder, greedily unless sampling is asked for.
 
         Args:
             input_ids: prompts as a tensor (B, L), or as lists of ids of any lengths.
             max_new_tokens: the maximum number of tokens to generate per prompt.
-            options: `sampling`, `eos_ids`, `decoder_inputs`, `seeds` of `weft.generate.decoding.generate`.
+            options: fields of `weft.Sampling`, such as temperature=0.8, or all of them as `sampling`; `eos_ids`,
+                `decoder_inputs` and `seeds` of `weft.generate.decoding.generate`.
 
         Returns:
             The new tokens of each prompt, without the prompt.
+
+        Raises:
+            ValueError: for prompts that are no rows of ids in the vocabulary, and for an unknown option.
         """
         if self.decoder is None:
             raise ValueError("this model has no decoder; a masked model fills, an encoder embeds")
         rows = input_ids.tolist() if isinstance(input_ids, Tensor) else input_ids
+        if not all(isinstance(row, Sequence) and not isinstance(row, str) for row in rows):
+            raise ValueError(
+                f"input_ids are a tensor (B, L) or a list of rows of ids, not {input_ids!r}"[:200]
+            )
+        of_decoding = {name: options.pop(name) for name in DECODING_OPTIONS & options.keys()}
+        sampling = resolve("weft.generate.sampling:sampling_from")(
+            options, of_decoding.pop("sampling", None)
+        )
         decode = resolve("weft.generate.decoding:generate")
-        return [row.tokens for row in decode(self, rows, max_new_tokens=max_new_tokens, **options)]
+        generated = decode(
+            self, rows, max_new_tokens=max_new_tokens, sampling=sampling, **of_decoding
+        )
+        return [row.tokens for row in generated]
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """Room to decode `room` tokens, prompt included, for `batch` rows."""

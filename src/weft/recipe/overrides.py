@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..registry import CHOICES
 from ..synonyms import SYNONYM_OF, normalise_name, suggest
-from ..values import from_plain, to_plain
+from ..values import from_plain, nearest_path, to_plain
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -38,6 +38,9 @@ def apply_overrides(value: T, overrides: list[str], report: Report = lambda line
             tree = edit_plain(tree, path.split("."), text, "", report)
         except UnknownPath as error:
             where, near = error.args
+            whole = nearest_path(value, path)
+            if whole and not near.startswith("did you mean"):
+                near = f"did you mean {whole!r}?"
             raise ValueError(f"--set {word}: {where}; {suggest_path(tree, path) or near}") from None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"--set {word}: {error}") from None

@@ -416,6 +416,8 @@ def train(
         RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers of both signals are
             those of the caller again by then.
     """
+    if not isinstance(recipe, R.Recipe):
+        raise ValueError(f'train takes a recipe: weft.load_recipe("FILE"), not {recipe!r}'[:200])
     folder = run_folder(recipe, out)
     with ExitStack() as stack:
         check_metric_packages(recipe)

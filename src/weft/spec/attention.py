@@ -211,10 +211,25 @@ class QKNorm:
 class Attention(Inner):
     """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
 
-    `query_key_positions`, of positions p that come with vectors x: "added", W(x + p) (DETR); "projected", Wx + Vp; "concatenated", a
-    head's [Wx; Vp] (Conditional DETR, arXiv:2108.06152, section 3.2; DAB-DETR); the last: both.
-
-    With a `softcap` c, s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118, section 2)."""
+    Args:
+        heads: the number of query heads; it divides the model's width unless `head_dim` is given.
+        kv_heads: the number of key and value heads, 1 for multi-query attention (default: one per query head).
+        head_dim: the width d_k of the queries and keys of a head (default: width / heads).
+        value_dim: the width d_v of the values of a head (default: d_k).
+        pattern: which keys a query attends to.
+        rope: rotary positions of queries and keys (default: none).
+        position_bias: what is added to the scores of this block alone; `Stack.position_bias` is shared by all blocks.
+        query_key_positions: how positions p that come with vectors x enter queries and keys: "added", W(x + p) (DETR);
+            "projected", Wx + Vp; "concatenated", a head's [Wx; Vp] (Conditional DETR, arXiv:2108.06152, section 3.2;
+            DAB-DETR); "projected-concatenated", both.
+        scale: the factor of the scores (default: 1 / √d_k).
+        softcap: c, with which s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118,
+            section 2; default: none).
+        qk_norm: a norm on queries and keys (default: none).
+        bias: whether the projections to queries, keys and values have a bias.
+        out_bias: whether the output projection has one.
+        dropout: the probability with which an attention weight is dropped in training.
+    """
 
     heads: PositiveInt
     kv_heads: PositiveInt | None = None  # key/value heads; None: one a query head; 1: multi-query

@@ -1,0 +1,203 @@
+"""What help() shows of a family: its sizes, and the arguments of its call."""
+
+import sys
+from collections.abc import Callable, Iterator
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+from ..registry import TypeInWords, type_in_words
+from ..synonyms import suggest
+from ..values import format_inline
+
+SPEC_ARGUMENTS = ("head", "init", "special_tokens", "context_length")
+ARGUMENTS = {  # what an argument sets; a family of one's own may have others
+    "activation": "the activation of the feed-forward layers, such as 'gelu'",
+    "attention_dropout": "the probability of dropping an attention weight",
+    "bias": "whether the linear maps of a block have biases",
+    "buckets": "the number of distances that the relative bias tells apart",
+    "channels": "the number of channels of an image",
+    "classes": "the number of outputs of the head",
+    "context_length": "the tokens per row that the model was trained for",
+    "convolutions": "the number of convolutions of the stem",
+    "decoder_depth": "the number of blocks of the decoder",
+    "decoder_heads": "the number of attention heads of the decoder",
+    "decoder_hidden": "the width of the decoder's feed-forward layers",
+    "decoder_width": "the width of the decoder",
+    "depth": "the number of blocks",
+    "depths": "the number of blocks of each stage",
+    "drop_path": "the probability of dropping a branch of the last block; earlier blocks have less",
+    "dropout": "the probability of dropping an output of a branch or of the embedding",
+    "embedding": "the width of the token table",
+    "embedding_dropout": "the probability of dropping an output of the embedding",
+    "eps": "what the norms add under their root",
+    "every": "one block out of so many attends to all tokens, the others to a window",
+    "experts": "the number of experts of a block",
+    "feedforward": "the feed-forward layer of every block, as a value",
+    "final": "whether a norm follows each stack",
+    "fraction": "the fraction of a head that is rotated by position",
+    "gated": "whether the feed-forward layers are gated",
+    "head": "what reads the model: a value such as weft.ClassifierHead(num_labels=2)",
+    "head_dim": "the width of a head",
+    "heads": "the number of attention heads",
+    "hidden": "the width of the feed-forward layers",
+    "hidden_bias": "whether the feed-forward layers have biases",
+    "hidden_dropout": "the probability of dropping an activation inside of the feed-forward layers",
+    "image_size": "the height and width of an image in pixels",
+    "init": "how new weights are initialised",
+    "kernel_size": "the side of the stem's convolutions",
+    "kinds": "the attention of each block, 'full_attention' or 'sliding_attention'",
+    "kv_heads": "the number of key and value heads",
+    "load_balance_weight": "the weight of the loss that balances the experts",
+    "logit_softcap": "the bound of the logits",
+    "max_distance": "the distance from which the relative bias stays the same",
+    "near_theta": "the base of the rotary positions in blocks with a window",
+    "norm_first": "whether norms stand before each branch",
+    "normed": "whether a norm follows the embedding",
+    "offset": "the number of rows at the start of the position table that are not used",
+    "patch_size": "the height and width of a patch in pixels",
+    "positions": "the rows of the position table, or the positions as a value",
+    "qk_norm": "the norm of queries and keys, as a value",
+    "queries": "the number of object queries",
+    "query": "the scores are divided by its square root",
+    "ratio": "the width of the feed-forward layers as a multiple of that of the block",
+    "router_z_weight": "the weight of the loss that keeps the router's logits small",
+    "rows": "the rows of the position table with those that are not used",
+    "scale": "the initial layer scale",
+    "scaled": "whether token vectors are multiplied by the square root of the width",
+    "scaling": "how rotary positions are stretched, as a value",
+    "side_by_side": "whether attention and feed-forward read the same input",
+    "softcap": "the bound of the attention scores",
+    "special_tokens": "the ids of padding, start and end, as weft.SpecialTokens",
+    "stem": "what embeds an image, or its width",
+    "temperature": "the base of the sines of the image positions",
+    "theta": "the base of the rotary positions",
+    "tied": "whether the head shares the token table",
+    "token_types": "the number of segments",
+    "tokens": "the extra tokens before the patches",
+    "top_k": "the number of experts that read a token",
+    "vocab_size": "the number of tokens in the vocabulary",
+    "width": "the width of the model",
+    "widths": "the channels of each stage",
+    "window": "how many tokens, or rows and columns of patches, a window spans",
+}
+
+
+class OfInstance:
+    """An attribute that each family computes when it is read; the class has another, or none."""
+
+    def __init__(self, compute: Callable[[Any], Any], of_class: Any = None) -> None:
+        self.compute = compute
+        self.of_class = of_class
+
+    def __get__(self, family: Any, owner: type) -> Any:
+        if family is not None:
+            return self.compute(family)
+        if self.of_class is None:
+            raise AttributeError("only a family has it")
+        return self.of_class
+
+
+def call_parameters(family: Any) -> dict[str, Parameter]:
+    """Return the arguments of a family's call, with types in words; one of its size has no default."""
+    built = signature(family.build_spec).parameters
+    size_arguments = family.sizes[next(iter(family.sizes))]
+    examples = {f.argument: f.default for f in family.fields if f.argument != "std"}
+    named = [p.name for p in built.values() if p.kind is not Parameter.VAR_KEYWORD]
+    parameters = {}
+    for name in dict.fromkeys((*size_arguments, *named, *examples, *SPEC_ARGUMENTS)):
+        annotation = built[name].annotation if name in built else Any
+        if annotation in (Any, Parameter.empty) and name not in SPEC_ARGUMENTS:
+            example = size_arguments.get(name, examples.get(name))
+            annotation = Any if example is None else type(example)
+        default = built[name].default if name in built else None
+        parameters[name] = Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if name in size_arguments else default,
+            annotation=TypeInWords(type_in_words(annotation)),
+        )
+    return parameters
+
+
+def call_signature(family: Any) -> Signature:
+    """Return the signature that completion and help() show: every argument may be left out."""
+    size = Parameter(
+        "size",
+        Parameter.POSITIONAL_OR_KEYWORD,
+        default=next(iter(family.sizes)),
+        annotation=TypeInWords("str"),
+    )
+    changes = [
+        p.replace(default=None) if p.default is Parameter.empty else p
+        for p in call_parameters(family).values()
+    ]
+    return Signature([size, *changes])
+
+
+def check_arguments(family: Any, changes: dict[str, Any]) -> None:
+    """Raise ValueError for an unknown argument, and for what is no number, or no tuple of numbers, where a family computes with it."""
+    parameters = call_parameters(family)
+    for name, change in changes.items():
+        if name not in parameters:
+            raise ValueError(f"{family.name} has no {name!r}; {suggest(name, sorted(parameters))}")
+        annotation = parameters[name].annotation
+        if annotation == "int" and not isinstance(change, int | None):
+            raise ValueError(f"{family.name}: {name} = {change!r}; give a whole number")
+        if annotation.startswith("tuple") and not isinstance(change, tuple | list | None):
+            raise ValueError(
+                f"{family.name}: {name} = {change!r}; give a tuple of numbers, one per stage"
+            )
+
+
+def argument_defaults(family: Any) -> dict[str, Any]:
+    """Return the default of each argument that no size sets: that of the builder, else what the family's spec has."""
+    parameters = call_parameters(family).values()
+    of_spec = family.arguments_of(family())
+    return {
+        p.name: of_spec.get(p.name, p.default)
+        for p in parameters
+        if p.default is not Parameter.empty and p.name not in SPEC_ARGUMENTS
+    }
+
+
+def call_docstring(family: Any) -> str:
+    """Return the docstring of one family: what it is, its size table, and each argument with its default."""
+    module = sys.modules.get(family.build_spec.__module__)
+    title = " ".join((getattr(module, "__doc__", None) or "").partition("\n\n")[0].split())
+    if not title.lower().startswith(family.name):
+        title = f"{family.name} ({family.paper}). {title}".rstrip()
+    size, *_ = family.sizes
+    lines = [
+        title,
+        "",
+        f'Call it for a spec: weft.{family.name}("{size}"), weft.{family.name}("{size}", head=…). An argument that is given replaces that '
+        "of the size.",
+        "",
+        "Sizes:",
+        *(f"    {line}" for line in size_lines(family)),
+        "",
+        "Args:",
+        f'    size: a size of the table (default: "{size}").',
+    ]
+    keys = {f.argument: f.keys[0] for f in family.fields if f.keys}
+    defaults = argument_defaults(family)
+    for p in call_parameters(family).values():
+        default = "of the size" if p.default is Parameter.empty else "of the family"
+        if p.name in defaults:
+            default = format_inline(defaults[p.name])
+        text = ARGUMENTS.get(p.name, str(p.annotation))
+        key = f"; {keys[p.name]} in config.json" if p.name in keys else ""
+        lines.append(f"    {p.name}: {text} (default: {default}{key}).")
+    return "\n".join([*lines, "", "Returns:", "    The spec, for `weft.build`.", ""])
+
+
+def size_lines(family: Any) -> Iterator[str]:
+    """Yield the size table, one column per argument."""
+    columns = list(dict.fromkeys(name for row in family.sizes.values() for name in row))
+    table = [["size", *columns]]
+    for size, row in family.sizes.items():
+        table.append([size, *(format_inline(row[c]) if c in row else "" for c in columns)])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        padded = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        yield "  ".join([cells[0].ljust(widths[0]), *padded]).rstrip()

@@ -1,0 +1,93 @@
+"""Errors of functions that a command and a Python call share: they name commands and options, and a Python call names calls."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from inspect import isgeneratorfunction
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+METHODS = "generate|fill|classify|tag|answer|embed|translate|detect"
+FUNCTIONS = "tune|evaluate|train|look"
+PLACEHOLDER = r" (?:\[?[A-Z]{2,}\]?|…\]?)(?![\w.])"
+COMMANDS = (
+    (r"weft train --output", r"weft.train with another out"),
+    (r"weft train ([\w./-]+\.py(?::\w+)?|RECIPE)", r'weft.train(weft.load_recipe("\1"))'),
+    (rf"weft ({METHODS}) (\S+) ([A-Z]{{2,}})", r'weft.open("\2").\1("\3")'),
+    (rf"weft ({METHODS})\b", r"weft.open(…).\1(…)"),
+    (rf"weft ({FUNCTIONS})\b(?! --)", r"weft.\1(…)"),
+)
+SETTING = r"--set ([\w.*]+)=([^\s;,)]+)"
+WITH_OPTIONS = rf"weft ({FUNCTIONS}) (\S+)((?: --[a-z-]+ [^\s;,-][^\s;,]*)+)"
+# a task has its name after it; options of commands without a Python call stay as they are
+OPTION = rf"(?:torchrun|weft [a-z]+) --\S+|--([a-z][a-z-]*)((?:{PLACEHOLDER})+|(?<=--task) (?!out\b)[\w|]+)?"
+
+
+def in_python(message: str, names: dict[str, str] | None = None) -> str:
+    """Return a message with its commands and options as Python calls and their arguments.
+
+    Args:
+        message: names `weft tune M --data FILE`, `--learning-rates` or `--set steps=20`.
+        names: options that are arguments of another name in Python.
+    """
+
+    def argument(match: re.Match[str], renamed: dict[str, str] = names or {}) -> str:
+        if match[1] is None:
+            return match[0]
+        name = renamed.get(match[1], match[1]).replace("-", "_")
+        words = ", ".join(f'"{word}"' for word in (match[2] or "").split())
+        if not words:
+            return name
+        return f"{name}=({words})" if ", " in words else f"{name}={words}"
+
+    def call(match: re.Match[str]) -> str:
+        renamed = {"data": "on"} if match[1] == "evaluate" else {}
+        options = re.finditer(r"--([a-z-]+)( \S+)", match[3])
+        arguments = (argument(option, renamed) for option in options)
+        return f'weft.{match[1]}("{match[2]}", {", ".join(arguments)})'
+
+    message = re.sub(WITH_OPTIONS, call, message)
+    for command, python in COMMANDS:
+        message = re.sub(command, python, message)
+    if "set" in (names or {}):
+        message = message.replace("--set ", "")
+    message = re.sub(SETTING, r'weft.replace_path(recipe, "\1", \2)', message)
+    return re.sub(OPTION, argument, message)
+
+
+def python_errors(**names: str) -> Callable[[F], F]:
+    """Decorate a public function whose errors may come from what a command calls too.
+
+    Args:
+        names: options of the command that are arguments of another name here, such as data="on".
+    """
+
+    def reworded(error: Exception) -> Exception:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (in_python(error.args[0], names),)
+        return error
+
+    def decorate(function: F) -> F:
+        if isgeneratorfunction(function):
+
+            @wraps(function)
+            def steps(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return (yield from function(*args, **kwargs))
+                except (ValueError, RuntimeError) as error:
+                    reworded(error)
+                    raise
+
+            return steps  # type: ignore[return-value]
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except (ValueError, RuntimeError) as error:
+                reworded(error)
+                raise
+
+        return call  # type: ignore[return-value]
+
+    return decorate
