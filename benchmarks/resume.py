@@ -1,6 +1,6 @@
 """How long a run takes to go on, at sample 10 and at sample 10 billion: `python -m benchmarks.resume`.
 
-With --quick, the data is ten shards of a thousand rows, and each number is of one process. Otherwise the data is 10,000 shards of a million rows, one real file under 10,000 names. Each number is the best of three fresh processes, from
+With --quick, the data is ten shards of a thousand rows, at two positions, and each number is of one process. Otherwise the data is 10,000 shards of a million rows, one real file under 10,000 names. Each number is the best of three fresh processes, from
 nothing to the first batch: `seconds` without the imports, `with_imports` with them (most of which is torch), `processor` without them
 and without what other processes took, which must be under a second. `megabytes` is the process's own memory after it, which must be
 as much far away as near, `after_imports` what of it came after the imports, `peak` the peak with all pages of mapped files, which
@@ -194,13 +194,17 @@ def main() -> int:
         metavar=("FOLDER", "KIND", "POSITION"),
         help="one measurement in this process",
     )
-    parser.add_argument("--quick", action="store_true", help="little data, one process each")
+    parser.add_argument(
+        "--quick", action="store_true", help="little data, two positions, one process each"
+    )
     given, start = parser.parse_args(), time.perf_counter()
     if given.first:
         print(json.dumps(first_batch(given.first[0], given.first[1], int(given.first[2]))))
         return 0
     size = QUICK if given.quick else Size()
     positions = size.positions()
+    if given.quick:
+        positions = {name: positions[name] for name in ("near", "later epoch")}
     with TemporaryDirectory() as folder:
         prepare(Path(folder), size)
         found = {
