@@ -291,7 +291,7 @@ def nearest_path(thing: Any, path: str) -> str | None:
     wanted = path.split(".")
     last = closest_name(wanted[-1], {place[-1] for place in places})
     for names in (wanted, [*wanted[:-1], last or wanted[-1]]):
-        near = [path for place in places if (path := _insert_names(place, names))]
+        near = [found for place in places if (found := _insert_names(place, names))]
         if near:
             return min(near, key=lambda path: (path.count("."), near.index(path)))
     return None

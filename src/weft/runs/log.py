@@ -137,14 +137,14 @@ def mark_unfinished(folder: Path) -> None:
 
 def check_finished_log(folder: Path, report: Say) -> None:
     """Report whether the log of a finished run is as the run wrote it."""
-    path, told = folder / "log.jsonl", list[str]()
-    read_log(path, told.append)
+    path, problems = folder / "log.jsonl", list[str]()
+    read_log(path, problems.append)
     recorded = read_finished(folder).get("log")
     if recorded is not None and not (path.is_file() and file_identity(str(path)) == recorded):
-        told = told or [
+        problems = problems or [
             f"{path} is not as the run wrote it when it finished; its model is complete"
         ]
-    for line in told:
+    for line in problems:
         report(line)
 
 
