@@ -26,12 +26,14 @@ class ImageObjects(NamedTuple):
     size: tuple[int, int]
 
     def above(self, threshold: float) -> DetectedObjects:
-        """Return the objects that score at least `threshold`: each box once, with its best class, and inside the image."""
-        best = dict[tuple[float, ...], dict[str, Any]]()
-        for thing in self.scored:
-            if thing["score"] >= threshold:
-                best.setdefault(tuple(thing["box"]), thing)
-        return [thing | {"box": [*box_inside(box, *self.size)]} for box, thing in best.items()]
+        """Return the objects that score at least `threshold`: of each query its best class, and the part inside the image."""
+        best_class = dict[tuple[float, ...], str]()  # a box is that of one query
+        return [
+            thing | {"box": [*box_inside(thing["box"], *self.size)]}
+            for thing in self.scored
+            if thing["score"] >= threshold
+            and best_class.setdefault(tuple(thing["box"]), thing["label"]) == thing["label"]
+        ]
 
 
 def box_inside(box: Sequence[float], width: float, height: float) -> Box:
