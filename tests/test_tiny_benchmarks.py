@@ -83,6 +83,10 @@ NEEDED = {
 }
 
 
+# Exit with 1 after a complete result where the machine was slower than their limit, which a tiny run does not judge
+LIMITED = {"look", "resume"}
+
+
 def test_every_benchmark_runs_in_some_test() -> None:
     commands = {
         path.stem
@@ -172,6 +176,7 @@ def write_translation_recipe(file: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TINY)
 def test_a_benchmark_runs_in_small(name: str, home: Path) -> None:
     if name in WEIGHTS:
@@ -188,6 +193,9 @@ def test_a_benchmark_runs_in_small(name: str, home: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    if "last line is JSON" in (ROOT / "benchmarks" / f"{name}.py").read_text().replace("\n", " "):
+    allowed = (0, 1) if name in LIMITED else (0,)
+    assert done.returncode in allowed, done.stdout[-2000:] + done.stderr[-2000:]
+    if name in LIMITED or "last line is JSON" in (
+        ROOT / "benchmarks" / f"{name}.py"
+    ).read_text().replace("\n", " "):
         assert json.loads(done.stdout.splitlines()[-1])
