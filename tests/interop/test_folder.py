@@ -315,7 +315,7 @@ def test_tied_weights_stay_tied_through_save_load_to_and_meta(tmp_path: Path, na
         ("bert", {"architectures": ["BertForSleep"]}, ("BertForSleep", "BertFor")),
         ("bert", {"position_embedding_type": "relative_key"}, ("relative_key", "absolute")),
         ("bert", {"num_attention_heads": 3}, ("3", "16", "heads")),
-        ("bert", {"num_hidden_layers": "2"}, ("int",)),
+        ("bert", {"num_hidden_layers": "2"}, ("'2'", "depth")),
         ("bert", {"hidden_size": -16}, ("-16",)),
         ("bert", {"vocab_size": 1.5}, ("1.5", "vocab_size")),
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, ("yarn", "llama3")),
