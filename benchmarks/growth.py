@@ -82,8 +82,8 @@ def outputs(objective: Loss, batch: Batch) -> dict[str, float]:
     model, tokens_BL = objective.model, batch["tokens"]
     with observe.output_states(model, tokens_BL.numel()) as states:
         model.encode(model.embed(tokens_BL, **masks(batch)))
-    found = observe.spread(torch.cat(states))
-    return {"rank": found.effective_rank, "common": found.common_share}
+    spread = observe.spread(torch.cat(states))
+    return {"rank": spread.effective_rank, "common": spread.common_share}
 
 
 def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:

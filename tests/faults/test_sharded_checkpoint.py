@@ -51,10 +51,10 @@ def causal(whole: Whole) -> R.Recipe:
 
 
 def assert_same_model(one: Path, other: Path) -> None:
-    """Rounding moves a weight by at most 6 lr δ / eps = 5e-6 in six steps; 2e-8 was measured."""
+    """Rounding could move a weight by 6 lr δ / eps = 5e-6 in six steps; it moves it by 2e-8, and ten times that is allowed."""
     models = [weft.load(str(path / "model")).state_dict() for path in (one, other)]
     for (name, a), (_, b) in zip(*(model.items() for model in models), strict=True):
-        assert torch.allclose(a, b, rtol=0, atol=5e-6), name
+        assert torch.allclose(a, b, rtol=0, atol=2e-7), name
 
 
 def until(step: int) -> Callable[[run.RunState, Any], None]:
