@@ -3,6 +3,8 @@
 import hashlib
 import os
 import pickle
+import subprocess
+import sys
 import time
 from itertools import chain
 from pathlib import Path
@@ -53,6 +55,27 @@ def test_meta_says_what_data_json_says(tmp_path: Path) -> None:
     )
     assert meta.is_continuation is not None
     assert meta.is_continuation.tolist() == flags
+
+
+def test_reading_rows_imports_no_pandas(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_data(data, R.Documents(), 100)
+    write_split(data / "train", [{"tokens": [[1, 2], [3]], "label": [0, 1]}])
+    (tmp_path / "pandas.py").write_text("__version__ = '0'\n")
+    read = (
+        "import sys, numpy as np, weft.data.store as s\n"
+        "store = s.open_store(sys.argv[1])\n"
+        "assert [*store.row(1)['tokens']] == [3] and store.row(1)['label'] == 1\n"
+        "assert [*store.lengths(np.arange(2), 'tokens')] == [2, 1]\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", read, str(data)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_rows_come_back_as_they_were_written_whatever_their_columns_hold(tmp_path: Path) -> None:
