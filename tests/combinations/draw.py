@@ -365,6 +365,10 @@ def guesses(draw: st.DrawFn) -> S.PixelDecoder:
 @st.composite
 def backbone_models(draw: st.DrawFn) -> S.Spec:
     width = draw(st.sampled_from((8, 16)))
+    decodes = draw(st.booleans())
+    attentions = ["attention", "encoder-attention"]
+    if decodes:
+        attentions.append("decoder-attention")
     place = draw(
         st.sampled_from(
             (None, S.SinusoidalPositions2D(scale="unit"), S.LearnedPositions2D(count=16))
@@ -375,16 +379,14 @@ def backbone_models(draw: st.DrawFn) -> S.Spec:
         widths=(8, 16),
         stem_width=4,
         positions=place,
-        positions_at=draw(
-            st.sampled_from(("attention", "input", "encoder-attention", "decoder-attention"))
-        ),
+        positions_at=draw(st.sampled_from((*attentions, "input"))),
         stem_type=draw(st.sampled_from(("7x7", "3x3"))),
         block=draw(st.sampled_from(("bottleneck", "basic"))),
         norm=draw(st.sampled_from((S.FrozenBatchNorm(), S.GroupNorm(groups=2)))),
         padding=draw(st.sampled_from(("zeros", "masked"))),
     )
     encoder = draw(stacks(width, looking_around))
-    if draw(st.booleans()):
+    if not decodes:
         return S.Spec(
             width=width,
             source=source,

@@ -436,6 +436,12 @@ def test_positions_enter_exactly_where_the_values_say(
     assert tuple(int(told[place]) for place in PLACES) == expected
 
 
+def test_positions_at_a_decoder_need_one() -> None:
+    spec = detector(source={"positions_at": "decoder-attention"})
+    with pytest.raises(ValueError, match="source.positions_at.*there is no decoder"):
+        S.replace(spec, decoder=None, target=None, head=S.ClassifierHead(num_labels=2))
+
+
 # What is refused before the first step
 
 
