@@ -44,3 +44,11 @@ def test_imports_and_declared_dependencies_are_the_same() -> None:
     }
     assert found - declared == set(), "declare them in pyproject.toml"
     assert declared - found - UNSEEN == set(), "remove them until something imports them"
+
+
+def test_the_lowest_versions_are_those_that_are_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    floors = dict(name.split(",")[0].split(">=") for name in project["dependencies"])
+    pins = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in pins if not line.startswith("#"))
+    assert floors.items() <= tested.items()
