@@ -29,8 +29,7 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
                 yield from check_attention(f"{path}.{name}.inner", branch.inner, width, spec)
     yield from check_routers(blocks.values())
     yield from check_position_bias(spec)
-    yield from check_positions_at(spec)
-    yield from check_scaled_positions(spec)
+    yield from check_image_positions(spec)
     yield from check_layer_mix(spec)
     yield from spec.head.check(spec)
 
@@ -280,14 +279,9 @@ def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[P
         yield name, f"{type(a.pattern).__name__} takes 'added' positions alone"
 
 
-def check_positions_at(spec: Spec) -> Iterator[Problem]:
-    source = spec.source
-    placed = isinstance(source, ResNet) and source.positions is not None
-    if placed and source.positions_at == "decoder-attention" and spec.decoder is None:
+def check_image_positions(spec: Spec) -> Iterator[Problem]:
+    if spec.decoder is None and getattr(spec.source, "positions_at", "") == "decoder-attention":
         yield "source.positions_at", "there is no decoder; use 'attention' or 'input'"
-
-
-def check_scaled_positions(spec: Spec) -> Iterator[Problem]:
     if isinstance(spec.decoder, Stack) and spec.decoder.position_scale != "none":
         yield "decoder.position_scale", "anchors have their own; use 'none'"
     scaled = isinstance(spec.encoder, Stack) and spec.encoder.position_scale != "none"
