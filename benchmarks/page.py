@@ -560,6 +560,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Any], Lines]], ...] = (
     ("tune", "Fine-tuning", tuned),
     ("tune_squad", "Fine-tuning on SQuAD", tuned),
     ("transfer", "Does pre-training pay?", transfer),
+    ("transfer_electra", "ELECTRA after longer pre-training", later_transfer),
+    ("transfer_t5", "T5 after longer pre-training", later_transfer),
     ("transfer_short_bert", "BERT after short pre-training", later_transfer),
     (
         "transfer_short_electra",
