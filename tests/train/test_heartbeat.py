@@ -34,19 +34,20 @@ def start(
     work: Work,
     port: int | None = None,
     timeouts: R.Timeouts = R.Timeouts(heartbeat=SILENCE),
+    size: int = 2,
     **environment: str,
 ) -> list[int]:
-    """Two ranks without torchrun, which would end one when it sees another end."""
+    """Ranks without torchrun, which would end one when it sees another end."""
     port = port or free_port()
 
     def join() -> None:
         with init_ranks(timeouts, device="cpu") as ranks:
             work(ranks)
 
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [
         fork(join, folder / f"rank-{rank}", RANK=str(rank), **shared, **environment)
-        for rank in range(2)
+        for rank in range(size)
     ]
 
 
@@ -97,6 +98,68 @@ def test_a_rank_that_is_killed_or_stopped_ends_those_that_wait_in_the_store(
     codes = [wait(rank, limit - time.monotonic()) for rank in started]
     assert codes[lost] == -signal.SIGKILL
     assert codes[1 - lost] != 0
+
+
+def test_every_rank_says_which_one_was_lost(tmp_path: Path) -> None:
+    """Not only the one that watches it. The store is in a process of its own, as under torchrun."""
+    store = dist.TCPStore("127.0.0.1", 0, None, True)
+
+    def work(ranks: DistributedRanks) -> None:
+        if ranks.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        wait_in_store(ranks)
+
+    started = start(tmp_path, work, store.port, size=3, TORCHELASTIC_USE_AGENT_STORE="True")
+    assert [wait(rank, LIMIT) for rank in started] == 3 * [-signal.SIGKILL]
+    for rank in (0, 2):
+        said = (tmp_path / f"rank-{rank}.out").read_text()
+        line = "weft: rank 1 has not responded for 4 s; all ranks stop; run it again to continue"
+        assert said.count(line) == 1
+
+
+def test_a_store_that_does_not_answer_is_named_and_no_rank(tmp_path: Path) -> None:
+    port = free_port()
+
+    def serve() -> None:
+        store = dist.TCPStore("127.0.0.1", port, None, True)
+        store.wait(["never"], timedelta(days=1))
+
+    def work(ranks: DistributedRanks) -> None:
+        time.sleep(3 * heartbeat.PERIOD)  # all have heard of each other
+        (tmp_path / f"joined-{ranks.rank}").touch()
+        time.sleep(LIMIT)
+
+    server = fork(serve, tmp_path / "server")
+    started = start(tmp_path, work, port, TORCHELASTIC_USE_AGENT_STORE="True")
+    while not all((tmp_path / f"joined-{rank}").exists() for rank in range(2)):
+        time.sleep(0.1)
+    os.kill(server, signal.SIGSTOP)
+    codes = [wait(rank, LIMIT) for rank in started]
+    os.kill(server, signal.SIGKILL)
+    wait(server)
+    assert codes == 2 * [-signal.SIGKILL]
+    for rank in range(2):
+        said = (tmp_path / f"rank-{rank}.out").read_text()
+        assert "weft: the rendezvous store has not responded for 4 s; all ranks stop" in said
+        assert "rank 0" not in said
+        assert "rank 1" not in said
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_key_is_read_in_one_request_and_not_written(exists: bool) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, None, True)
+    if exists:
+        store.set("key", "value")
+    requests = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            requests.append(name)
+            return getattr(store, name)
+
+    assert heartbeat.read(Counted(), "key") == ("value" if exists else "")
+    assert len(requests) == 1
+    assert store.check(["key"]) == exists
 
 
 @pytest.mark.slow

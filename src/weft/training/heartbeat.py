@@ -29,6 +29,7 @@ GRACE = 20.0  # seconds from SIGTERM to the end: torchrun sends SIGKILL after 30
 STOPPED = 5.0  # seconds after which a stopped rank is ended
 DONE = b"\0"  # in the pipe from the rank, beside the numbers of signals
 JOINED = b"\xff"  # all ranks have begun
+NOTHING = "nothing"  # what is read from the store where no rank has published
 
 
 class Heartbeat:
@@ -43,10 +44,9 @@ class Heartbeat:
         self.timeout = timeout
         self.signals = signals
         self.process = os.getpid()
-        self.silent = float(
-            "-inf"
-        )  # seconds since the next rank was heard of; until then, it may begin
-        self.awaited = f"rank {self.next}"
+        self.clock = 0.0  # seconds in which this process was running
+        # Value of the clock when the store last answered; until it first does, the rank itself waits
+        self.answered = float("inf")
         self.joined, self.over = Event(), Event()
 
     def run(self) -> None:
@@ -72,14 +72,14 @@ class Heartbeat:
             now = time.monotonic()
             passed = min(now - before, 2 * PERIOD)
             before = now
-            self.silent += passed
+            self.clock += passed
             stopped = stopped + passed if is_stopped(self.process) else 0.0
             if signal.SIGTERM in signals:
                 terminated = min(terminated, now + GRACE)
             if stopped > STOPPED:
                 self.end(f"rank {self.rank} was stopped (SIGSTOP) for {STOPPED:g} s")
-            elif self.silent > self.timeout + 2 * PERIOD:
-                self.end(f"{self.awaited} has not responded for {self.timeout:g} s")
+            elif self.clock - self.answered > self.timeout + 2 * PERIOD:
+                self.end(f"the rendezvous store has not responded for {self.timeout:g} s")
             elif now > terminated:
                 self.end(f"rank {self.rank} did not stop within {GRACE:g} s of SIGTERM")
 
@@ -108,30 +108,34 @@ class Heartbeat:
         lost_key, next_key = "heartbeat/lost", f"heartbeat/{self.next}"
         earlier = {key: read(store, key) for key in (lost_key, next_key)}
         last, count = "", 0
+        silent = 0  # beats that the store answered, since the next rank's count last changed
         while not self.over.is_set():
             count += 1
-            try:
+            # The store's process may have ended
+            with suppress(RuntimeError):
                 store.set(f"heartbeat/{self.rank}", f"{token} {count}")
-                if (
-                    read(store, lost_key) != earlier[lost_key]
-                ):  # any rank has found another one lost
-                    os.kill(self.process, signal.SIGKILL)
-                now = read(store, next_key)
+                lost, now = read(store, lost_key), read(store, next_key)
+                self.answered = self.clock
+                if lost != earlier[lost_key]:
+                    self.end(lost.partition(" ")[2])
+                    return
                 if now == earlier[next_key]:
                     now = ""  # it has not begun
-                if now != last or now.endswith("done") or not (now or self.joined.is_set()):
-                    self.silent, self.awaited, last = 0.0, f"rank {self.next}", now
-                elif self.silent > self.timeout:
-                    store.set(lost_key, token)
-            except RuntimeError:  # its process ended
-                self.awaited = "the rendezvous store"
+                changed = now != last or now.endswith("done") or not (now or self.joined.is_set())
+                last, silent = now, 0 if changed else silent + 1
+                # On their next beat, all ranks print the reason and end
+                if silent * PERIOD > self.timeout:
+                    reason = f"rank {self.next} has not responded for {self.timeout:g} s"
+                    store.set(lost_key, f"{token} {reason}")
             self.over.wait(PERIOD)
         store.set(f"heartbeat/{self.rank}", f"{token} done")
 
 
 def read(store: Any, key: str) -> str:
-    """Return what was published under the key; "" if nothing."""
-    return store.get(key).decode() if store.check([key]) else ""
+    """Return what was published under the key; "" if nothing. One request, which never waits for the key."""
+    # A key that does not exist is not set, and what was expected of it is returned
+    published: str = store.compare_set(key, NOTHING, NOTHING).decode()
+    return "" if published == NOTHING else published
 
 
 def is_stopped(process: int) -> bool:
