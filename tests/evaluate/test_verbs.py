@@ -546,6 +546,25 @@ def test_an_evaluation_says_how_far_the_states_of_different_tokens_differ(
     assert 1 < found["sound"]["effective_rank"] <= 32
 
 
+def test_the_scores_of_a_diverged_model_are_printed_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, output = tmp_path / "data.csv", tmp_path / "receipt.json"
+    data.write_text("text,label\n" + "".join(f'"{text}",good\n' for text in TEXTS))
+    model = ready(HEADS["classify"]).model
+    model.encoder.blocks[-1].feedforward.after.weight.data.fill_(float("nan"))
+    save(model, tmp_path / "diverged", to="weft")
+    tokenizer().save(tmp_path / "diverged" / "tokenizer.json")
+    words = ["--task", "classify", "--data", str(data), "--output", str(output), "--json"]
+    assert main(["evaluate", str(tmp_path / "diverged"), *words]) == 0
+    shown = capsys.readouterr()
+    assert "states hold NaN or infinity" in shown.err
+    written = json.loads(shown.out)
+    assert "accuracy" in written["scores"]
+    assert "states" not in written
+    assert [*json.loads(output.read_text()).values()] == [written]
+
+
 # Which column is which
 
 

@@ -51,6 +51,14 @@ def test_equal_vectors_have_no_direction_and_are_all_common() -> None:
         observe.spread(vector_D[None])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_states_that_are_not_finite_have_no_spread(value: float) -> None:
+    states = torch.randn(4, 7)
+    states[1, 2] = value
+    with pytest.raises(ValueError, match="1 of 4 states hold NaN or infinity"):
+        observe.spread(states)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "swin"])
 def test_output_states_are_those_of_the_encoder_or_of_a_decoder_alone(name: str) -> None:

@@ -88,7 +88,10 @@ def evaluate(args: argparse.Namespace) -> int:
             return 0
     written = receipts.receipt(model, on.store, metrics, time.perf_counter() - began, seed)
     written["options"] = options_of(args)
-    written |= receipts.spread_of_states(states)
+    try:
+        written |= receipts.spread_of_states(states)
+    except ValueError as error:  # of a diverged model
+        report(f"the spread of the states is left out: {error}")
     print_result(args, written, lambda width: receipt_page(written, path))
     if path is not None:
         add_receipt(path, " ".join(args.data) or args.split, written)

@@ -31,12 +31,17 @@ def spread(states: Tensor) -> Spread:
         states: of any shape (…, D), without padding.
 
     Raises:
-        ValueError: if there are fewer than two vectors.
+        ValueError: if there are fewer than two vectors, or one holds NaN or infinity.
     """
     x_TD = states.detach().flatten(0, -2).double()
     if len(x_TD) < 2:
         raise ValueError(
             f"spread compares vectors, and states of shape {tuple(states.shape)} hold {len(x_TD)}; give at least 2"
+        )
+    finite_T = x_TD.isfinite().all(1)
+    if not finite_T.all():
+        raise ValueError(
+            f"{int((~finite_T).sum())} of {len(x_TD)} states hold NaN or infinity and have no spread; give a model whose weights are finite, such as an earlier checkpoint"
         )
     mean_D = x_TD.mean(0)
     variance_R = torch.linalg.svdvals(x_TD - mean_D).square()
