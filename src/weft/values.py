@@ -168,23 +168,27 @@ def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """Return where values differ: the outermost part that is of another kind, or a plain field; `*` stands for every item."""
+    """Return where values differ: the outermost part that is of another kind, or a plain field; `*` stands for every item of a tuple,
+    where all differ alike."""
     first = values[0]
     same_kind = all(type(value) is type(first) for value in values)
     if same_kind and is_dataclass(first):
-        parts = [
-            (f"{path}.{f.name}".lstrip("."), [getattr(value, f.name) for value in values])
+        return {
+            name: differing
             for f in fields(first)
-        ]
-    elif same_kind and is_tuple_of_values(first) and len({len(value) for value in values}) == 1:
-        parts = [(f"{path}.*", list(items)) for items in zip(*values, strict=True)]
-    else:
-        return {} if all(value == first for value in values) else {path: values}
-    return {
-        name: differing
-        for at, items in parts
-        for name, differing in differing_fields(*items, path=at).items()
-    }
+            for name, differing in differing_fields(
+                *(getattr(value, f.name) for value in values), path=f"{path}.{f.name}".lstrip(".")
+            ).items()
+        }
+    if same_kind and is_tuple_of_values(first) and len({len(value) for value in values}) == 1:
+        differences = [differing_fields(*items) for items in zip(*values, strict=True)]
+        return {
+            ".".join(filter(None, (path, "*" if alike else str(i), name))): differing
+            for i, fields_of_item in enumerate(differences)
+            for name, differing in fields_of_item.items()
+            for alike in [all(other.get(name) == differing for other in differences)]
+        }
+    return {} if all(value == first for value in values) else {path: values}
 
 
 class UnknownPath(ValueError):

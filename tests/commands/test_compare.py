@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
+from weft import spec as S
 from weft.cli import main
 from weft.recipe import load_recipe
 from weft.runs.comparison import (
@@ -21,6 +22,7 @@ from weft.runs.comparison import (
     student_t,
 )
 from weft.runs.curve import running_mean
+from weft.values import differing_fields
 
 RECIPE = load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
 
@@ -168,6 +170,35 @@ def test_what_differs_between_the_recipes_is_named_with_each_value(
     assert ["schedule.warmup_steps", str(warmup), str(warmup), "7"] in lines
     assert main(["compare", str(runs[0]), str(runs[2])]) == 0  # seeds of one recipe
     assert "setting" not in capsys.readouterr().out
+
+
+def test_what_differs_in_some_blocks_is_named_with_their_numbers(tmp_path: Path) -> None:
+    def model(*hidden: int, dropout: float = 0.0) -> S.Spec:
+        look = S.Attention(heads=2, pattern=S.CausalAttention(), dropout=dropout)
+        blocks = [
+            S.Block(
+                attention=S.pre_norm(S.LayerNorm(), look),
+                feedforward=S.pre_norm(S.LayerNorm(), S.MLP(hidden=size)),
+            )
+            for size in hidden
+        ]
+        source = S.Tokens(vocab_size=11)
+        return S.Spec(width=8, source=source, decoder=S.Stack(blocks=blocks), head=S.LMHead())
+
+    def differing(*others: S.Spec) -> dict[str, Any]:
+        return differing_fields(model(512, 512), *others)
+
+    hidden = "decoder.blocks.{}.feedforward.inner.hidden"
+    assert differing(model(256, 1024)) == {
+        hidden.format(0): (512, 256),
+        hidden.format(1): (512, 1024),
+    }
+    assert differing(model(512, 256)) == {hidden.format(1): (512, 256)}
+    assert differing(model(256, 256)) == {hidden.format("*"): (512, 256)}
+    assert differing(model(512, 256, dropout=0.1), model(512, 512)) == {
+        "decoder.blocks.*.attention.inner.dropout": (0.0, 0.1, 0.0),
+        hidden.format(1): (512, 256, 512),
+    }
 
 
 @pytest.mark.parametrize(
