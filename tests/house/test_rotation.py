@@ -155,6 +155,35 @@ def test_a_word_that_names_no_proof_is_an_error(tree: Path) -> None:
     assert rotate(tree, "no_such_proof")[0] == 2
 
 
+def test_an_error_of_pytest_itself_is_shown_as_such(tree: Path) -> None:
+    (tree / "tests" / "conftest.py").write_text("")  # without --unshrunk
+    for options in (["test_good"], ["--all"], ["--all", "--list"]):
+        code, output = rotate(tree, *options)
+        assert code == 2
+        assert "unrecognized arguments: --unshrunk" in output
+        assert "no proof was chosen: pytest ended with code 4" in output
+        assert "no proof has a name" not in output
+
+
+def test_an_update_after_all_proofs_drops_those_that_no_longer_exist(tree: Path) -> None:
+    (tree / "tests" / "test_b.py").write_text(
+        "import pytest\npytest.importorskip('no_such_package')\n@pytest.mark.slow\ndef test(): pass\n"
+    )
+    there = ["tests/test_a.py::test_on_ray", "tests/test_b.py::test", "default"]
+    gone = ["tests/test_a.py::test_gone", "tests/test_gone.py::test", "planted bug 3: third"]
+    costs = tree / "scripts" / "rotation.json"
+    costs.write_text(json.dumps(dict.fromkeys([*there, *gone], 7.0)))
+    rotate(tree, "test_good", "--update")
+    assert {*there, *gone} <= json.loads(costs.read_text()).keys()
+    rotate(tree, "--all", "--update")
+    written = json.loads(costs.read_text())
+    assert written.keys() == {
+        *there,
+        *(f"tests/test_a.py::test_{name}" for name in ("good", "bad")),
+        *("planted bug 1: first", "planted bug 2: second"),
+    }
+
+
 def test_the_next_commit_takes_the_next_share(tree: Path) -> None:
     assert rotate(tree, "--list")[1].startswith("share 2 ")
     commit(tree)
