@@ -151,6 +151,8 @@ def test_torch_is_not_imported_below_the_layers(path: Path) -> None:
 # What may be loaded before an answer, and the processor time of it all relative to these imports alone.
 QUICK_PACKAGES = {
     "annotated_types",
+    # Loaded by rich before 15 where it is installed
+    "attr",
     "pydantic",
     "pydantic_core",
     "rich",

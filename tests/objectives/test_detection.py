@@ -438,7 +438,7 @@ def test_positions_enter_exactly_where_the_values_say(
 
 def test_positions_at_a_decoder_need_one() -> None:
     spec = detector(source={"positions_at": "decoder-attention"})
-    with pytest.raises(ValueError, match="source.positions_at.*there is no decoder"):
+    with pytest.raises(ValueError, match=r"source\.positions_at.*there is no decoder"):
         S.replace(spec, decoder=None, target=None, head=S.ClassifierHead(num_labels=2))
 
 
