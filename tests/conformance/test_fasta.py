@@ -11,8 +11,8 @@ import pytest
 from weft import recipe as R
 from weft.data import source
 from weft.data.formats.sniff import detect_format
-from weft.data.load import load_source, read_rows
 from weft.data.prepare import prepare
+from weft.data.reading.rows import load_source, read_rows
 from weft.data.source import resolve_source
 from weft.data.store import PreparedFolder, Store
 from weft.recipe.formats import Format

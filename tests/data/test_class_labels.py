@@ -10,8 +10,8 @@ import pytest
 
 from weft import recipe as R
 from weft.data.formats.class_labels import name_classes, names_of_columns
-from weft.data.load import load_source
 from weft.data.prepare import prepare
+from weft.data.reading.rows import load_source
 from weft.data.store import open_store
 from weft.recipe.cells import class_name
 from weft.tuning.data import split_validation

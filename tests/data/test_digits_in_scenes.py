@@ -10,7 +10,7 @@ from benchmarks.detection import write_bccd
 from benchmarks.digits_in_scenes import COVERED, SIDE, SOLID, glyph, scene, turned, write
 
 from weft import recipe as R
-from weft.data.load import check_rows, load_source
+from weft.data.reading.rows import check_rows, load_source
 
 NUMBERS = range(30)
 

@@ -8,9 +8,9 @@ import pytest
 
 from weft import recipe as R
 from weft import registry
-from weft.data.column_names import require_column
-from weft.data.columns import infer_row_schema
-from weft.data.load import read_rows, split_lines
+from weft.data.reading.column_names import require_column
+from weft.data.reading.columns import infer_row_schema
+from weft.data.reading.rows import read_rows, split_lines
 from weft.data.write_rows import write_rows
 
 ODD = ['he said "hi"', "a, b", "back\\slash", "a\u2028b\x0cc\x85d", ""]

@@ -16,8 +16,8 @@ from tests.evaluate.small import ready
 from weft import recipe as R
 from weft import spec as S
 from weft.commands.rows import input_rows
-from weft.data.columns import infer_row_schema
-from weft.data.load import load_source
+from weft.data.reading.columns import infer_row_schema
+from weft.data.reading.rows import load_source
 from weft.data.source import resolve_source
 from weft.inference.evaluation_data import load_files
 from weft.tuning.detect import detect_data

@@ -25,8 +25,8 @@ from weft.data.formats.delimited import QUOTES
 from weft.data.formats.sniff import detect_format
 from weft.data.images import encode_pixels
 from weft.data.in_memory import InMemoryStore
-from weft.data.load import check_rows, load_source
 from weft.data.prepare import prepare
+from weft.data.reading.rows import check_rows, load_source
 from weft.data.sentences import last_word_boundary, sentence_starts, split_sentences
 from weft.data.store import open_store
 from weft.recipe.formats import BadRow, SourceRow

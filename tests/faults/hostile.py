@@ -126,7 +126,7 @@ def parquet(folder: Path, draw: np.random.Generator) -> None:
     import pyarrow.parquet as pq
 
     from weft import recipe as R
-    from weft.data.load import load_source
+    from weft.data.reading.rows import load_source
     from weft.data.source import resolve_source
 
     kinds = ["NONE", "SNAPPY", "ZSTD", "GZIP", "LZ4", "BROTLI"]
@@ -157,7 +157,7 @@ def archive(folder: Path, draw: np.random.Generator) -> None:
     import pyarrow as pa
 
     from weft import recipe as R
-    from weft.data.load import load_source
+    from weft.data.reading.rows import load_source
     from weft.data.source import resolve_source
 
     ending = ("gz", "zst")[int(draw.integers(2))]

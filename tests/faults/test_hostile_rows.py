@@ -17,8 +17,8 @@ import pytest
 from weft import recipe as R
 from weft.cli import main
 from weft.data.json_cursor import JSONCursor
-from weft.data.load import load_source, read_rows
 from weft.data.prepare import prepare
+from weft.data.reading.rows import load_source, read_rows
 from weft.data.source import resolve_source
 from weft.tuning.detect import detect_data
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.columns import infer_row_schema
 from ..data.quarantine import MAX_BAD_ROWS
+from ..data.reading.columns import infer_row_schema
 
 SAMPLE_ROWS = 2000
 NAMED_PATHS = 4  # of many, in a sentence

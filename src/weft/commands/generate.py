@@ -245,7 +245,7 @@ def prompt_of(writer: "TextGenerator", row: Fields, column: str | None, chat: bo
 
 
 def text_column(args: argparse.Namespace, rows: list[Fields]) -> str:
-    from ..data.column_names import check_columns_exist, find_column, require_column
+    from ..data.reading.column_names import check_columns_exist, find_column, require_column
 
     if len(args.columns) > 1:
         raise ValueError(f"--columns {' '.join(args.columns)}: give one, the column of the text")

@@ -6,10 +6,10 @@ from typing import cast
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.column_names import check_columns_exist
 from ..data.files import find
 from ..data.formats.sniff import detect_format
-from ..data.load import load_source, sample_rows
+from ..data.reading.column_names import check_columns_exist
+from ..data.reading.rows import load_source, sample_rows
 from ..data.source import format_of
 from ..recipe.cells import EXCERPT
 from ..tuning.detect import build_source, detect_data, format_labels, usable_rows

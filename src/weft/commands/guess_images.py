@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.column_names import check_columns_exist
-from ..data.columns import infer_row_schema
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.image_columns import (
+from ..data.images import DecodedWithin, displayed_size
+from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
+from ..data.reading.column_names import check_columns_exist
+from ..data.reading.columns import infer_row_schema
+from ..data.reading.image_columns import (
     COLUMNS_OPTION,
     SAMPLE_IMAGES,
     check_column_order,
     find_image_column,
 )
-from ..data.images import DecodedWithin, displayed_size
-from ..data.load import BadRowEntries, check_rows, sample_rows
-from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
+from ..data.reading.rows import BadRowEntries, check_rows, sample_rows
 from ..data.source import format_of, read_piece, resolve_source, split_source
 from ..recipe.cells import check_box_units, class_names, sorted_classes
 from ..recipe.formats import Piece, SourceRow

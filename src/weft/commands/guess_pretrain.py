@@ -13,7 +13,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import expand, find, strip_compression_suffix
 from ..data.formats.lines import read_head
-from ..data.load import sample_rows
+from ..data.reading.rows import sample_rows
 from ..data.source import resolve_source, split_source
 from ..tuning.detect import build_source
 from .first_recipe import (

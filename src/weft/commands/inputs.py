@@ -45,7 +45,7 @@ def rows_and_inputs(args: argparse.Namespace, rows: list[Fields], model: "OpenMo
 def text_pairs(
     args: argparse.Namespace, rows: list[Fields], model: "OpenModel"
 ) -> list[tuple[str, str | None]]:
-    from ..data.columns import text_columns
+    from ..data.reading.columns import text_columns
 
     first, second = text_columns(rows, args.columns or trained_on(args, rows[0], model))
     if not hasattr(args, "pairs"):
@@ -84,7 +84,7 @@ def trained_on(args: argparse.Namespace, fields: Fields, model: "OpenModel") -> 
 
 def words_of(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
     """Return the words of a row: as stored, or its text split into words and punctuation."""
-    from ..data.column_names import WORD_COLUMNS, find_column
+    from ..data.reading.column_names import WORD_COLUMNS, find_column
     from ..metrics.moses import tokenize
 
     column = args.columns[0] if args.columns else find_column(rows[0], WORD_COLUMNS)

@@ -13,7 +13,7 @@ from ..console import count_of, report
 from . import COLUMN_PREFIX, Fields
 
 if TYPE_CHECKING:
-    from ..data.load import BadRowEntries
+    from ..data.reading.rows import BadRowEntries
     from ..recipe import Source
 
 
@@ -144,7 +144,7 @@ def input_rows(
     args: argparse.Namespace, texts: Sequence[str], suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
     """Return the rows of the command line, of a file, or of standard input. `suffixes` are those of the output."""
-    from ..data.load import read_rows
+    from ..data.reading.rows import read_rows
 
     check_output_file(args.output, suffixes)
     if texts and args.file:
@@ -180,9 +180,9 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
         rows: of the table.
         trained_on: the column of the images that the model was trained on.
     """
-    from ..data.column_names import check_columns_exist
-    from ..data.load import BadRowEntries
     from ..data.quarantine import describe_bad_rows
+    from ..data.reading.column_names import check_columns_exist
+    from ..data.reading.rows import BadRowEntries
     from ..inference.images import expand_folders
 
     source = "standard input" if args.file in (None, "-") else args.file
@@ -218,8 +218,8 @@ def readable_images(images: ImageRows, empty: "BadRowEntries", max_bad_rows: flo
     Raises:
         ValueError: if a larger fraction than `max_bad_rows` cannot be read.
     """
-    from ..data.load import report_bad_rows
     from ..data.quarantine import check_bad_row_limit
+    from ..data.reading.rows import report_bad_rows
     from ..inference.images import encoded_image
 
     if not max_bad_rows:
@@ -241,8 +241,8 @@ def readable_images(images: ImageRows, empty: "BadRowEntries", max_bad_rows: flo
 def image_column(rows: list[Fields], trained_on: str | None) -> str:
     """Return the column that the model was trained on if it holds images or names of files; else one that holds images, or that is
     named like one of files or images."""
-    from ..data.column_names import IMAGE_COLUMNS, find_column
-    from ..data.image_columns import SAMPLE_IMAGES, find_image_column
+    from ..data.reading.column_names import IMAGE_COLUMNS, find_column
+    from ..data.reading.image_columns import SAMPLE_IMAGES, find_image_column
 
     trained = trained_on if trained_on in rows[0] else None
     if trained and any(holds_image(row.get(trained)) for row in rows[:SAMPLE_IMAGES]):
@@ -257,7 +257,7 @@ def image_column(rows: list[Fields], trained_on: str | None) -> str:
 
 def holds_image(cell: Any) -> bool:
     """Return whether a cell begins as an image does, or names a file."""
-    from ..data.image_columns import is_image
+    from ..data.reading.image_columns import is_image
 
     _, image = image_in_cell(cell)
     return os.path.isfile(image) if isinstance(image, str) else is_image(image)
@@ -283,7 +283,7 @@ def training_source(run: str) -> "Source | None":
     """Return the source that a run was trained on; None if the name is no run."""
     if not (Path(run) / "recipe.json").is_file():
         return None
-    from ..data.load import training_source
+    from ..data.reading.rows import training_source
     from ..training.compatibility import recipe_of
 
     data = recipe_of(Path(run), lambda line: None).data

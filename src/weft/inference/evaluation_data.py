@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import infer_row_schema
 from ..data.in_memory import InMemoryStore
-from ..data.load import check_rows, load_source, report_bad_rows, training_source
 from ..data.quarantine import MAX_BAD_ROWS
+from ..data.reading.columns import infer_row_schema
+from ..data.reading.rows import check_rows, load_source, report_bad_rows, training_source
 from ..data.source import format_of, resolve_source
 from ..model.loaded_model import LoadedModel
 from ..recipe.cells import ClassName

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import infer_row_schema
 from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import (
@@ -24,7 +23,8 @@ from ..data.images import (
     usual_transforms,
 )
 from ..data.in_memory import InMemoryStore
-from ..data.load import check_rows, load_source, report_bad_rows
+from ..data.reading.columns import infer_row_schema
+from ..data.reading.rows import check_rows, load_source, report_bad_rows
 from ..data.source import resolve_source
 from ..data.store import Store
 from ..interop.image_processor import image_transforms

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from .. import spec as S
 from ..data.batching import slice_of_rank
-from ..data.column_names import Fields, check_columns_exist, find_column, require_column
-from ..data.columns import infer_text_columns
-from ..data.load import BadRowEntries, items_of, report_bad_rows
 from ..data.quarantine import MAX_BAD_ROWS, bad_row_entry, check_bad_row_limit
+from ..data.reading.column_names import Fields, check_columns_exist, find_column, require_column
+from ..data.reading.columns import infer_text_columns
+from ..data.reading.rows import BadRowEntries, items_of, report_bad_rows
 from ..generate.session import max_positions
 from ..generate.text_generator import Progress, TextGenerator
 from ..metrics.classification import multiple_choice_accuracy

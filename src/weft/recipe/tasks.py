@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 LossWeight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-INFER = "weft.data.columns:infer_row_schema"  # imported when a table is read
+INFER = "weft.data.reading.columns:infer_row_schema"  # imported when a table is read
 
 
 class TableFacts(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.drop_table import PieceReader
-from ..data.load import check_rows, load_source
+from ..data.reading.rows import check_rows, load_source
 from ..data.source import resolve_source
 from ..data.store import DataInfo, Store
 from ..metrics.perplexity import perplexity

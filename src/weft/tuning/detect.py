@@ -6,22 +6,22 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.column_names import check_columns_exist
-from ..data.columns import MAX_CLASSES, ending_columns, typical_first
 from ..data.files import expand
 from ..data.formats.image_folder import FOLDER
 from ..data.formats.sniff import detect_format
-from ..data.load import (
-    BadRowEntries,
-    Fields,
-    check_rows,
-    load_source,
-)
 from ..data.quarantine import (
     MAX_BAD_ROWS,
     allowed_bad_rows,
     bad_rows_line,
     check_bad_row_limit,
+)
+from ..data.reading.column_names import check_columns_exist
+from ..data.reading.columns import MAX_CLASSES, ending_columns, typical_first
+from ..data.reading.rows import (
+    BadRowEntries,
+    Fields,
+    check_rows,
+    load_source,
 )
 from ..data.source import format_of
 from ..recipe.cells import class_names, is_number, list_classes, short, sorted_classes

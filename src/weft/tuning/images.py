@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.columns import infer_row_schema
-from ..data.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES
-from ..data.load import sample_rows
+from ..data.reading.columns import infer_row_schema
+from ..data.reading.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES
+from ..data.reading.rows import sample_rows
 from ..data.source import format_of, resolve_source
 from ..data.store import Store
 from ..interop.hub import local_folder

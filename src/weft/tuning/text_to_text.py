@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.column_names import SOURCE_COLUMNS, TARGET_COLUMNS, check_columns_exist, find_column
-from ..data.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.files import expand
 from ..data.formats.sniff import detect_format, formats_by_suffix
-from ..data.load import Fields, load_source
 from ..data.quarantine import allowed_bad_rows
+from ..data.reading.column_names import (
+    SOURCE_COLUMNS,
+    TARGET_COLUMNS,
+    check_columns_exist,
+    find_column,
+)
+from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
+from ..data.reading.rows import Fields, load_source
 from ..data.tokenizer import Tokenizer
 from ..synonyms import suggest
 from .detect import (

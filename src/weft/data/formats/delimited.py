@@ -10,8 +10,8 @@ from typing import Any
 from ...recipe import Source
 from ...recipe.cells import is_number
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
-from ..column_names import MOST_OF_THEM, is_common_column_name, mostly_numbers
 from ..files import MAX_LINE_BYTES, MissingFile, find
+from ..reading.column_names import MOST_OF_THEM, is_common_column_name, mostly_numbers
 from .base import WHOLE, FileFormat, stretch
 from .lines import SNIFF_LINES, LineFormat, decoded_lines, full_lines, is_binary, read_head
 from .sniff import formats_by_suffix

@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from .. import recipe as R
+from ... import recipe as R
+from ..images import displayed_size
+from ..quarantine import image_bytes
 from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS, Fields, find_column, require_column
-from .images import displayed_size
-from .quarantine import image_bytes
 
 SAMPLE_IMAGES = 100
 COLUMNS_OPTION = "--columns IMAGE LABEL"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from .. import recipe as R
-from ..recipe.formats import BadRow, SourceItem, SourceRow
-from .files import find, refuse_endless
-from .formats.jsonl import parse_json_lines
-from .formats.lines import decoded_lines, refuse_binary
-from .formats.sniff import detect_format, formats_by_suffix
-from .quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
-from .source import ReadPiece, format_of, read_piece, split_source
+from ... import recipe as R
+from ...recipe.formats import BadRow, SourceItem, SourceRow
+from ..files import find, refuse_endless
+from ..formats.jsonl import parse_json_lines
+from ..formats.lines import decoded_lines, refuse_binary
+from ..formats.sniff import detect_format, formats_by_suffix
+from ..quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
+from ..source import ReadPiece, format_of, read_piece, split_source
 
 Fields = dict[str, Any]
 BadRowEntries = list[dict[str, Any]]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..recipe.cells import is_number
-from ..synonyms import closest_name
+from ...recipe.cells import is_number
+from ...synonyms import closest_name
 
 Fields = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import recipe as R
-from ..recipe.cells import is_number
+from ... import recipe as R
+from ...recipe.cells import is_number
 from .column_names import (
     CONTEXT_COLUMNS,
     ENDING_COLUMNS,

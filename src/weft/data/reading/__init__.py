@@ -1,0 +1,1 @@
+"""Reading: what a file holds, and its rows."""
