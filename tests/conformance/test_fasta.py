@@ -12,7 +12,8 @@ from weft import recipe as R
 from weft.data import source
 from weft.data.formats.sniff import detect_format
 from weft.data.prepare import prepare
-from weft.data.reading.rows import load_source, read_rows
+from weft.data.reading.inputs import open_input
+from weft.data.reading.rows import load_source
 from weft.data.source import resolve_source
 from weft.data.store import PreparedFolder, Store
 from weft.recipe.formats import Format
@@ -69,7 +70,7 @@ def test_it_is_recognised_read_and_written_to_json(proteins: Path) -> None:
     assert from_json(R.to_json(given)) == given
     assert len(load_source(given)[0]) == 120
     assert (
-        read_rows(str(proteins))[3]["id"] == "p3"
+        open_input(str(proteins)).rows[3].fields["id"] == "p3"
     )  # what `weft fill --input proteins.fasta` reads
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tune.made import examples_of
 from weft import recipe as R
 from weft.data.formats.class_labels import name_classes, names_of_columns
 from weft.data.prepare import prepare
@@ -15,7 +16,6 @@ from weft.data.reading.rows import load_source
 from weft.data.store import open_store
 from weft.recipe.cells import class_name
 from weft.tuning.data import split_validation
-from weft.tuning.detect import detect_data
 
 STARS = ["1 star", "2 stars", "3 stars"]
 RATED = [{"text": f"a long text {i}", "label": i % 3} for i in range(30)]
@@ -59,7 +59,7 @@ def test_a_task_that_reads_numbers_reads_those_that_have_names(
     data = R.Data(rows=schema, train=source, tokenizer=R.ByteBPE(vocab_size=300))
     store = open_store(prepare(data, tmp_path / "prepared", workers=1))
     assert [store.row(i)["label"] for i in range(len(store))] == numbers
-    found = detect_data(source.paths, task=task)
+    found = examples_of(source.paths, task=task)
     assert found.row == schema
     divided = split_validation(found, tmp_path, seed=0)
     assert divided.valid is not None
@@ -74,7 +74,7 @@ def test_numbers_that_have_names_are_classes_to_a_classifier(count: int, tmp_pat
     """Also more of them than numbers without names may be, and in the file that `weft tune` divides."""
     names = [f"class {i}" for i in range(count)]
     rows = [{"text": f"a long text {i}", "label": i % count} for i in range(90)]
-    found = detect_data(labelled(tmp_path, rows, *names).paths)
+    found = examples_of(labelled(tmp_path, rows, *names).paths)
     assert found.task == "classify"
     assert found.labels == tuple(sorted(names))
     divided = split_validation(found, tmp_path, seed=0)

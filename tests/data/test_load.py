@@ -10,8 +10,14 @@ from weft import recipe as R
 from weft import registry
 from weft.data.reading.column_names import require_column
 from weft.data.reading.columns import infer_row_schema
-from weft.data.reading.rows import read_rows, split_lines
+from weft.data.reading.inputs import open_input, split_lines
 from weft.data.write_rows import write_rows
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    """What a verb reads."""
+    return [item.fields for item in open_input(path).readable().rows]
+
 
 ODD = ['he said "hi"', "a, b", "back\\slash", "a\u2028b\x0cc\x85d", ""]
 
@@ -21,7 +27,7 @@ def test_what_is_written_is_read_again(suffix: str, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"text": text, "number": str(i)} for i, text in enumerate(ODD)]
     path = str(tmp_path / f"rows.{suffix}")
     write_rows(path, rows)
-    assert read_rows(path) == rows
+    assert rows_of(path) == rows
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "parquet"])
@@ -30,7 +36,7 @@ def test_a_cell_may_hold_tabs_and_line_ends_where_the_format_can(
 ) -> None:
     path = str(tmp_path / f"rows.{suffix}")
     write_rows(path, [{"text": "one\ttwo\nthree"}])
-    assert read_rows(path) == [{"text": "one\ttwo\nthree"}]
+    assert rows_of(path) == [{"text": "one\ttwo\nthree"}]
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\nb", "a\r"])
@@ -51,7 +57,7 @@ def test_parquet_keeps_objects_and_rows_that_lack_a_column_and_refuses_mixed_kin
 ) -> None:
     path = str(tmp_path / "rows.parquet")
     write_rows(path, [{"a": 1}, {"a": 2, "shares": {"x": 0.5}}])
-    assert read_rows(path) == [{"a": 1, "shares": None}, {"a": 2, "shares": {"x": 0.5}}]
+    assert rows_of(path) == [{"a": 1, "shares": None}, {"a": 2, "shares": {"x": 0.5}}]
     with pytest.raises(
         ValueError,
         match=r"rows\.parquet: a Parquet column has values of one type .*; write \.jsonl",
@@ -66,12 +72,12 @@ def test_an_array_of_something_else_than_objects_and_bytes_that_are_no_text_are_
     with pytest.raises(
         ValueError, match=r"a\.json, row 2: element 1 of the array is not an object"
     ):
-        read_rows(str(tmp_path / "a.json"))
+        rows_of(str(tmp_path / "a.json"))
     (tmp_path / "a.txt").write_bytes(b"good\nb\xe4d\n")
     with pytest.raises(
         ValueError, match=r"a\.txt, line 2: not UTF-8: byte 0xe4 at 6; .*iconv -f latin1 -t utf-8"
     ):
-        read_rows(str(tmp_path / "a.txt"))
+        rows_of(str(tmp_path / "a.txt"))
 
 
 def test_lines_end_at_line_ends_alone_and_the_mark_of_utf8_is_no_text(
@@ -81,7 +87,7 @@ def test_lines_end_at_line_ends_alone_and_the_mark_of_utf8_is_no_text(
     (tmp_path / "a.txt").write_text(given, newline="")
     monkeypatch.setattr("sys.stdin", io.StringIO(given, newline=""))
     right = [{"text": text} for text in ("a\u2028b\x0cc\x85d", "", "last")]
-    assert read_rows(str(tmp_path / "a.txt")) == read_rows("-") == right
+    assert rows_of(str(tmp_path / "a.txt")) == rows_of("-") == right
     assert split_lines("") == []
 
 

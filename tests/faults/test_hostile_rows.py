@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tune.made import examples_of
 from weft import recipe as R
 from weft.cli import main
 from weft.data.json_cursor import JSONCursor
 from weft.data.prepare import prepare
-from weft.data.reading.rows import load_source, read_rows
+from weft.data.reading.inputs import open_input
+from weft.data.reading.rows import load_source
 from weft.data.source import resolve_source
-from weft.tuning.detect import detect_data
 
 GOOD: dict[str, tuple[R.RowSchema, dict[str, Any]]] = {
     "documents": (R.Documents(), {"text": "good"}),
@@ -163,7 +164,7 @@ def test_fine_tuning_reads_a_hostile_label_by_the_same_rule(tmp_path: Path, valu
             [lines[0] | change, *lines],
         ):  # the first row tells what columns hold
             path.write_text("\n".join(map(json.dumps, order)))
-            found = detect_data(
+            found = examples_of(
                 [str(path)], task="tag" if name != "label" else "classify", max_bad_rows=0.1
             )
             assert len(found.rows) + len(found.notes) == FINE + 1
@@ -305,7 +306,7 @@ def test_what_is_no_file_is_one_line_and_never_blocks(
 def test_a_device_is_not_read_for_questions(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/dev/zero")
     with pytest.raises(ValueError, match="not a regular file"):
-        read_rows(str(tmp_path / "a"))
+        open_input(str(tmp_path / "a")).readable()
 
 
 # Large JSON

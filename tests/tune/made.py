@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
+from weft.data.quarantine import MAX_BAD_ROWS
+from weft.data.reading.examples import Examples, expected_rows, find_examples
+from weft.data.reading.table import open_table
 from weft.interop.saving import save
 from weft.model.model import build
 
@@ -100,3 +104,19 @@ def checkpoint(folder: Path, seed: int = 7) -> Path:
         folder,
         to="weft",
     )
+
+
+def examples_of(
+    paths: Sequence[str],
+    valid: Sequence[str] = (),
+    task: str | None = None,
+    names: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    label: str | None = None,
+    max_bad_rows: float = MAX_BAD_ROWS,
+) -> Examples:
+    """What a task learns from in files, as `weft tune` and `weft new` read them."""
+    table = open_table(
+        paths, columns, names, label, expected=expected_rows(task), max_bad_rows=max_bad_rows
+    )
+    return find_examples(table, table.open_like(valid) if valid else None, task)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.reading.columns import infer_row_schema
+from ..data.reading.column_names import check_columns_exist
+from ..data.reading.table import Table, open_table
 
-SAMPLE_ROWS = 2000
 NAMED_PATHS = 4  # of many, in a sentence
 COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 
@@ -86,13 +86,27 @@ def join_names(paths: Sequence[str]) -> str:
     return ", ".join(paths[:NAMED_PATHS]) + more
 
 
-def named_columns(
-    path: str, row: R.RowSchema, rows: Sequence[dict[str, Any]], options: NewOptions
-) -> R.RowSchema:
+def open_data(
+    files: Sequence[str], options: NewOptions, expected: R.RowSchema | None = None
+) -> Table:
+    """Inspect the user's files; `expected` is what a row is, where the task says it."""
+    return open_table(
+        files,
+        options.columns,
+        options.column_names,
+        expected=expected,
+        max_bad_rows=options.max_bad_row_fraction,
+    )
+
+
+def named_columns(table: Table, task: type[R.Task]) -> R.RowSchema:
+    """Return the row schema of a task with the columns of a table."""
     try:
-        return infer_row_schema(row, rows, options.columns)
+        return table.row_schema(task)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        message = str(error)
+        named = message.startswith(table.path)
+        raise ValueError(message if named else f"{table.path}: {message}") from None
 
 
 def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:
@@ -106,15 +120,29 @@ def split_source_at(source: R.Source, rows: int) -> tuple[R.Source, R.Source]:
 
 
 def with_valid(
-    source: R.Source,
-    valid: Sequence[str],
+    table: Table,
+    valid: Table | None,
+    row: R.RowSchema,
     rows: int,
     last_of: str = "of the file; shuffle a sorted file first",
 ) -> tuple[R.Source, R.Source, str]:
-    if valid:
-        return source, replace(source, paths=tuple(valid)), join_names(valid)
-    train, valid_source = split_source_at(source, rows)
-    return train, valid_source, f"the last {1 - train.fraction[1]:.0%} {last_of}"
+    """Return what is trained on and what validates, and a line about the latter.
+
+    Args:
+        table: the data.
+        valid: the validation data (default: the last rows).
+        row: what both hold.
+        rows: how many rows there are.
+        last_of: which rows are the last.
+    """
+    if valid is None:
+        train, valid_source = split_source_at(table.source, rows)
+        return train, valid_source, f"the last {1 - train.fraction[1]:.0%} {last_of}"
+    try:
+        check_columns_exist(dict.fromkeys(valid.columns), row.columns)
+    except ValueError as error:
+        raise ValueError(f"--valid {valid.path}: {error}") from None
+    return table.source, valid.source, join_names(valid.source.paths)
 
 
 def warn_if_sorted(labels: Sequence[str]) -> str:

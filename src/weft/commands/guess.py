@@ -2,24 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from .. import recipe as R
 from .. import spec as S
 from ..data.files import find
-from ..data.formats.sniff import detect_format
-from ..data.reading.column_names import check_columns_exist
-from ..data.reading.rows import load_source, sample_rows
-from ..data.source import format_of
+from ..data.formats.sniff import UnknownFormat
+from ..data.reading.examples import find_examples
+from ..data.reading.labels import format_labels
 from ..recipe.cells import EXCERPT
-from ..tuning.detect import build_source, detect_data, format_labels, usable_rows
 from .first_recipe import (
     COMMENTS,
-    SAMPLE_ROWS,
     Guess,
     NewOptions,
     count_steps,
     named_columns,
+    open_data,
     plan_fields,
     quoted_columns,
     rounded_up,
@@ -28,7 +25,7 @@ from .first_recipe import (
     warnings_of,
     with_valid,
 )
-from .guess_images import find_images, guess_detect, guess_image_classes
+from .guess_images import guess_detect, guess_image_classes
 from .guess_pretrain import guess_pretrain
 from .recipe_code import Call
 
@@ -47,10 +44,11 @@ def row_length(words: Sequence[int]) -> int:
 
 
 def guess_classify(files: list[str], valid: list[str], options: NewOptions) -> Guess:
-    if (images := find_images(files, options)) is not None:
-        return guess_image_classes(files, valid, images, options)
-    names, share = options.column_names, options.max_bad_row_fraction
-    detected = detect_data(files, valid, "classify", names, options.columns, max_bad_rows=share)
+    table = open_data(files, options)
+    if table.holds_images:
+        return guess_image_classes(table, valid, options)
+    valid_table = table.open_like(valid) if valid else None
+    detected = find_examples(table, valid_table, "classify")
     row = detected.row
     if not isinstance(row, R.LabelledTexts):
         raise ValueError(f"{files[0]} is no table of texts and labels; give such a table")
@@ -58,8 +56,7 @@ def guess_classify(files: list[str], valid: list[str], options: NewOptions) -> G
     length = row_length([len(text.split()) for text in texts])
     vocab = vocabulary_size(sum(map(len, texts)))
     labels = row.labels or ()
-    source = replace(detected.train, paths=tuple(files))  # as the user wrote them
-    train, valid_source, validation_text = with_valid(source, valid, len(texts))
+    train, valid_source, validation_text = with_valid(table, valid_table, row, len(texts))
     head = S.ClassifierHead(num_labels=len(labels), pooling="mean", dropout=0.1)
     model = Call(
         "weft.bert",
@@ -111,31 +108,24 @@ def shorten(text: str) -> str:
 
 
 def guess_translate(files: list[str], valid: list[str], options: NewOptions) -> Guess:
-    row = R.SourceTargetPairs()
-    if len(files) == 2:
-        source = R.Source(paths=tuple(files), format="parallel")
-    elif len(files) == 1:
-        try:
-            kind = detect_format(files[0])
-        except ValueError as error:
-            raise ValueError(
-                f"{error}; translate reads two files with one sentence per line, or a table with two columns"
-            ) from None
-        source = build_source(files, kind, options.column_names, options.columns)
-        first = [
-            item.fields
-            for item in sample_rows(source, SAMPLE_ROWS, options.max_bad_row_fraction)[0]
-        ]
-        row = cast(R.SourceTargetPairs, named_columns(files[0], row, first, options))
-    else:
+    if len(files) > 2:
         raise ValueError(f"{len(files)} files: translate reads two parallel files, or one table")
-    pairs, _ = usable_rows(*load_source(source), row, source, options.max_bad_row_fraction, "")
+    try:
+        table = open_data(files, options, R.SourceTargetPairs())
+    except UnknownFormat as error:
+        raise ValueError(
+            f"{error}; translate reads two files with one sentence per line, or a table with two columns"
+        ) from None
+    row = named_columns(table, R.Translation)
+    assert isinstance(row, R.SourceTargetPairs)
+    pairs = [item.fields for item in table.usable(row).rows]
     if not pairs:
         raise ValueError(f"{', '.join(files)}: there is no pair")
     texts = [(fields[row.source], fields[row.target]) for fields in pairs]
     length = row_length([max(len(a.split()), len(b.split())) for a, b in texts])
     vocab = vocabulary_size(sum(len(a) + len(b) for a, b in texts) / 2)
-    train, valid_source, validation_text = with_valid(source, valid, len(texts))
+    valid_table = table.open_like(valid) if valid else None
+    train, valid_source, validation_text = with_valid(table, valid_table, row, len(texts))
     tokens = sum(PIECES_PER_WORD * len(b.split()) for _, b in texts)
     sizes = {
         "depth": 3,
@@ -148,7 +138,7 @@ def guess_translate(files: list[str], valid: list[str], options: NewOptions) -> 
     return Guess(
         f"Translation of {', '.join(files)}: the Transformer of 2017, made small.",
         {
-            "pairs": f"{len(texts):,} ({source.format})",
+            "pairs": f"{len(texts):,} ({table.format})",
             "source": f"{row.source!r}, such as {shorten(texts[0][0])!r}; its language is not looked at",
             "target": f"{row.target!r}, such as {shorten(texts[0][1])!r}",
             "longest row": f"{length} tokens hold {COVERED:.0%} of the pairs",
@@ -184,11 +174,4 @@ def guess(kind: str, paths: Sequence[str], valid: Sequence[str], options: NewOpt
         find(path)
     first = KINDS[kind](list(paths), list(valid), options)
     data = replace(first.values["data"], max_bad_row_fraction=options.max_bad_row_fraction)
-    if valid:
-        fields = sample_rows(data.valid, 100, options.max_bad_row_fraction)[0][0].fields
-        try:
-            extra = format_of(data.valid).extra_columns
-            check_columns_exist(fields, [name for name in data.rows.columns if name not in extra])
-        except ValueError as error:
-            raise ValueError(f"--valid {valid[0]}: {error}") from None
     return first._replace(values=first.values | {"data": data})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from math import log2
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
@@ -14,26 +14,19 @@ from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import DecodedWithin, displayed_size
-from ..data.quarantine import bad_rows_line, check_bad_row_limit, image_bytes
-from ..data.reading.column_names import check_columns_exist
-from ..data.reading.columns import infer_row_schema
-from ..data.reading.image_columns import (
-    COLUMNS_OPTION,
-    SAMPLE_IMAGES,
-    check_column_order,
-    find_image_column,
-)
-from ..data.reading.rows import BadRowEntries, check_rows, sample_rows
-from ..data.source import format_of, read_piece, resolve_source, split_source
-from ..recipe.cells import check_box_units, class_names, sorted_classes
-from ..recipe.formats import Piece, SourceRow
-from ..tuning.detect import format_labels
-from ..tuning.images import check_class_count, check_classes_in_training
+from ..data.quarantine import image_bytes
+from ..data.reading.image_columns import SAMPLE_IMAGES
+from ..data.reading.labels import check_class_count, check_classes_in_training, format_labels
+from ..data.reading.table import Table, UsableRows
+from ..recipe.cells import check_box_units, sorted_classes
+from ..recipe.formats import SourceRow
 from .first_recipe import (
     COMMENTS,
     Guess,
     NewOptions,
     count_steps,
+    named_columns,
+    open_data,
     plan_fields,
     rounded_up,
     warn_if_sorted,
@@ -42,8 +35,6 @@ from .first_recipe import (
 )
 from .recipe_code import Call, Name
 
-IMAGE_FORMATS = ("folder", "npz", "idx")
-IMAGE_TABLES = ("parquet", "image_table")
 SAMPLE_PIXELS = 1 << 26  # of the sampled images that are decoded, which takes about a second
 SIDES = (32, 64, 128)  # of the squares that a small classifier sees
 # An image is rather made this much smaller than larger, which costs four times as much
@@ -70,53 +61,14 @@ IMAGE_COMMENTS = COMMENTS | {
 }
 
 
-Sample = tuple[list[SourceRow], BadRowEntries]
-
-
-class SampledImages(NamedTuple):
-    source: R.Source
-    rows: R.LabelledImages
-    sample: Sample
-
-
-def find_images(files: list[str], options: NewOptions) -> SampledImages | None:
-    """Return images with their classes, None if the files hold no images."""
-    source = resolve_source(R.Source(paths=tuple(files)), R.LabelledImages())
-    if source.format not in (*IMAGE_FORMATS, *IMAGE_TABLES):
-        return None
-    sample = sample_rows(source, SAMPLE_IMAGES, options.max_bad_row_fraction)
-    if source.format in IMAGE_FORMATS:
-        return SampledImages(source, R.LabelledImages(), sample)
-    fields = [row.fields for row in sample[0]]
-    check_columns_exist(fields[0], options.columns)
-    if len(options.columns) == 2:
-        check_column_order(fields, *options.columns)
-    image = find_image_column(fields, options.columns[:1] or tuple(fields[0]))
-    if image is None and source.format == "image_table":
-        column = repr(options.columns[0]) if options.columns else "its columns"
-        raise ValueError(
-            f"{files[0]}: no file that {column} names in {files[1]} is an image; name another column with {COLUMNS_OPTION}"
-        )
-    if image is None:
-        return None
-    rows = infer_row_schema(R.LabelledImages(), fields, (image, *options.columns[1:]))
-    assert isinstance(rows, R.LabelledImages)
-    return SampledImages(source, rows, sample)
-
-
-def usable_rows(
-    sample: Sample,
-    rows: R.RowSchema,
-    classes: Sequence[str],
-    source: R.Source,
-    options: NewOptions,
-) -> tuple[list[SourceRow], str]:
-    """Return the rows that training can use, and a warning of the others; ValueError if these are more than it may skip."""
+def sample_images(table: Table, rows: R.RowSchema, classes: Sequence[str]) -> UsableRows:
+    """Return those of the first images that training can use; ValueError if more cannot be used than may be."""
     decoded = DecodedWithin(SAMPLE_PIXELS)
-    good, wrong = check_rows(sample[0], rows, classes, source.format, decoded)
-    bad = sorted([*sample[1], *wrong], key=lambda entry: (entry["file"], entry["offset"]))
-    check_bad_row_limit(len(good), bad, options.max_bad_row_fraction)
-    return good, f"of the first rows, {bad_rows_line(len(good), bad)}" if bad else ""
+    return table.usable(rows, classes, table.sample(SAMPLE_IMAGES), decoded)
+
+
+def warn_of_bad_rows(sample: UsableRows) -> str:
+    return "".join(f"of the first rows, {note}" for note in sample.notes())
 
 
 def sizes_of(sample: list[SourceRow], column: str = "image") -> list[tuple[int, int]]:
@@ -136,34 +88,6 @@ def warn_if_few(count: int, way_out: str) -> str:
 # Classes
 
 
-def labels_of(source: R.Source, pieces: Sequence[Piece], column: str) -> list[list[str]]:
-    """Return the classes of each row."""
-    return [
-        class_names(item.fields.get(column))
-        for piece in pieces
-        for item in read_piece(source, piece, (column,))
-        if isinstance(item, SourceRow)
-    ]
-
-
-class LabelFacts(NamedTuple):
-    classes: Sequence[str]
-    used: list[str]  # the classes that have an image
-    images: int
-    warning: str  # about their order
-
-
-def read_labels(source: R.Source, column: str) -> LabelFacts:
-    """Read the class of every image, and no image."""
-    pieces = split_source(source)
-    labels = labels_of(source, pieces, column)
-    known = format_of(source).class_names(source, pieces, column)
-    used = sorted_classes(set(chain.from_iterable(labels)))
-    in_folder = source.format == "folder"  # where each class is divided by itself
-    warning = "" if in_folder else warn_if_sorted([" ".join(names) for names in labels])
-    return LabelFacts(known or used, used, len(labels), warning)
-
-
 def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     """Return small shifts for images that all have this size, else a random part of each."""
     if set(sizes) == {(side, side)}:
@@ -171,39 +95,41 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
 
 
-def guess_image_classes(
-    files: list[str], valid: list[str], images: SampledImages, options: NewOptions
-) -> Guess:
-    source, rows, sample = images
-    in_folder = source.format == "folder"
-    classes, used, count, order_warning = read_labels(source, rows.label)
-    check_class_count(source, used, rows.label)
-    usable, bad_warning = usable_rows(sample, rows, classes, source, options)
-    sizes, example = sizes_of(usable, rows.image), usable[0].path or files[0]
+def guess_image_classes(table: Table, valid: Sequence[str], options: NewOptions) -> Guess:
+    rows = named_columns(table, R.Classification)
+    assert isinstance(rows, R.LabelledImages)
+    in_folder = table.format == "folder"  # where each class is divided by itself
+    labels = table.labels(rows.label)
+    classes, count = table.classes(rows.label, labels), len(labels)
+    used = sorted_classes(set(chain.from_iterable(labels)))
+    check_class_count(table.path, used, rows.label, in_folder)
+    sample = sample_images(table, rows, classes)
+    sizes, example = sizes_of(sample.rows, rows.image), sample.rows[0].path or table.path
     shortest = median(min(size) for size in sizes)
     side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
+    valid_table = table.open_like(valid) if valid else None
     last_of = {"last_of": "of each class, by name"} if in_folder else {}
-    train, valid_source, validation_text = with_valid(source, valid, count, **last_of)
-    if valid:  # of any format
-        valid_source = resolve_source(R.Source(paths=tuple(valid)), rows)
-    else:
-        in_training = labels_of(train, split_source(train), rows.label)
-        check_classes_in_training(source, used, set(chain.from_iterable(in_training)))
+    train, valid_source, validation_text = with_valid(table, valid_table, rows, count, **last_of)
+    if not valid:
+        in_training = table.with_source(train).labels(rows.label)
+        check_classes_in_training(table.path, used, set(chain.from_iterable(in_training)))
+    is_sorted = not in_folder and not valid
+    order_warning = warn_if_sorted([" ".join(names) for names in labels]) if is_sorted else ""
     cells = {"image_size": side, "patch_size": side // CELLS, "classes": len(classes)}
     cct = f"image_size={side}, convolutions={int(log2(side // CELLS))}, classes={len(classes)}"
     return Guess(
-        f"Classification of the images of {files[0]} into {len(classes)} classes: ViT, made small.",
+        f"Classification of the images of {table.path} into {len(classes)} classes: ViT, made small.",
         {
-            "images": f"{count:,} ({source.format}), typically {usual_size(sizes)}",
+            "images": f"{count:,} ({table.format}), typically {usual_size(sizes)}",
             **({} if in_folder else {"columns": f"{rows.image!r} and {rows.label!r}"}),
             "classes": f"{len(classes)}: {format_labels(tuple(classes))}",
             "image size": f"{side} × {side} pixels after a crop",
             "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, but only Weft opens it",
             "validation": validation_text,
             **warnings_of(
-                bad_warning,
+                warn_of_bad_rows(sample),
                 warn_if_few(count, "weft tune starts from a pre-trained model"),
-                "" if valid else order_warning,
+                order_warning,
             ),
         },
         {
@@ -272,9 +198,10 @@ def guess_detect(files: list[str], valid: list[str], options: NewOptions) -> Gue
     if not names or not boxes:
         raise ValueError(f"{files[0]} lists no {'image' if not names else 'box'}")
     classes = tuple(dict.fromkeys(coco.names.values()))
-    source = R.Source(paths=tuple(files), format="coco")
-    all_rows = sample_rows(source, SAMPLE_IMAGES, options.max_bad_row_fraction)
-    sample, bad_warning = usable_rows(all_rows, R.ImagesWithBoxes(), classes, source, options)
+    table = open_data(files, options, R.ImagesWithBoxes())
+    row = R.ImagesWithBoxes(labels=classes)
+    usable = sample_images(table, row, classes)
+    sample = usable.rows
     try:
         check_box_units([box for row in sample for box in row.fields["boxes"]])
     except ValueError as error:
@@ -283,7 +210,8 @@ def guess_detect(files: list[str], valid: list[str], options: NewOptions) -> Gue
     side = rounded_up(min(256, median(max(size) for size in sizes)), 32, 256)
     usual_box = box_side(sample, side)
     cell = 16 if usual_box >= LARGE_BOX else 8  # a large box covers several cells
-    train, valid_source, validation_text = with_valid(source, valid, len(names))
+    valid_table = table.open_like(valid) if valid else None
+    train, valid_source, validation_text = with_valid(table, valid_table, row, len(names))
     queries = rounded_up(1.5 * max(boxes), 10, 300)
     steps = max(LEAST_STEPS, count_steps(60, len(names), 16, 20_000))
     return Guess(
@@ -296,7 +224,7 @@ def guess_detect(files: list[str], valid: list[str], options: NewOptions) -> Gue
             "validation": validation_text,
             **warnings_of(
                 WEFT_ONLY,
-                bad_warning,
+                warn_of_bad_rows(usable),
                 warn_if_few(
                     len(names), "give more, or start from a trained detector with init_from"
                 ),
@@ -314,7 +242,7 @@ def guess_detect(files: list[str], valid: list[str], options: NewOptions) -> Gue
                 ),
                 denoising=R.DenoisingQueries(groups=5),
             ),
-            "data": R.Data(rows=R.ImagesWithBoxes(labels=classes), train=train, valid=valid_source),
+            "data": R.Data(rows=row, train=train, valid=valid_source),
             "batch": R.FixedBatch(size=16, length=(side // cell) ** 2),
             **plan_fields(steps, 1e-3),
             "workers": 1,

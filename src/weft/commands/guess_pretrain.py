@@ -13,17 +13,16 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import expand, find, strip_compression_suffix
 from ..data.formats.lines import read_head
-from ..data.reading.rows import sample_rows
-from ..data.source import resolve_source, split_source
-from ..tuning.detect import build_source
+from ..data.reading.table import Table
+from ..data.source import split_source
 from .first_recipe import (
     COMMENTS,
-    SAMPLE_ROWS,
     Guess,
     NewOptions,
     count_steps,
     join_names,
     named_columns,
+    open_data,
     plan_fields,
     quoted_columns,
     vocabulary_size,
@@ -183,32 +182,32 @@ def text_paths(paths: Sequence[str]) -> list[str]:
 
 
 class TextFacts(NamedTuple):
-    source: R.Source
+    table: Table
     rows: R.Documents
     unit: str  # where a document ends
 
 
-def read_documents(files: Sequence[str], rows: R.Documents, options: NewOptions) -> TextFacts:
-    source = resolve_source(R.Source(paths=tuple(files)), rows)
-    if source.format == "text":
+def read_documents(files: Sequence[str], options: NewOptions) -> TextFacts:
+    """Return texts, with what ends a document."""
+    table = open_data(files, options, R.Documents())
+    if table.format == "text":
         head = read_head(find(files[0])[0]).replace(b"\r\n", b"\n").strip()
         # A part of a file of one line holds no whole line
         boundary = next(name for name, (mark, _) in BOUNDARIES.items() if mark in head)
-        source = replace(source, document_boundary=boundary)
-        sample_rows(source, SAMPLE_ROWS, options.max_bad_row_fraction)
-        return TextFacts(source, rows, BOUNDARIES[boundary][1])
-    source = build_source(files, str(source.format), options.column_names, options.columns)
-    sample, _ = sample_rows(source, SAMPLE_ROWS, options.max_bad_row_fraction)
-    named = named_columns(files[0], rows, [item.fields for item in sample], options)
+        table = table.with_source(replace(table.source, document_boundary=boundary))
+        table.sample()
+        return TextFacts(table, R.Documents(), BOUNDARIES[boundary][1])
+    named = named_columns(table, R.CausalLM)
     assert isinstance(named, R.Documents)
     unit = f"the end of a row, whose text is in {quoted_columns(named)}"
-    return TextFacts(source, named, unit)
+    return TextFacts(table, named, unit)
 
 
 def guess_pretrain(files: list[str], valid: list[str], options: NewOptions) -> Guess:
     files = text_paths(files)
-    source, rows, unit = read_documents(files, R.Documents(), options)
-    size = sum(piece.size for piece in split_source(source))
+    table, rows, unit = read_documents(files, options)
+    valid_table = table.open_like(text_paths(valid)) if valid else None
+    size = sum(piece.size for piece in split_source(table.source))
     tokens, vocab = size / CHARACTERS_PER_TOKEN, vocabulary_size(size)
     length = 1 << int(min(7, max(4, log2(max(tokens, 1) / 200))))
     if tokens < 20 * length:
@@ -219,12 +218,12 @@ def guess_pretrain(files: list[str], valid: list[str], options: NewOptions) -> G
     tokenizer = R.ByteBPE(vocab_size=vocab, sentinels=objective.sentinels)
     last_of = "of each file" if len(expand(tuple(files))) > 1 else "of the file"
     train, valid_source, validation_text = with_valid(
-        source, text_paths(valid), int(tokens / length), last_of
+        table, valid_table, rows, int(tokens / length), last_of
     )
     return Guess(
         f"{objective.title} of {join_names(files)}: {objective.architecture}, made small.",
         {
-            "text": f"{size:,} bytes ({source.format}), about {tokens:,.0f} tokens",
+            "text": f"{size:,} bytes ({table.format}), about {tokens:,.0f} tokens",
             "documents": f"end at {unit}",
             "row": f"{length} tokens",
             "vocabulary": f"{vocab:,} pieces of bytes",

@@ -144,7 +144,7 @@ def input_rows(
     args: argparse.Namespace, texts: Sequence[str], suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
     """Return the rows of the command line, of a file, or of standard input. `suffixes` are those of the output."""
-    from ..data.reading.rows import read_rows
+    from ..data.reading.inputs import open_input
 
     check_output_file(args.output, suffixes)
     if texts and args.file:
@@ -156,14 +156,18 @@ def input_rows(
         return [{"text": text} for text in texts]
     if not args.file and sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
-    rows = read_rows(
+    table = open_input(
         args.file or "-",
+        getattr(args, "columns", ()),
         getattr(args, "column_names", ()),
-        training_source(args.name),
-        args.max_bad_row_fraction,
-        report,
+        reference=source_of_run(args.name),
+        max_bad_rows=args.max_bad_row_fraction,
         whole=args.verb == "generate" and not args.file,
     )
+    read = table.readable()
+    for note in read.notes():
+        report(note)
+    rows = [item.fields for item in read.rows]
     if not rows:
         raise ValueError(
             f"{args.file or 'standard input'} holds no row; give at least one text or image"
@@ -279,15 +283,14 @@ def contains_bytes(cell: Any) -> bool:
     return isinstance(cell, bytes)
 
 
-def training_source(run: str) -> "Source | None":
+def source_of_run(run: str) -> "Source | None":
     """Return the source that a run was trained on; None if the name is no run."""
     if not (Path(run) / "recipe.json").is_file():
         return None
-    from ..data.reading.rows import training_source
+    from ..data.reading.inputs import training_source
     from ..training.compatibility import recipe_of
 
-    data = recipe_of(Path(run), lambda line: None).data
-    return training_source(data, next(data.parts("train")).source)
+    return training_source(recipe_of(Path(run), lambda line: None).data)
 
 
 def report_written(count: int, path: str) -> int:

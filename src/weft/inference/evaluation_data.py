@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
 from ..data.in_memory import InMemoryStore
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.reading.columns import infer_row_schema
-from ..data.reading.rows import check_rows, load_source, report_bad_rows, training_source
-from ..data.source import format_of, resolve_source
+from ..data.reading.inputs import training_source
+from ..data.reading.table import UsableRows, open_table
 from ..model.loaded_model import LoadedModel
 from ..recipe.cells import ClassName
 from ..recipe.formats import SourceRow
@@ -57,45 +55,32 @@ def load_files(
         model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
     )
     row = run_data.rows if run_data is not None else default_rows(model, task)
-    source = resolve_source(R.Source(paths=tuple(paths), column_names=tuple(names)), row)
-    alike = (
-        training_source(run_data, resolve_source(next(run_data.parts("train")).source, row))
-        if run_data is not None
-        else None
+    table = open_table(
+        paths,
+        columns,
+        names,
+        expected=row,
+        reference=training_source(run_data) if run_data is not None else None,
+        assume_header=True,
+        max_bad_rows=max_bad_rows,
     )
-    if alike is not None and alike.format == source.format and not names:
-        keeps = alike.has_header or alike.format not in (
-            "csv",
-            "tsv",
-        )  # without a header, names are for tables without one
-        source = replace(
-            source,
-            document_boundary=alike.document_boundary,
-            column_names=alike.column_names if keeps else (),
-        )
-    source = format_of(source).detect_columns(
-        source, [*columns, *row.columns], alike, assume_header=True
-    )
-    rows, bad = load_source(source)
-    if rows and not isinstance(row, R.ContextQuestions | R.ImagesWithBoxes):
-        try:
+    rows = table.rows
+    labels = None
+    try:
+        if rows and not isinstance(row, R.ContextQuestions | R.ImagesWithBoxes):
             row = match_columns(row, task, [item.fields for item in rows], columns, report)
-        except ValueError as error:
-            raise ValueError(f"{source.paths[0]}: {error}") from None
-    labels = label_names(model) if row.label_column else None
-    if labels:
-        try:
+        labels = label_names(model) if row.label_column else None
+        if labels:
             rows = labels_by_number(rows, row.label_column or "", labels)
-        except ValueError as error:
-            raise ValueError(f"{source.paths[0]}: {error}") from None
-    good, wrong = check_rows(rows, row, labels, source.format)
-    report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
-    if not good:
-        raise ValueError(
-            f"{', '.join(source.paths)}: not one row can be read; give a file with rows"
-        )
+    except ValueError as error:
+        raise ValueError(f"{table.path}: {error}") from None
+    good = table.usable(row, labels, UsableRows(rows, table.bad))
+    for note in good.notes():
+        report(note)
+    if not good.rows:
+        raise ValueError(f"{', '.join(paths)}: not one row can be read; give a file with rows")
     tokenizer = model.require_tokenizer if row.text_columns else None
-    return EvaluationData(InMemoryStore(good, row, tokenizer, labels), source)
+    return EvaluationData(InMemoryStore(good.rows, row, tokenizer, labels), table.source)
 
 
 def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
@@ -112,13 +97,9 @@ def match_columns(
     """Return the row schema if its columns exist; else the one that the columns suggest for the task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
-    schema = (
-        infer_row_schema(row, rows, columns)
-        if isinstance(row, R.LabelledImages)
-        else task.infer_rows(rows, columns, name=task.name)
-    )
-    if isinstance(schema, R.Documents) and isinstance(row, R.Documents):
-        schema = replace(schema, sentence_boundaries=row.sentence_boundaries)
+    # Their further fields stay
+    like = row if isinstance(row, R.LabelledImages | R.Documents) else None
+    schema = task.infer_rows(rows, columns, name=task.name, row=like)
     if not columns:
         report(describe_columns(schema))
     return schema

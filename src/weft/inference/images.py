@@ -23,9 +23,7 @@ from ..data.images import (
     usual_transforms,
 )
 from ..data.in_memory import InMemoryStore
-from ..data.reading.columns import infer_row_schema
-from ..data.reading.rows import check_rows, load_source, report_bad_rows
-from ..data.source import resolve_source
+from ..data.reading.table import open_table
 from ..data.store import Store
 from ..interop.image_processor import image_transforms
 from ..model.heads import pool_tokens
@@ -121,20 +119,22 @@ def load_labelled_images(
     columns: Sequence[str] = (),
 ) -> InMemoryStore:
     """Labelled images of files or of a folder with one sub-folder per class; the classes are those that are there, unless given."""
-    source = resolve_source(R.Source(paths=tuple(paths)), R.LabelledImages())
-    items, bad = load_source(source)
-    if not items:
+    table = open_table(paths, columns, expected=R.LabelledImages(), max_bad_rows=max_bad_rows)
+    if not table.rows:
         raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
-    rows = infer_row_schema(R.LabelledImages(), [item.fields for item in items], columns)
+    rows = table.row_schema(R.Classification)
     names = {
-        name for item in items for name in class_names(item.fields.get(rows.label_column or ""))
+        name
+        for item in table.rows
+        for name in class_names(item.fields.get(rows.label_column or ""))
     }
     labels = labels or tuple(sorted_classes(names))
-    good, wrong = check_rows(items, rows, labels, source.format)
-    report_bad_rows(len(good), [*bad, *wrong], max_bad_rows, report)
-    if not good:
+    good = table.usable(rows, labels)
+    for note in good.notes():
+        report(note)
+    if not good.rows:
         raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
-    return InMemoryStore(good, rows, None, labels)
+    return InMemoryStore(good.rows, rows, None, labels)
 
 
 def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from .. import spec as S
 from ..data.batching import slice_of_rank
-from ..data.quarantine import MAX_BAD_ROWS, bad_row_entry, check_bad_row_limit
+from ..data.quarantine import MAX_BAD_ROWS
 from ..data.reading.column_names import Fields, check_columns_exist, find_column, require_column
 from ..data.reading.columns import infer_text_columns
-from ..data.reading.rows import BadRowEntries, items_of, report_bad_rows
+from ..data.reading.inputs import open_input
+from ..data.reading.table import Table
 from ..generate.session import max_positions
 from ..generate.text_generator import Progress, TextGenerator
 from ..metrics.classification import multiple_choice_accuracy
@@ -84,17 +85,13 @@ def few_shot(
 ) -> QuestionSet:
     """Return the rows of a table as questions; examples come from its other rows, or from another table. Bad rows are skipped as
     everywhere."""
-    items = items_of(path, names)
-    if not items[0]:
-        check_bad_row_limit(0, items[1], max_bad_rows)
-        raise ValueError(f"{path} holds no row; give a table with questions and answers")
-    columns_found = question_columns([item.fields for item in items[0]], columns)
-    questions = solved(*items, columns_found, max_bad_rows, report)
-    pool = (
-        questions
-        if examples is None
-        else solved(*items_of(examples, names), columns_found, max_bad_rows, report)
-    )
+    table = open_input(path, columns, names, max_bad_rows=max_bad_rows)
+    columns_found = question_columns(table.require_rows(), columns)
+    questions = solved(table, columns_found, report)
+    pool = questions
+    if examples is not None:
+        others = open_input(examples, columns, names, max_bad_rows=max_bad_rows)
+        pool = solved(others, columns_found, report)
     answers = sorted({one.answer for one in (*questions, *pool)})
     if not label_words and (
         len(answers) > min(CLASSES, len(questions) // 2) or any(one.reason for one in pool)
@@ -132,37 +129,26 @@ def question_columns(
 
 
 def solved(
-    rows: list[SourceRow],
-    bad: BadRowEntries,
-    columns: tuple[list[str], str, str | None],
-    share: float,
-    report: Callable[[str], None],
+    table: Table, columns: tuple[list[str], str, str | None], report: Callable[[str], None]
 ) -> list[Example]:
     """Return the rows as examples, without the unusable ones."""
-    good, wrong = list[Example](), BadRowEntries()
-    for item in rows:
-        try:
-            good.append(example(item.fields, *columns))
-        except ValueError as error:
-            wrong.append(
-                bad_row_entry(BadRow(item.offset, str(error)), item, item.path or "", None)
-            )
-    report_bad_rows(len(good), [*bad, *wrong], share, report)
-    return good
+    question, answer, _ = columns
+    usable = table.usable_by(lambda item: empty_cell(item, (*question, answer)))
+    for note in usable.notes():
+        report(note)
+    return [example(item.fields, *columns) for item in usable.rows]
+
+
+def empty_cell(item: SourceRow, columns: Sequence[str]) -> BadRow | None:
+    """Return which of the columns is empty in a row, None if no one is."""
+    for name in columns:
+        if item.fields.get(name) is None or not str(item.fields[name]).strip():
+            return BadRow(item.offset, f"empty {name}")
+    return None
 
 
 def example(row: Fields, question: Sequence[str], answer: str, reason: str | None) -> Example:
     """Return a row as an example; several columns become lines, each after the name of its column."""
-    missing = next(
-        (
-            name
-            for name in (*question, answer)
-            if row.get(name) is None or not str(row[name]).strip()
-        ),
-        None,
-    )
-    if missing is not None:
-        raise ValueError(f"empty {missing}")
     question_text = (
         str(row[question[0]])
         if len(question) == 1

@@ -83,6 +83,7 @@ class TableFacts(NamedTuple):
     format: str  # such as "csv" or "squad"
     lists: int  # columns whose cells are lists
     endings: int  # columns that look like endings to choose between
+    columns: tuple[str, ...] = ()
 
 
 class Task:
@@ -124,7 +125,7 @@ class Task:
 
     @classmethod
     def matches(cls, table: TableFacts) -> float:
-        """Return how much a file looks like this task's examples; 0: `weft tune` does not offer the task."""
+        """Return how much a table looks like this task's examples; 0: `weft tune` does not offer the task."""
         return 0.0
 
     def validation_metrics(self, rows: RowSchema) -> tuple[str, ...]:
@@ -148,6 +149,7 @@ class Task:
         columns: Sequence[str] = (),
         label: str | None = None,
         name: str = "",
+        row: RowSchema | None = None,
     ) -> RowSchema:
         """Return which columns of a table this task reads: by their names, then by what they hold.
 
@@ -156,10 +158,10 @@ class Task:
             columns: those to read, in the order of the row schema, the label last unless it is named.
             label: the column of the label.
             name: one of the task's names on the command line.
+            row: what a row is, with the usual names of its columns (default: `default_rows`).
         """
-        schema: RowSchema = resolve(INFER)(
-            cls.default_rows(), rows, columns, label, **cls.infer_options(name)
-        )
+        row = row or cls.default_rows()
+        schema: RowSchema = resolve(INFER)(row, rows, columns, label, **cls.infer_options(name))
         return schema
 
     @classmethod

@@ -11,10 +11,13 @@ import numpy as np
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.files import expand
 from ..data.folder_files import find_file
 from ..data.formats.squad import iterate_articles
 from ..data.order import permute
 from ..data.prepare import prepare
+from ..data.reading.examples import Examples, expected_rows, find_examples
+from ..data.reading.table import open_table
 from ..data.store import Store, open_store
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import read_folder
@@ -22,7 +25,6 @@ from ..recipe.cells import ClassName
 from ..storage import write_if_changed
 from ..tasks.base import max_row_length
 from . import images, text_to_text
-from .detect import DetectedData, detect_data
 from .model import text_to_text_format, with_layer_mix, with_task_head
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ def prepare_texts(
 
 
 def question_windows(
-    options: "TuneOptions", detected: DetectedData, tokenizer: str, most: int
+    options: "TuneOptions", detected: Examples, tokenizer: str, most: int
 ) -> R.ContextQuestions:
     if options.max_length is None:
         most = question_window_length(detected, Tokenizer.load(tokenizer), min(most, WINDOW))
@@ -129,20 +131,24 @@ def claim(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def detect_for_model(options: "TuneOptions", spec: S.Spec) -> DetectedData:
+def detect_for_model(options: "TuneOptions", spec: S.Spec) -> Examples:
     """Detect the task for this model. A decoder reads two texts and a score in both orders: GPT's similarity."""
-    if (texts := text_to_text.detect_text_to_text(options, spec)) is not None:
-        return texts
+    to_text = text_to_text.is_text_to_text(options, spec)
     similar = options.task == "similarity"
-    detected = detect_data(
-        options.data,
-        options.valid,
-        None if similar else options.task,
-        options.column_names,
+    task = None if similar or to_text else options.task
+    table = open_table(
+        expand(options.data),
         options.columns,
+        options.column_names,
         options.label,
-        options.max_bad_row_fraction,
+        expected=R.TemplatedPairs() if to_text else expected_rows(task),
+        max_bad_rows=options.max_bad_row_fraction,
     )
+    valid = table.open_like(expand(options.valid)) if options.valid else None
+    texts = text_to_text.find_text_to_text(options, table, valid) if to_text else None
+    if texts is not None:
+        return texts
+    detected = find_examples(table, valid, task)
     pair = isinstance(detected.row, R.LabelledTexts) and detected.row.second_text is not None
     if similar and not pair:
         raise ValueError(
@@ -160,7 +166,7 @@ def detect_for_model(options: "TuneOptions", spec: S.Spec) -> DetectedData:
 
 
 def build_task_value(
-    tune_options: "TuneOptions", detected: DetectedData, spec: S.Spec, start: Path
+    tune_options: "TuneOptions", detected: Examples, spec: S.Spec, start: Path
 ) -> R.Task:
     task, options = detected.kind, dict[str, Any]()
     names = {field.name for field in fields(task)}  # type: ignore[arg-type]
@@ -187,7 +193,7 @@ def tokenizer_of(start: Path) -> str:
     return str((start / "tokenizer.json").resolve())
 
 
-def split_validation(detected: DetectedData, folder: Path, seed: int) -> DetectedData:
+def split_validation(detected: Examples, folder: Path, seed: int) -> Examples:
     """Hold out a tenth of the rows, or of SQuAD's articles; always the same ones."""
     data_folder = folder / "data"
     data_folder.mkdir(parents=True, exist_ok=True)
@@ -270,7 +276,7 @@ def row_length_quantile(store: Store, row: R.RowSchema, max_length: int) -> int:
     )
 
 
-def question_window_length(detected: DetectedData, tokenizer: Tokenizer, max_length: int) -> int:
+def question_window_length(detected: Examples, tokenizer: Tokenizer, max_length: int) -> int:
     some = detected.rows[:: max(1, len(detected.rows) // 2000)]
     question_lengths = np.diff(
         tokenizer.encode_many([row["question"] for row in some])[1], prepend=0

@@ -1,20 +1,16 @@
 """Fine-tuning of image models: classes from the data, augmentation from the checkpoint, a new head where the old one was."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.reading.columns import infer_row_schema
-from ..data.reading.image_columns import COLUMNS_OPTION, SAMPLE_IMAGES
-from ..data.reading.rows import sample_rows
-from ..data.source import format_of, resolve_source
+from ..data.reading.labels import check_class_count, check_classes_in_training, format_labels
+from ..data.reading.table import open_table
 from ..data.store import Store
 from ..interop.hub import local_folder
 from ..interop.image_processor import image_transforms
-from .detect import format_labels
 
 if TYPE_CHECKING:
     from .plan import TuneOptions
@@ -39,25 +35,25 @@ def reads_images(spec: S.Spec) -> bool:
 
 def image_sources(options: "TuneOptions") -> ImageSources:
     """Return what is read of --data and --valid; without --valid, the last tenth of the images is held out."""
-    train = resolve_source(R.Source(paths=options.data), R.LabelledImages())
-    sample, _ = sample_rows(train, SAMPLE_IMAGES, options.max_bad_row_fraction)
-    fields = [row.fields for row in sample]
-    rows = infer_row_schema(R.LabelledImages(), fields, options.columns, options.label)
-    assert isinstance(rows, R.LabelledImages)
-    if options.valid:
-        valid = resolve_source(R.Source(paths=options.valid), rows)
-        first = sample_rows(valid, SAMPLE_IMAGES, options.max_bad_row_fraction)[0][0]
-        if not {*rows.columns} <= {*first.fields, *format_of(valid).extra_columns}:
-            raise ValueError(
-                f"--data {options.data[0]} has the columns {format_labels(rows.columns)}, --valid {options.valid[0]} has "
-                f"{format_labels(tuple(first.fields))}; give tables with the same columns, or two folders"
-            )
-        return ImageSources(rows, train, valid)
-    return ImageSources(
-        rows,
-        replace(train, fraction=(0.0, 1 - HELD_OUT)),
-        replace(train, fraction=(1 - HELD_OUT, 1.0)),
+    table = open_table(
+        options.data,
+        options.columns,
+        label=options.label,
+        expected=R.LabelledImages(),
+        max_bad_rows=options.max_bad_row_fraction,
     )
+    rows = table.row_schema(R.task_named(TASK))
+    assert isinstance(rows, R.LabelledImages)
+    if not options.valid:
+        train, valid = table.part(0.0, 1 - HELD_OUT), table.part(1 - HELD_OUT, 1.0)
+        return ImageSources(rows, train.source, valid.source)
+    valid = table.open_like(options.valid)
+    if not {*rows.columns} <= {*valid.columns}:
+        raise ValueError(
+            f"--data {options.data[0]} has the columns {format_labels(rows.columns)}, --valid {options.valid[0]} has "
+            f"{format_labels(valid.columns)}; give tables with the same columns, or two folders"
+        )
+    return ImageSources(rows, table.source, valid.source)
 
 
 def check_options(options: "TuneOptions", spec: S.Spec) -> None:
@@ -128,32 +124,6 @@ def resized_first(transforms: tuple[R.Transform, ...]) -> tuple[R.Transform, ...
     return transforms
 
 
-def check_class_count(source: R.Source, classes: Sequence[str], column: str) -> None:
-    """Raise ValueError unless there are two classes or more."""
-    if len(classes) > 1:
-        return
-    path, in_folder = source.paths[0], source.format == "folder"
-    if not classes:
-        raise ValueError(
-            f"{path}: {column} is empty in every row; name another column with {COLUMNS_OPTION}"
-        )
-    raise ValueError(
-        f"{path}: every image has the class {classes[0]}; "
-        + ("a class is a sub-folder" if in_folder else "give images of two classes or more")
-    )
-
-
-def check_classes_in_training(
-    source: R.Source, classes: Sequence[str], training_classes: Collection[str]
-) -> None:
-    """Raise ValueError if all images of a class are held out."""
-    missing = [name for name in classes if name not in training_classes]
-    if missing:
-        raise ValueError(
-            f"{source.paths[0]}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
-        )
-
-
 def describe_images(sources: ImageSources, train: Store, valid: Store) -> str:
     """Describe what is read in one sentence.
 
@@ -163,13 +133,13 @@ def describe_images(sources: ImageSources, train: Store, valid: Store) -> str:
     classes, path = train.meta.labels or (), sources.train.paths[0]
     trained, held_out = set(train.column("label")), set(valid.column("label"))
     used = [name for i, name in enumerate(classes) if i in trained | held_out]
-    check_class_count(sources.train, used, sources.rows.label)
+    check_class_count(path, used, sources.rows.label, sources.train.format == "folder")
     split = sources.valid.fraction != (0.0, 1.0)
     if split and 2 * len(held_out) < len(used):
         raise ValueError(
             f"{path}: the last tenth of the images has {len(held_out)} of {len(used)} classes; give --valid"
         )
     if split:
-        check_classes_in_training(sources.train, used, {classes[i] for i in trained})
+        check_classes_in_training(path, used, {classes[i] for i in trained})
     text = f"{path}: {len(train) + len(valid) * split:,} images ({sources.train.format}), {len(classes)} classes ({format_labels(classes)}): {TASK}"
     return f"{text}; {len(valid):,} held out" if split else text

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.reading.examples import Examples
 from ..data.tokenizer import Tokenizer
 from ..interop.describe import read_folder
 from ..interop.equivalent_specs import find_family
 from ..interop.hub import local_folder
 from . import text_to_text
-from .detect import DetectedData
 
 if TYPE_CHECKING:
     from .plan import TuneOptions
@@ -23,9 +23,7 @@ def text_to_text_format(start: Path, spec: S.Spec) -> Any:
     return "bart" if family is not None and family.decoder_start == "eos" else "t5"
 
 
-def with_task_head(
-    spec: S.Spec, start: Path, detected: DetectedData, options: "TuneOptions"
-) -> S.Spec:
+def with_task_head(spec: S.Spec, start: Path, detected: Examples, options: "TuneOptions") -> S.Spec:
     """Return the spec with the task's head. Text-to-text keeps the encoder-decoder; other tasks use its encoder."""
     dropout = options.dropout
     if detected.kind.keeps_decoder:

@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.files import expand
-from ..data.formats.sniff import detect_format, formats_by_suffix
 from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import (
     SOURCE_COLUMNS,
     TARGET_COLUMNS,
+    Fields,
     check_columns_exist,
     find_column,
 )
 from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
-from ..data.reading.rows import Fields, load_source
+from ..data.reading.examples import Examples, build_examples, find_examples
+from ..data.reading.labels import detect_classes, format_labels
+from ..data.reading.table import Table
 from ..data.tokenizer import Tokenizer
 from ..synonyms import suggest
-from .detect import (
-    DetectedData,
-    align_columns,
-    build_source,
-    detect_classes,
-    detect_data,
-    format_labels,
-    usable_rows,
-)
 
 if TYPE_CHECKING:
     from .plan import TuneOptions
@@ -48,28 +40,25 @@ def is_text_to_text_model(spec: S.Spec) -> bool:
     return spec.encoder is not None and spec.decoder is not None and isinstance(spec.head, S.LMHead)
 
 
-def detect_text_to_text(options: "TuneOptions", spec: S.Spec) -> DetectedData | None:
-    """Return the data as text-to-text if --task says so, or if an encoder-decoder gets texts or classes without --task; else None."""
-    if options.task not in (None, TASK) or not is_text_to_text_model(spec):
-        if options.task == TASK:
-            raise ValueError(
-                f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or BART; "
-                f"{options.checkpoint} is none"
-            )
-        if options.source_prefix or options.label_texts:
-            raise ValueError(f"--source-prefix and --label-texts are for --task {TASK}")
-        return None
-    if (detected := detect_pairs(options)) is not None:
-        return detected
-    detected = detect_data(
-        options.data,
-        options.valid,
-        None,
-        options.column_names,
-        options.columns,
-        options.label,
-        options.max_bad_row_fraction,
-    )
+def is_text_to_text(options: "TuneOptions", spec: S.Spec) -> bool:
+    """Return whether the data are read as text-to-text if they can be: if --task says so, or of an encoder-decoder without --task."""
+    if options.task in (None, TASK) and is_text_to_text_model(spec):
+        return True
+    if options.task == TASK:
+        raise ValueError(
+            f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or BART; "
+            f"{options.checkpoint} is none"
+        )
+    if options.source_prefix or options.label_texts:
+        raise ValueError(f"--source-prefix and --label-texts are for --task {TASK}")
+    return False
+
+
+def find_text_to_text(options: "TuneOptions", table: Table, valid: Table | None) -> Examples | None:
+    """Return the rows of a table as text-to-text: source and target texts, or texts and classes. None: they are neither."""
+    if (chosen := source_target_columns(options, table)) is not None:
+        return find_pairs(options, table, valid, chosen)
+    detected = find_examples(table, valid)
     row = detected.row
     if isinstance(row, R.LabelledTexts) and row.labels is not None:
         texts = [name for name in (row.text, row.second_text) if name]
@@ -83,74 +72,32 @@ def detect_text_to_text(options: "TuneOptions", spec: S.Spec) -> DetectedData | 
     return None
 
 
-def detect_pairs(options: "TuneOptions") -> DetectedData | None:
-    """Detect two aligned files, or a table with a column of source text and one of target text."""
-    paths, dev = expand(options.data), expand(options.valid) if options.valid else []
-    if len(paths) == 2 and not any(map(formats_by_suffix, paths)):
-        train, valid_source = (
-            R.Source(paths=tuple(paths), format="parallel", column_names=("source", "target"))
-            if paths
-            else None
-            for paths in (paths, dev)
-        )
-        assert train is not None
-        return load_pairs(options, train, valid_source, ["source", "target"])
-    kind = detect_format(paths[0])
-    if kind in ("squad", "conll"):
-        return None
-    requested_columns = [*options.columns, *([options.label] if options.label else [])]
-    train = build_source(paths, kind, options.column_names, requested_columns)
-    rows = load_source(train)[0]
-    chosen = source_target_columns(options, [item.fields for item in rows]) if rows else None
-    if chosen is None:
-        return None
-    check_columns_exist(rows[0].fields, requested_columns)
-    return load_pairs(
-        options, train, align_columns(train, rows, dev, requested_columns) if dev else None, chosen
-    )
-
-
-def load_pairs(
-    options: "TuneOptions", train: R.Source, dev: R.Source | None, chosen: list[str]
-) -> DetectedData:
-    """Load all rows of a source whose columns are known; targets that repeat are labels."""
+def find_pairs(
+    options: "TuneOptions", table: Table, valid: Table | None, chosen: list[str]
+) -> Examples:
+    """Return the rows of a table whose columns of source and target are known; targets that repeat are labels."""
     *texts, target = chosen
-    (rows, bad), (other, worse) = load_source(train), load_source(dev) if dev else ([], [])
-    cells = [
-        cell for item in (*rows, *other) if (cell := item.fields.get(target)) not in (None, "")
-    ]
+    rows = [*table.rows, *(valid.rows if valid else ())]
+    cells = [cell for item in rows if (cell := item.fields.get(target)) not in (None, "")]
     free = looks_like_text(cells) or len(set(map(str, cells))) > min(MAX_CLASSES, len(cells) // 2)
-    labels = (
-        None
-        if free
-        else detect_classes(
-            cells, target, TASK, allowed_bad_rows(len(rows), options.max_bad_row_fraction)
-        )
-    )
-    row = build_template(options, texts, target, labels, rows[0].fields if rows else {})
-    train_rows, note = usable_rows(rows, bad, row, train, options.max_bad_row_fraction, "")
-    valid, more = (
-        usable_rows(other, worse, row, dev, options.max_bad_row_fraction, "dev ")
-        if dev
-        else ([], ())
-    )
-    return with_summary(
-        DetectedData(TASK, train, dev, row, train_rows, valid, "", (*note, *more)), row
-    )
+    allowed = allowed_bad_rows(len(table.rows), table.max_bad_rows)
+    labels = None if free else detect_classes(cells, target, TASK, allowed)
+    row = build_template(options, texts, target, labels, table.rows[0].fields if rows else {})
+    return with_summary(build_examples(table, valid, TASK, row, summary="-"), row)
 
 
-def source_target_columns(options: "TuneOptions", rows: list[Fields]) -> list[str] | None:
-    """Return the columns of the source, then the target."""
-    if options.columns:
-        requested_columns = [*options.columns, *([options.label] if options.label else [])]
-        return (
-            requested_columns
-            if len(requested_columns) > 1
-            and (
-                options.task == TASK or looks_like_text(column_values(rows, requested_columns[-1]))
-            )
-            else None
-        )
+def source_target_columns(options: "TuneOptions", table: Table) -> list[str] | None:
+    """Return the columns of the source, then the target; None if the table has no such columns."""
+    if table.format == "parallel":
+        return ["source", "target"]
+    rows = [item.fields for item in table.rows]
+    if table.format in ("squad", "conll") or not rows:
+        return None
+    requested = [*table.requested, *([table.label] if table.label else [])]
+    if table.requested:
+        check_columns_exist(rows[0], requested)
+        is_pair = options.task == TASK or looks_like_text(column_values(rows, requested[-1]))
+        return requested if len(requested) > 1 and is_pair else None
     for source, target in (
         *SOURCE_TARGET_COLUMNS,
         *((source, target) for source in SOURCE_COLUMNS for target in TARGET_COLUMNS),
@@ -191,7 +138,7 @@ def build_template(
     return schema
 
 
-def with_summary(detected: DetectedData, row: R.TemplatedPairs) -> DetectedData:
+def with_summary(detected: Examples, row: R.TemplatedPairs) -> Examples:
     form = detected.train.format
     what = (
         f"{len(row.labels)} labels in {row.target!r} ({format_labels(row.targets)})"

@@ -8,6 +8,10 @@ from ..files import MissingFile, find
 from .lines import binary_fix, full_lines, is_binary, read_head
 
 
+class UnknownFormat(ValueError):
+    """No format recognises a file."""
+
+
 def all_formats() -> list[Format]:
     return [named(Format, name) for name in names(Format)]
 
@@ -21,7 +25,7 @@ def detect_format(path: str) -> str:
     """Return the name of the format that is surest of a file: a table in a .csv may have tabs, a .json may hold one object per line.
 
     Raises:
-        ValueError: if none recognises it.
+        UnknownFormat: if none recognises it.
     """
     likely = formats_by_suffix(path)
     by_name = next((format for format in likely if format.sniff(b"", path) == 1), None)
@@ -48,9 +52,11 @@ def surest_format(head: bytes, path: str) -> Format:
         ((format.sniff(head, path), format) for format in all_formats()), key=lambda pair: pair[0]
     )
     if score <= 0 and is_binary(head):
-        raise ValueError(f"{path} is a binary file, which no format recognises; {binary_fix(head)}")
+        raise UnknownFormat(
+            f"{path} is a binary file, which no format recognises; {binary_fix(head)}"
+        )
     if score <= 0:
-        raise ValueError(
+        raise UnknownFormat(
             f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
             "of these, or name its format (weft prepare --format, in a recipe Source.format)"
         )
