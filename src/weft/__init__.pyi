@@ -11,6 +11,8 @@ from .api import look as look
 from .api import open as open
 from .api import train as train
 from .api import tune as tune
+from .data.reading.table import Table as Table
+from .data.reading.table import open_table as open_table
 from .families import Family as Family
 from .families import family as family
 from .generate.sampling import Sampling as Sampling

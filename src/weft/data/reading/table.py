@@ -96,28 +96,32 @@ class Table:
         """The rows that cannot be read, with their positions."""
         return self.all_items[1]
 
+    def first_rows(self, count: int) -> UsableRows:
+        """Return the first rows and those among them that cannot be read, however many these are."""
+        if "all_items" in self.__dict__ and len(self.rows) + len(self.bad) <= count:
+            return UsableRows(*self.all_items)
+        return UsableRows(*load_source(self.source, max_rows=count))
+
     def sample(self, count: int = SAMPLE_ROWS) -> UsableRows:
         """Return the first rows and those among them that cannot be read.
 
         Raises:
             ValueError: if none can be read, or if more are bad than may be.
         """
-        read = self.__dict__.get("all_items")
-        whole = read is not None and sum(map(len, read)) <= count
-        rows, bad = read if read and whole else load_source(self.source, max_rows=count)
-        check_bad_row_limit(len(rows), bad, self.max_bad_rows)
-        if not rows:
+        read = self.first_rows(count)
+        check_bad_row_limit(len(read.rows), read.bad, self.max_bad_rows)
+        if not read.rows:
             raise ValueError(f"{', '.join(self.source.paths)}: there is no row that can be read")
-        return UsableRows(rows, bad)
+        return read
 
     def require_rows(self) -> list[Fields]:
         """Return the fields of all rows.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: if there is none, or if more rows are bad than may be.
         """
+        check_bad_row_limit(len(self.rows), self.bad, self.max_bad_rows)
         if not self.rows:
-            check_bad_row_limit(0, self.bad, self.max_bad_rows)
             raise ValueError(f"{', '.join(self.source.paths)}: there is no row")
         return [item.fields for item in self.rows]
 
@@ -170,7 +174,9 @@ class Table:
         """Whether the rows hold images: by the format, or by the cells of the first column that is requested, or of any."""
         if self.format in IMAGE_FORMATS:
             return True
-        fields = [item.fields for item in self.sample(SAMPLE_IMAGES).rows]
+        fields = [item.fields for item in self.first_rows(SAMPLE_IMAGES).rows]
+        if not fields:
+            return False
         check_columns_exist(fields[0], self.requested)
         if len(self.requested) == 2:
             check_column_order(fields, *self.requested)
