@@ -189,7 +189,8 @@ class Setting(NamedTuple):
 def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from weft import recipe as R
     from weft.runs import run
-    from weft.tuning.plan import RESULTS_FILE, TuneOptions, plan_tuning
+    from weft.tuning.options import TuneOptions
+    from weft.tuning.plan import RESULTS_FILE, plan_tuning
     from weft.tuning.search import run_trials
 
     task, ending = TASKS[s.task], "json" if s.task == "squad" else "jsonl"

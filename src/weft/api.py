@@ -24,7 +24,8 @@ from .runs.run import train as train_run
 from .synonyms import suggest
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluateOptions, EvaluationData
-from .tuning.plan import TuneOptions, plan_tuning
+from .tuning.options import TuneOptions
+from .tuning.plan import plan_tuning
 from .tuning.search import run_trials
 
 train = python_errors(output="out")(train_run)
@@ -151,7 +152,7 @@ def tune(
         data: the files to train on.
         valid: the files to select by (default: a part of `data` that is held out).
         report: takes each line of progress.
-        options: fields of `weft.tuning.plan.TuneOptions`, such as epochs, learning_rates, task, label, output.
+        options: fields of `weft.tuning.options.TuneOptions`, such as epochs, learning_rates, task, label, output.
 
     Returns:
         The best model, opened.

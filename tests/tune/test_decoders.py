@@ -17,7 +17,8 @@ from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
 from weft.tuning import search
-from weft.tuning.plan import TuneOptions, plan_tuning
+from weft.tuning.options import TuneOptions
+from weft.tuning.plan import plan_tuning
 
 from .made import bert, write_examples
 from .test_tune import endings, pairs, tagged

@@ -21,7 +21,8 @@ from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
 from weft.runs import run
-from weft.tuning.plan import TuneOptions, plan_tuning
+from weft.tuning.options import TuneOptions
+from weft.tuning.plan import plan_tuning
 
 from ..objectives.tuning import PATCHES
 

@@ -20,7 +20,8 @@ from weft.model.model import build
 from weft.tasks.task import predict
 from weft.tasks.text_to_text import class_probabilities
 from weft.tuning import search
-from weft.tuning.plan import TuneOptions, plan_tuning
+from weft.tuning.options import TuneOptions
+from weft.tuning.plan import plan_tuning
 
 from .made import bert, sentences, write_examples
 

@@ -23,7 +23,8 @@ from weft.interop.saving import save
 from weft.model.model import build
 from weft.training.optimisers import Optimiser
 from weft.tuning import search
-from weft.tuning.plan import TuneOptions, plan_tuning
+from weft.tuning.options import TuneOptions
+from weft.tuning.plan import plan_tuning
 
 from .made import POOLED, bert, checkpoint, sentences, write_examples
 

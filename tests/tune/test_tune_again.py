@@ -16,7 +16,8 @@ from weft.data.prepare import prepare
 from weft.interop.loading import load
 from weft.interop.manifest import find_damage
 from weft.tuning import search
-from weft.tuning.plan import TuneOptions, plan_tuning
+from weft.tuning.options import TuneOptions
+from weft.tuning.plan import plan_tuning
 
 from .made import checkpoint, write_examples
 

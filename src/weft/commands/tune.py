@@ -25,7 +25,8 @@ from .options import (
 from .rows import check_input_files
 
 if TYPE_CHECKING:
-    from ..tuning.plan import TuneOptions, TunePlan
+    from ..tuning.options import TuneOptions
+    from ..tuning.plan import TunePlan
     from ..tuning.search import TrialStep
 
 LAYER_MIXES = (
@@ -81,7 +82,7 @@ def plan_line(plan: "TunePlan") -> str:
 
 def tune_options(args: argparse.Namespace) -> "TuneOptions":
     from ..recipe import HeadOnly, LoRA
-    from ..tuning.plan import TuneOptions
+    from ..tuning.options import TuneOptions
 
     if args.freeze_body and args.lora_rank:
         raise ValueError(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -123,12 +124,9 @@ def load_labelled_images(
     if not table.rows:
         raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
     rows = table.row_schema(R.Classification)
-    names = {
-        name
-        for item in table.rows
-        for name in class_names(item.fields.get(rows.label_column or ""))
-    }
-    labels = labels or tuple(sorted_classes(names))
+    if not labels:
+        found = (class_names(item.fields.get(rows.label_column or "")) for item in table.rows)
+        labels = tuple(sorted_classes(set(chain.from_iterable(found))))
     good = table.usable(rows, labels)
     for note in good.notes():
         report(note)

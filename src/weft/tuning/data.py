@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,7 @@ from ..storage import write_if_changed
 from ..tasks.base import max_row_length
 from . import images, text_to_text
 from .model import text_to_text_format, with_layer_mix, with_task_head
-
-if TYPE_CHECKING:
-    from .plan import TuneOptions
+from .options import TuneOptions
 
 Report = Callable[[str], None]
 MARK = ".tune"  # an empty file in a folder that a search made
@@ -53,7 +51,7 @@ class PreparedData(NamedTuple):
 
 
 def prepare_images(
-    options: "TuneOptions", folder: Path, start: Path, report: Report, progress: Any
+    options: TuneOptions, folder: Path, start: Path, report: Report, progress: Any
 ) -> PreparedData:
     images.check_options(options, read_folder(start)[1])
     sources = images.image_sources(options)
@@ -77,7 +75,7 @@ def prepare_images(
 
 
 def prepare_texts(
-    options: "TuneOptions", folder: Path, start: Path, report: Report, progress: Any
+    options: TuneOptions, folder: Path, start: Path, report: Report, progress: Any
 ) -> PreparedData:
     tokenizer = tokenizer_of(start)
     if options.image_size is not None:
@@ -118,7 +116,7 @@ def prepare_texts(
 
 
 def question_windows(
-    options: "TuneOptions", detected: Examples, tokenizer: str, most: int
+    options: TuneOptions, detected: Examples, tokenizer: str, most: int
 ) -> R.ContextQuestions:
     if options.max_length is None:
         most = question_window_length(detected, Tokenizer.load(tokenizer), min(most, WINDOW))
@@ -131,7 +129,7 @@ def claim(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def detect_for_model(options: "TuneOptions", spec: S.Spec) -> Examples:
+def detect_for_model(options: TuneOptions, spec: S.Spec) -> Examples:
     """Detect the task for this model. A decoder reads two texts and a score in both orders: GPT's similarity."""
     to_text = text_to_text.is_text_to_text(options, spec)
     similar = options.task == "similarity"
@@ -166,7 +164,7 @@ def detect_for_model(options: "TuneOptions", spec: S.Spec) -> Examples:
 
 
 def build_task_value(
-    tune_options: "TuneOptions", detected: Examples, spec: S.Spec, start: Path
+    tune_options: TuneOptions, detected: Examples, spec: S.Spec, start: Path
 ) -> R.Task:
     task, options = detected.kind, dict[str, Any]()
     names = {field.name for field in fields(task)}  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
@@ -11,9 +11,7 @@ from ..data.reading.table import open_table
 from ..data.store import Store
 from ..interop.hub import local_folder
 from ..interop.image_processor import image_transforms
-
-if TYPE_CHECKING:
-    from .plan import TuneOptions
+from .options import TuneOptions
 
 TASK = "classify"
 # A wide range, since checkpoints of images differ in size a thousandfold
@@ -33,7 +31,7 @@ def reads_images(spec: S.Spec) -> bool:
     return not isinstance(spec.source, S.Tokens)
 
 
-def image_sources(options: "TuneOptions") -> ImageSources:
+def image_sources(options: TuneOptions) -> ImageSources:
     """Return what is read of --data and --valid; without --valid, the last tenth of the images is held out."""
     table = open_table(
         options.data,
@@ -56,7 +54,7 @@ def image_sources(options: "TuneOptions") -> ImageSources:
     return ImageSources(rows, table.source, valid.source)
 
 
-def check_options(options: "TuneOptions", spec: S.Spec) -> None:
+def check_options(options: TuneOptions, spec: S.Spec) -> None:
     """Raise ValueError for what images cannot have, before anything is written."""
     if not isinstance(spec.source, S.Patches):
         raise ValueError(
@@ -75,7 +73,7 @@ def check_options(options: "TuneOptions", spec: S.Spec) -> None:
             )
 
 
-def with_image_head(spec: S.Spec, classes: tuple[str, ...], options: "TuneOptions") -> S.Spec:
+def with_image_head(spec: S.Spec, classes: tuple[str, ...], options: TuneOptions) -> S.Spec:
     """Return the spec with a head for these classes: like the old classifier, or a linear map of the class token or of the mean."""
     old = spec.head
     head = (
@@ -93,7 +91,7 @@ def with_image_head(spec: S.Spec, classes: tuple[str, ...], options: "TuneOption
     return spec if options.dropout is None else S.with_dropout(spec, options.dropout)
 
 
-def image_task(spec: S.Spec, start: Path, options: "TuneOptions") -> R.Task:
+def image_task(spec: S.Spec, start: Path, options: TuneOptions) -> R.Task:
     """Return the task with the transforms that the checkpoint was trained with; where they are unknown or the size changes, a random
     resized crop and a flip."""
     folder = local_folder(options.checkpoint)

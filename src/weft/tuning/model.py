@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
@@ -12,9 +12,7 @@ from ..interop.describe import read_folder
 from ..interop.equivalent_specs import find_family
 from ..interop.hub import local_folder
 from . import text_to_text
-
-if TYPE_CHECKING:
-    from .plan import TuneOptions
+from .options import TuneOptions
 
 
 def text_to_text_format(start: Path, spec: S.Spec) -> Any:
@@ -23,7 +21,7 @@ def text_to_text_format(start: Path, spec: S.Spec) -> Any:
     return "bart" if family is not None and family.decoder_start == "eos" else "t5"
 
 
-def with_task_head(spec: S.Spec, start: Path, detected: Examples, options: "TuneOptions") -> S.Spec:
+def with_task_head(spec: S.Spec, start: Path, detected: Examples, options: TuneOptions) -> S.Spec:
     """Return the spec with the task's head. Text-to-text keeps the encoder-decoder; other tasks use its encoder."""
     dropout = options.dropout
     if detected.kind.keeps_decoder:
@@ -48,7 +46,7 @@ def with_task_head(spec: S.Spec, start: Path, detected: Examples, options: "Tune
     return replace(spec, head=detected.kind.default_head(spec, labels, rate))
 
 
-def with_layer_mix(spec: S.Spec, options: "TuneOptions") -> S.Spec:
+def with_layer_mix(spec: S.Spec, options: TuneOptions) -> S.Spec:
     """Return the spec with a head on features of several layers; a pooler that was trained on the last layer's first token is
     removed."""
     if options.layer_mix is None:

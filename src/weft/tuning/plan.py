@@ -4,7 +4,7 @@ BERT's authors (arXiv:1810.04805, appendix A.3)."""
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import find, strip_compression_suffix
 from ..data.ownership import refuse_strange
-from ..data.quarantine import MAX_BAD_ROWS
 from ..data.store import Store, open_store
 from ..inference.images import evaluation_transforms
 from ..inference.open_model import open_model
@@ -24,6 +23,7 @@ from ..kernels.devices import resolve_device, resolve_precision
 from ..recipe.metrics import greater_is_better
 from . import images
 from .data import MARK, PreparedData, claim, prepare_images, prepare_texts
+from .options import TuneOptions
 
 RESULTS_FILE = "tune.json"
 ADAMW_LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
@@ -33,41 +33,6 @@ ADAFACTOR_LEARNING_RATES = (
     1e-3,
 )  # of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
 SMALL, SEEDS = 10_000, 3  # on fewer rows than this, several seeds
-
-
-@dataclass(frozen=True)
-class TuneOptions:
-    """The options of `weft tune`, under the names they have there; None: from the data and the checkpoint."""
-
-    checkpoint: str
-    data: tuple[str, ...]
-    valid: tuple[str, ...] = ()
-    output: str | None = None
-    task: str | None = None
-    column_names: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    label: str | None = None
-    source_prefix: str = ""  # before every source text: T5's name of a task
-    label_texts: tuple[str, ...] = ()  # the text of each class, where a class is decoded as text
-    metric: str | None = None
-    learning_rates: tuple[float, ...] = ()
-    seeds: int | None = None
-    epochs: float = 3
-    batch_size: int = 32
-    max_length: int | None = None
-    evals_per_epoch: int = 2  # validations per epoch
-    dropout: float | None = None
-    layer_mix: S.LayerMix | None = None  # which layers the head reads
-    layer_decay: float | None = None
-    lm_weight: float = 0.0  # of GPT's auxiliary next-token loss
-    trainable: R.HeadOnly | R.LoRA | None = None
-    device: str = "auto"
-    image_size: int | None = (
-        None  # pixels, where images are read at another size than the checkpoint's
-    )
-    precision: str = "auto"
-    seed: int = 0
-    max_bad_row_fraction: float = MAX_BAD_ROWS
 
 
 class TunePlan(NamedTuple):

@@ -3,7 +3,7 @@ arXiv:1910.10683, section 2.4 and appendix D), and which tokens the checkpoint p
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
@@ -21,9 +21,7 @@ from ..data.reading.labels import detect_classes, format_labels
 from ..data.reading.table import Table
 from ..data.tokenizer import Tokenizer
 from ..synonyms import suggest
-
-if TYPE_CHECKING:
-    from .plan import TuneOptions
+from .options import TuneOptions
 
 TASK = "text2text"
 SOURCE_TARGET_COLUMNS = (
@@ -40,7 +38,7 @@ def is_text_to_text_model(spec: S.Spec) -> bool:
     return spec.encoder is not None and spec.decoder is not None and isinstance(spec.head, S.LMHead)
 
 
-def is_text_to_text(options: "TuneOptions", spec: S.Spec) -> bool:
+def is_text_to_text(options: TuneOptions, spec: S.Spec) -> bool:
     """Return whether the data are read as text-to-text if they can be: if --task says so, or of an encoder-decoder without --task."""
     if options.task in (None, TASK) and is_text_to_text_model(spec):
         return True
@@ -54,7 +52,7 @@ def is_text_to_text(options: "TuneOptions", spec: S.Spec) -> bool:
     return False
 
 
-def find_text_to_text(options: "TuneOptions", table: Table, valid: Table | None) -> Examples | None:
+def find_text_to_text(options: TuneOptions, table: Table, valid: Table | None) -> Examples | None:
     """Return the rows of a table as text-to-text: source and target texts, or texts and classes. None: they are neither."""
     if (chosen := source_target_columns(options, table)) is not None:
         return find_pairs(options, table, valid, chosen)
@@ -73,7 +71,7 @@ def find_text_to_text(options: "TuneOptions", table: Table, valid: Table | None)
 
 
 def find_pairs(
-    options: "TuneOptions", table: Table, valid: Table | None, chosen: list[str]
+    options: TuneOptions, table: Table, valid: Table | None, chosen: list[str]
 ) -> Examples:
     """Return the rows of a table whose columns of source and target are known; targets that repeat are labels."""
     *texts, target = chosen
@@ -86,7 +84,7 @@ def find_pairs(
     return with_summary(build_examples(table, valid, TASK, row, summary="-"), row)
 
 
-def source_target_columns(options: "TuneOptions", table: Table) -> list[str] | None:
+def source_target_columns(options: TuneOptions, table: Table) -> list[str] | None:
     """Return the columns of the source, then the target; None if the table has no such columns."""
     if table.format == "parallel":
         return ["source", "target"]
@@ -114,7 +112,7 @@ def source_target_columns(options: "TuneOptions", table: Table) -> list[str] | N
 
 
 def build_template(
-    options: "TuneOptions",
+    options: TuneOptions,
     texts: Sequence[str],
     target: str,
     labels: tuple[str, ...] | None,

@@ -129,6 +129,7 @@ def damaged_member(path: str) -> str | None:
         return str(error)
 
 
+# numpy.load reads a whole array into memory, and checks neither its size nor its bytes first
 @contextmanager
 def open_archive(path: str) -> Iterator[Archive]:
     """ValueError for a file that is no archive of images and labels."""
