@@ -101,12 +101,11 @@ def open_data(
 
 def named_columns(table: Table, task: type[R.Task]) -> R.RowSchema:
     """Return the row schema of a task with the columns of a table."""
+    assert table.examined
     try:
         return table.row_schema(task)
     except ValueError as error:
-        message = str(error)
-        named = message.startswith(table.path)
-        raise ValueError(message if named else f"{table.path}: {message}") from None
+        raise ValueError(f"{table.path}: {error}") from None
 
 
 def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:
