@@ -19,10 +19,10 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft.generate.text_generator import TextGenerator
-from weft.runs import run
 
 from . import command, receipt
 from .assistant_data import Question, questions, write
+from .trials import train_steps
 
 MAX_NEW_TOKENS = 40
 
@@ -112,7 +112,7 @@ def main() -> None:
     table: dict[str, Any] = {"original": summary(asked, before, before)}
     for name, recipe in recipes(options.folder.resolve(), data.resolve(), options.steps).items():
         folder = options.output / recipe.name
-        for event in run.train(recipe, folder):
+        for event in train_steps(recipe, folder):
             print(f"  {recipe.name} step {event.step} loss {event.loss:.4f}", flush=True)
         table[name] = summary(asked, answers(folder, asked), before)
         row = table[name]

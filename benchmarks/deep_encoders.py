@@ -23,10 +23,10 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import train_steps
 
 WIDTH, MARGIN = 32, 0.1
 TEXT = "wikitext-2/wiki.{}.tokens.gz"
@@ -104,7 +104,7 @@ def byte_entropy() -> float:
 def one(recipe: R.Recipe, output: Path, entropy: float) -> dict[str, Any]:
     folder = output / recipe.name
     try:
-        for _ in run.train(recipe, folder):
+        for _ in train_steps(recipe, folder):
             pass
     except RuntimeError as error:  # the guard ends a run whose updates are not finite
         return {"loss": None, "failed": True, "why": str(error)[:120], "curve": []}

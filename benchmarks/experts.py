@@ -17,10 +17,10 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import train_steps
 
 TINY = R.load_recipe("recipes/gpt_char.py")
 WEIGHTS = {"with": (0.01, 1e-3), "without": (0.0, 0.0)}  # of balance and z-loss
@@ -60,7 +60,7 @@ def recipe(top_k: int, weights: tuple[float, float], steps: int, seed: int) -> R
 
 
 def trained(asked: R.Recipe, out: Path) -> dict[str, float]:
-    for _ in run.train(asked, out):
+    for _ in train_steps(asked, out):
         pass
     lines = read_log(out / "log.jsonl")
     last = [line["expert_load"] for line in lines if "expert_load" in line][

@@ -28,10 +28,10 @@ from weft.interop.equivalent_specs import find_family
 from weft.interop.loading import load
 from weft.interop.saving import save
 from weft.interop.sentence_transformers import read_modules
-from weft.runs import run
 
 from . import command, receipt
 from .generated import make_clone, make_data, small
+from .trials import train_steps
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 LARGE = 2e7  # parameters; `paper` recipes have more
@@ -71,8 +71,8 @@ def leave(recipe: R.Recipe, home: Path, all_recipes: dict[str, R.Recipe]) -> Pat
     """Train in `home`, the current folder; -> the folder in Hugging Face's layout."""
     make_data(home / "data", recipe.data)
     for earlier in earlier_runs(recipe, all_recipes):
-        list(run.train(short(all_recipes[earlier])))
-    list(run.train(short(recipe)))
+        list(train_steps(short(all_recipes[earlier])))
+    list(train_steps(short(recipe)))
     return save(load(Path("runs") / recipe.name / "model"), home / "out" / recipe.name)
 
 

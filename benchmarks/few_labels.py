@@ -20,14 +20,14 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft.commands.options import positive_int
+from weft.data.prepare import prepare
 from weft.data.store import open_store
 from weft.inference.probe import probe
-from weft.ranks import Ranks
-from weft.runs import run
 
 from . import command, receipt
 from .generated import small
 from .image_recipes import train
+from .trials import train_steps
 
 RATES = (1e-2, 3e-3)
 LARGER, LEAST_SQUARES = "fine-tuned at 64 pixels", "least squares"
@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if options.quick:
         pretrained, options.seeds, options.steps = small(pretrained), 1, 4
     folder = options.output / pretrained.name
-    for event in run.train(pretrained, folder):
+    for event in train_steps(pretrained, folder):
         if event.step % 100 == 0:
             left = event.seconds * (pretrained.steps - event.step)
             done = f"step {event.step:,}/{pretrained.steps:,} loss {event.loss:.3f}"
@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         larger = twice_as_large(tuned, str(tuned_folder / "model"))
         table[LARGER] = accuracies(larger, 1, options.output)
     if LEAST_SQUARES in options.rows:
-        prepared = run.prepared_folder(scratch.data, Ranks())
+        prepared = prepare(scratch.data).folder
         stores = [open_store(prepared, split) for split in ("train", "valid")]
         scores = probe(weft.open(folder), stores[0], stores[1], (1, 5, 10, None), options.seeds)
         table[LEAST_SQUARES] = [score._asdict() for score in scores]

@@ -35,6 +35,7 @@ from weft.tasks.replaced_token_detection import ReplacedTokenLoss
 from weft.training.checkpoint import latest_checkpoint
 
 from . import command, receipt
+from .trials import build_run
 
 BATCHES = 64
 
@@ -51,10 +52,10 @@ def sizes(objective: torch.nn.Module) -> dict[str, float]:
     }
 
 
-def batches(made: run.RunState) -> list[Batch]:
-    assert isinstance(made.valid_store, Store), "growth reads validation rows of one source"
+def batches(made: run.Run) -> list[Batch]:
+    assert isinstance(made.prepared.valid, Store), "growth reads validation rows of one source"
     samples = made.preprocess.open_samples(
-        made.valid_store, made.recipe.batch.length, include_partial=True
+        made.prepared.valid, made.recipe.batch.length, include_partial=True
     )
     loader = Loader(build_planner(made.recipe.batch, samples, 0), samples, made.preprocess, 0, 0, 1)
     return [
@@ -137,7 +138,7 @@ def growth(folder: Path) -> dict[str, Any]:
     found = latest_checkpoint(folder / "checkpoints", print)
     if found is None:
         raise SystemExit(f"{folder} has no checkpoint; train it first")
-    made = run.build_run(R.recipe_of_run(folder), is_new=False)
+    made = build_run(R.recipe_of_run(folder), is_new=False)
     objective, start, given = made.loss.eval(), sizes(made.loss), batches(made)
     before = outputs(objective, given[0])
     objective.load_state_dict(found.all_tensors()["model"])

@@ -21,15 +21,15 @@ import weft
 from weft import recipe as R
 from weft.commands.options import positive_int
 from weft.recipe.cost import run_flops
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import train_steps
 
 
 def train(recipe: R.Recipe, folder: Path) -> float:
     """Train or go on; -> the accuracy of the model that is kept."""
-    for event in run.train(recipe, folder):
+    for event in train_steps(recipe, folder):
         if event.validation is not None:
             print(
                 f"  {recipe.name} step {event.step:,}/{recipe.steps:,} accuracy {event.validation['accuracy']:.4f}",

@@ -24,20 +24,23 @@ from weft.data.batching import build_planner
 from weft.data.loader import Loader
 from weft.data.order import sample_generator
 from weft.data.store import Store
+from weft.ranks import Ranks
 from weft.recipe.recipe import sample_unit
-from weft.runs import run
+from weft.runs.checkpoints import restore_run
+from weft.runs.directory import RunDirectory
 from weft.runs.log import read_log
-from weft.training import checkpoint
+from weft.runs.run import Run
 
 from . import command, receipt
+from .trials import build_run, train_steps
 
 
-def unigram(made: run.RunState, batches: int = 200) -> float:
+def unigram(made: Run, batches: int = 200) -> float:
     """The cross entropy of the validation labels under their frequencies in the first training batches, one added to each."""
     recipe, corruption = made.recipe, made.preprocess
-    seen = np.ones(made.store.meta.vocab_size or 1)
-    assert isinstance(made.store, Store)
-    samples = corruption.open_samples(made.store, recipe.batch.length)
+    seen = np.ones(made.prepared.train.meta.vocab_size or 1)
+    assert isinstance(made.prepared.train, Store)
+    samples = corruption.open_samples(made.prepared.train, recipe.batch.length)
     works = Loader(
         build_planner(recipe.batch, samples, recipe.seed), samples, corruption, recipe.seed
     ).from_position(0)
@@ -47,8 +50,8 @@ def unigram(made: run.RunState, batches: int = 200) -> float:
                 batch["labels"].flatten()[batch["labels_at"]].numpy(), minlength=len(seen)
             )
     surprise, total, count = -np.log(seen / seen.sum()), 0.0, 0
-    assert isinstance(made.valid_store, Store)
-    held = corruption.open_samples(made.valid_store, recipe.batch.length, include_partial=True)
+    assert isinstance(made.prepared.valid, Store)
+    held = corruption.open_samples(made.prepared.valid, recipe.batch.length, include_partial=True)
     for work in Loader(
         build_planner(recipe.batch, held, recipe.seed), held, corruption, recipe.seed
     ).one_epoch(32):
@@ -58,13 +61,13 @@ def unigram(made: run.RunState, batches: int = 200) -> float:
     return total / count
 
 
-def lengths_alone(made: run.RunState, most: int = 20_000, bins: int = 8) -> float:
+def lengths_alone(made: Run, most: int = 20_000, bins: int = 8) -> float:
     """The cross entropy of the validation's next-sentence labels under their frequencies in training rows with similar lengths of A and
     of B, one added to each: what can be known without reading a word."""
     corruption, length, end = (
         made.preprocess,
         made.recipe.batch.length,
-        made.store.meta.special_tokens["eos"],
+        made.prepared.train.meta.special_tokens["eos"],
     )
 
     def counted(store: Store, tail: bool) -> np.ndarray:
@@ -79,25 +82,26 @@ def lengths_alone(made: run.RunState, most: int = 20_000, bins: int = 8) -> floa
             ] += 1
         return seen
 
-    assert isinstance(made.store, Store)
-    assert isinstance(made.valid_store, Store)
-    seen, asked = counted(made.store, False) + 1, counted(made.valid_store, True)
+    assert isinstance(made.prepared.train, Store)
+    assert isinstance(made.prepared.valid, Store)
+    seen, asked = counted(made.prepared.train, False) + 1, counted(made.prepared.valid, True)
     return float(-(asked * np.log(seen / seen.sum(-1, keepdims=True))).sum() / asked.sum())
 
 
 def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
-    held: list[run.RunState] = []
-    for event in run.train(recipe, out, on_start=lambda made, *_: held.append(made)):
+    held: list[Run] = []
+    for event in train_steps(recipe, out, on_start=lambda made, *_: held.append(made)):
         if event.step % max(1, recipe.steps // 10) == 0:
             print(
                 f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
                 flush=True,
             )
-    made, lines = held[0] if held else run.build_run(recipe), read_log(out / "log.jsonl")
+    made, lines = held[0] if held else build_run(recipe), read_log(out / "log.jsonl")
     if not held:  # it was finished before
-        latest = checkpoint.latest_checkpoint(out / "checkpoints", run.ignore_message)
+        directory = RunDirectory(out)
+        latest = directory.latest_checkpoint(print, Ranks())
         assert latest
-        run.restore_latest(made, latest, out, run.ignore_message)
+        restore_run(made, latest, directory, print)
     steps = [line for line in lines if "loss" in line]
     valid = [line for line in lines if "valid" in line][-1]["valid"]
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)
@@ -109,7 +113,7 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
         "digest": made.trainer.digest(),
     }
     found |= {"averaged": averaged} if averaged else {}
-    if "token" in made.preprocess.terms and made.store.meta.vocab_size:
+    if "token" in made.preprocess.terms and made.prepared.train.meta.vocab_size:
         found["unigram"] = unigram(made)
     if "next" in made.preprocess.terms:
         found["lengths_alone"] = lengths_alone(made)

@@ -19,11 +19,9 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.data.mixture import open_split
+from weft.data.prepare import prepare
 from weft.generate.text_generator import TextGenerator
-from weft.ranks import Ranks
 from weft.recipe.cost import run_flops
-from weft.runs import run
 from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData
 from weft.tasks.text_to_text import class_probabilities
@@ -60,9 +58,7 @@ def accuracy(folder: Path) -> float:
     """Of reviews: the more likely of the two words."""
     opened = weft.open(folder, device="cpu")
     assert opened.recipe is not None
-    store = open_split(
-        run.prepared_folder(opened.recipe.data, Ranks()), opened.recipe.data, "valid"
-    )
+    store = prepare(opened.recipe.data).valid
     valid = opened.recipe.data.valid
     assert isinstance(valid, R.Mixture)
     part = next(part for part in valid.sources if part.name == "reviews")

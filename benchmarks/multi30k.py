@@ -23,10 +23,10 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.metrics.translation import bleu as plain_bleu
 from weft.metrics.translation import chrf, tokenised_bleu
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import train_steps
 
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 BEAMS, ALPHA = 4, 0.6
@@ -70,7 +70,7 @@ def main() -> None:
     recipe, rows = R.load_recipe(given.recipe), []
     for seed in range(given.seeds):
         folder = given.output / f"{recipe.name}-{seed}"
-        for event in run.train(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
+        for event in train_steps(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
             if event.step % 100 == 0:
                 print(
                     f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",

@@ -23,13 +23,13 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft.data.files import find
-from weft.data.mixture import MixtureStore, open_split
-from weft.ranks import Ranks
+from weft.data.mixture import MixtureStore
+from weft.data.prepare import prepare
 from weft.runs import run
 from weft.tasks.task import predict
 
 from . import command, receipt
-from .trials import parse, train, trial_parser
+from .trials import build_run, parse, train, trial_parser
 
 EXPONENTS = (1.0, 0.7, 0.3)
 GERMAN_COLUMNS = ("en", "text", "package")
@@ -96,8 +96,7 @@ def masked_tokens(folder: Path) -> dict[str, Any]:
     opened = weft.open(folder, device="cpu")
     assert opened.recipe is not None
     data, result = opened.recipe.data, dict[str, Any]()
-    prepared = run.prepared_folder(data, Ranks())
-    valid = open_split(prepared, data, "valid")
+    valid = prepare(data).valid
     assert isinstance(valid, MixtureStore)
     for name, store in valid.parts.items():
         tokens = [
@@ -113,13 +112,13 @@ def masked_tokens(folder: Path) -> dict[str, Any]:
 
 def shares(recipe: R.Recipe) -> dict[str, float]:
     """Return how often each language is read."""
-    state = run.build_run(recipe)
-    samples: Any = run.open_training_samples(state.preprocess, state.store, recipe.batch.length)
-    assert isinstance(state.store, MixtureStore)
+    state = build_run(recipe)
+    samples: Any = run.open_training_samples(state.preprocess, state.prepared, recipe.batch.length)
+    assert isinstance(state.prepared.train, MixtureStore)
     total = sum(samples.shares)
     return {
         name: round(share / total, 4)
-        for name, share in zip(state.store.parts, samples.shares, strict=True)
+        for name, share in zip(state.prepared.train.parts, samples.shares, strict=True)
     }
 
 

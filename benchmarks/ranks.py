@@ -94,13 +94,15 @@ def measure(files: list[str], world: int) -> list[float]:
 
 
 def run_ranks(files: list[str]) -> None:
-    from weft.runs.run import build_run
+    from weft.data.prepare import prepare_for_run
+    from weft.runs.run import Run
     from weft.training.parallel import init_ranks
 
     seconds = []
     with init_ranks(device="cpu") as ranks:
         for file in files:
-            built = build_run(R.load_recipe(file), ranks)
+            recipe = R.load_recipe(file)
+            built = Run(recipe, prepare_for_run(recipe.data), ranks)
             seconds.append(statistics.median([event.seconds for event in built.trainer][1:]))
             built.trainer.drop_ddp()
     print(json.dumps(seconds))

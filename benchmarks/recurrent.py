@@ -29,11 +29,11 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.metrics.translation import bleu
 from weft.recipe.cost import step_flops
-from weft.runs import run
 from weft.runs.log import read_log
 from weft.user_code import load_code
 
 from . import command, receipt
+from .trials import train_steps
 
 VOCABULARY, TOKENS, LENGTHS = 4000, 2048, (16, 32, 64, 128, 256)
 SENTENCE = "A man in a blue shirt is standing on a ladder cleaning a window."
@@ -98,7 +98,7 @@ def lines(name: str) -> list[str]:
 def trained(recipe: R.Recipe, output: Path, sentences: int) -> dict[str, Any]:
     """Train to the end, translate and score."""
     folder = output / recipe.name
-    for event in run.train(recipe, folder):
+    for event in train_steps(recipe, folder):
         if event.step % 50 == 0:
             left = event.seconds * (recipe.steps - event.step)
             print(f"  {recipe.name} {event.step}/{recipe.steps} loss {event.loss:.3f}, about {left:.0f} s left",

@@ -22,10 +22,10 @@ import numpy as np
 import weft
 from weft import recipe as R
 from weft.recipe.cost import run_flops
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import train_steps
 
 SIZES = ((2, 32), (3, 48), (4, 64), (5, 80), (6, 96))  # depth, width
 SHARES, DECAY = (1 / 8, 1 / 4, 1 / 2, 1), 0.25
@@ -67,7 +67,7 @@ def branch(trunk: Path, recipe: R.Recipe, folder: Path) -> None:
 
 
 def valid_loss(recipe: R.Recipe, folder: Path) -> float:
-    for _ in run.train(recipe, folder):
+    for _ in train_steps(recipe, folder):
         pass
     lines = read_log(folder / "log.jsonl")
     return float(next(line["valid"]["loss"] for line in reversed(lines) if "valid" in line))

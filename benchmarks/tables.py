@@ -29,12 +29,11 @@ from typing import Any, NamedTuple
 import weft
 from weft import recipe as R
 from weft.commands.options import positive_int
+from weft.data.prepare import prepare
 from weft.data.store import open_store
 from weft.metrics.perplexity import perplexity
 from weft.metrics.translation import bleu
-from weft.ranks import Ranks
 from weft.recipe.cost import run_flops
-from weft.runs import run
 from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData, predict
 
@@ -71,7 +70,7 @@ def translation(trial: Trial) -> Measures:
     assert opened.recipe is not None
     data = opened.recipe.data
     assert isinstance(data.valid, R.Source)
-    store = open_store(run.prepared_folder(data, Ranks()), "valid")
+    store = open_store(prepare(data).folder, "valid")
     losses = [loss for row in predict(opened, opened.recipe.task, store) for loss, _ in row]
     pairs = EvaluationData(store, data.valid).rows()[:TRANSLATED]
     translations = opened.translate([pair["source"] for pair in pairs], num_beams=1)

@@ -24,10 +24,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import weft
 from weft import recipe as R
-from weft.runs import run
 from weft.runs.log import read_log
 
 from . import command, receipt
+from .trials import build_run, train_steps
 
 MODELS = ["bert", "electra", "t5"]
 # 1e-2 was 0.0 wherever it was tried (docs/log.md)
@@ -44,7 +44,7 @@ OPTIMISERS: dict[str, tuple[Optimiser, ...]] = {
 
 def flops(recipe: R.Recipe) -> float:
     """Of one training step, its optimiser's included."""
-    steps = iter(run.build_run(recipe).trainer)
+    steps = iter(build_run(recipe).trainer)
     next(steps)
     with FlopCounterMode(display=False) as counter:
         for _ in islice(steps, 2):
@@ -149,7 +149,7 @@ class Comparison:
 
 
 def train(recipe: R.Recipe, folder: Path) -> None:
-    for event in run.train(recipe, folder):
+    for event in train_steps(recipe, folder):
         if event.step % 50 == 0:
             print(
                 f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms",

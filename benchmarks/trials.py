@@ -1,11 +1,16 @@
 """What benchmarks of several training runs share: their options, and a run with its progress."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from weft import recipe as R
+from weft.data.prepare import prepare_for_run
 from weft.runs import run
+from weft.runs import train as training
 from weft.runs.progress import ProgressLine, moving_average, time_left
+from weft.training.step import TrainStep
 
 from .generated import small
 
@@ -31,13 +36,25 @@ def parse(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argpa
     return options
 
 
+def train_steps(
+    recipe: R.Recipe, directory: Path | str | None = None, **options: Any
+) -> Iterator[TrainStep]:
+    """Prepare the data of a recipe and train it: the options are those of `weft.train`."""
+    return training.train(recipe, prepare_for_run(recipe.data), directory, **options)
+
+
+def build_run(recipe: R.Recipe, is_new: bool = True) -> run.Run:
+    """Prepare the data of a recipe and build the run."""
+    return run.Run(recipe, prepare_for_run(recipe.data), is_new=is_new)
+
+
 def train(recipe: R.Recipe, output: Path, quick: bool = False) -> Path:
     """Train a recipe, or use its finished run; return its folder."""
     recipe = small(recipe) if quick else recipe
     folder = output / recipe.name
     pace: float | None = None
     with ProgressLine() as line:
-        for event in run.train(recipe, folder):
+        for event in train_steps(recipe, folder):
             pace = moving_average(pace, event.seconds)
             if line.is_due:
                 left = time_left(pace * (recipe.steps - event.step))

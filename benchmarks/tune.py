@@ -31,6 +31,7 @@ import numpy as np
 from weft.data.order import permute
 
 from . import command, receipt
+from .trials import build_run
 
 Row = dict[str, Any]
 
@@ -188,7 +189,7 @@ class Setting(NamedTuple):
 
 def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from weft import recipe as R
-    from weft.runs import run
+    from weft.runs.validation import validate_run
     from weft.tuning.options import TuneOptions
     from weft.tuning.plan import RESULTS_FILE, plan_tuning
     from weft.tuning.search import run_trials
@@ -229,7 +230,7 @@ def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
         trainable=None,
         data=replace(made.recipe.data, train=test, valid=test, prepared_folder=str(s.out / "test")),
     )
-    found = run.validate_run(run.build_run(recipe))
+    found = validate_run(build_run(recipe))
     assert found is not None
     best = json.loads((s.out / RESULTS_FILE).read_text())["trials"][0]
     return found, used | {"dev": best[task.metric]}

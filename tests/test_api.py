@@ -154,7 +154,7 @@ def test_a_run_trains_opens_and_is_evaluated_in_python(
     Path("text.txt").write_text("the quick brown fox jumps over the lazy dog\n\n" * 60)
     overrides = ["steps=3", "name=mine", 'data.train.paths=["text.txt"]', 'data.valid.paths=["text.txt"]']  # fmt: skip
     recipe = weft.load_recipe(str(ROOT / "recipes/gpt_char.py"), overrides)
-    assert [step.step for step in weft.train(recipe)] == [1, 2, 3]
+    assert [step.step for step in weft.train(recipe, weft.prepare(recipe.data))] == [1, 2, 3]
     model = weft.open("runs/mine", device="cpu")
     assert len(model.generate("the ", max_new_tokens=4)) == 4
     metrics = weft.evaluate(model, report=lambda line: None)

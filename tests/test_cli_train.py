@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft.cli import main
 from weft.commands import EXIT_STOPPED
 from weft.recipe.cost import run_flops
-from weft.runs import progress, run, status
+from weft.runs import progress, status, train_progress
 from weft.runs.lock import RunLock, is_locked
 from weft.training.loop import Trainer
 from weft.values import from_plain
@@ -100,7 +101,8 @@ def test_a_warmup_longer_than_the_run_is_one_line_with_a_value_that_works(
     assert "187" in line
     assert "40" in line
     fix = line.split()[-1]
-    list(weft.train(weft.load_recipe("small.py", [*warmup, "steps=3"])))  # in Python, too
+    recipe = weft.load_recipe("small.py", [*warmup, "steps=3"])
+    list(weft.train(recipe, weft.prepare(recipe.data)))  # in Python, too
     assert "warmup_steps = 187" in capsys.readouterr().err
     assert main(["train", "small.py", *words, "--set", fix, "-o", "runs/fixed"]) == 0
     assert "warmup_steps" not in capsys.readouterr().err
@@ -115,7 +117,7 @@ def test_a_warmup_longer_than_the_run_is_one_line_with_a_value_that_works(
 def test_a_long_validation_shows_how_far_it_is(
     changes: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "SPINNER_DELAY", 0.0)
+    monkeypatch.setattr(train_progress, "SPINNER_DELAY", 0.0)
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     assert main(["train", "small.py", *(f"--set={change}" for change in changes)]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("validated")]
@@ -128,7 +130,7 @@ def test_a_long_validation_shows_how_far_it_is(
 
 
 def test_a_short_validation_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    line = progress.TrainProgressLine(R.load_recipe("small.py"), 0, 1.0, 1.0)
+    line = train_progress.TrainProgressLine(R.load_recipe("small.py"), 0, 1.0, 1.0)
     line.next_print = 0.0  # due
     for done in range(5):
         line.show_validation(done, 5)
@@ -341,13 +343,20 @@ def test_the_generator_of_steps_raises_when_a_signal_stops_it() -> None:
     recipe, before = R.load_recipe("small.py"), signal.getsignal(signal.SIGTERM)
     steps = []
     with pytest.raises(weft.RunStopped, match="stopped after step 3 of 6; run it again"):  # noqa: PT012 the loop is what is tested
-        for event in weft.train(recipe):
+        for event in weft.train(recipe, weft.prepare(recipe.data)):
             steps.append(event.step)
             if event.step == 3:
                 os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
     assert Path("runs/small/checkpoints/step-000000003").exists()
-    assert [*steps, *(event.step for event in weft.train(recipe))] == [1, 2, 3, 4, 5, 6]
+    assert [*steps, *(event.step for event in weft.train(recipe, weft.prepare(recipe.data)))] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 def test_a_stopped_run_is_saved_says_how_to_go_on_and_goes_on(
@@ -460,11 +469,11 @@ def test_a_recipe_whose_data_are_missing_says_what_they_are(
 
 def test_a_caller_who_stops_asking_finds_the_step_saved() -> None:
     recipe = R.apply_overrides(R.load_recipe("small.py"), ["checkpoints.every_steps=100"])
-    for event in run.train(recipe):
+    for event in whole_runs.train(recipe):
         if event.step == 3:
             break
     assert Path("runs/small/checkpoints/step-000000003").exists()
-    assert next(iter(run.train(recipe))).step == 4
+    assert next(iter(whole_runs.train(recipe))).step == 4
 
 
 def test_a_run_goes_on_without_the_model_that_it_started_from() -> None:
@@ -472,17 +481,17 @@ def test_a_run_goes_on_without_the_model_that_it_started_from() -> None:
     recipe = R.apply_overrides(
         R.load_recipe("small.py"), ["name=tuned", "init_from=runs/small/model", "average=EMA"]
     )
-    for event in run.train(recipe):
+    for event in whole_runs.train(recipe):
         if event.step == 2:
             break
     shutil.move("runs/small", "runs/moved")
-    assert [event.step for event in run.train(recipe)] == [3, 4, 5, 6]
+    assert [event.step for event in whole_runs.train(recipe)] == [3, 4, 5, 6]
     with pytest.raises(ValueError, match="runs/small/model"):
-        next(iter(run.train(recipe, "runs/fresh")))
+        next(iter(whole_runs.train(recipe, "runs/fresh")))
 
 
 def test_status_shows_the_loss_of_the_model_that_is_kept() -> None:
-    list(run.train(R.apply_overrides(R.load_recipe("small.py"), ["average=EMA"])))
+    list(whole_runs.train(R.apply_overrides(R.load_recipe("small.py"), ["average=EMA"])))
     lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
     found = status.run_status(Path("runs/small"))
     assert (
@@ -497,7 +506,7 @@ def test_the_load_of_experts_is_in_the_log_and_in_status(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     recipe = R.load_recipe("small.py")
-    list(run.train(R.replace_path(recipe, "model", routed(recipe.model))))
+    list(whole_runs.train(R.replace_path(recipe, "model", routed(recipe.model))))
     lines = [json.loads(line) for line in Path("runs/small/log.jsonl").read_text().splitlines()]
     assert all(
         0 < line["expert_load"]["entropy"] <= 1 and line["terms"]["balance"] > 0.9
@@ -518,9 +527,9 @@ def test_another_teacher_is_refused() -> None:
         "task",
         R.Distillation(teacher="teacher"),
     )
-    for event in run.train(recipe):
+    for event in whole_runs.train(recipe):
         if event.step == 2:
             break
     shutil.copytree("runs/other/model", "teacher", dirs_exist_ok=True)
     with pytest.raises(ValueError, match="the teacher changed"):
-        next(iter(run.train(recipe)))
+        next(iter(whole_runs.train(recipe)))

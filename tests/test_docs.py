@@ -65,7 +65,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recipe = weft.load_recipe(str(ROOT / "recipes/first_run.py"), ["steps=2"])
         recipe = weft.replace_path(recipe, "data.train.paths", ("text.txt",))
         recipe = weft.replace_path(recipe, "data.valid", None)
-        for _ in weft.train(recipe, "runs/first_run"):
+        for _ in weft.train(recipe, weft.prepare(recipe.data), "runs/first_run"):
             pass
     return folder
 

@@ -266,7 +266,7 @@ def texts_without_a_label(folder: Path) -> str:
         (lambda m, data: weft.load_recipe("recipes/gpt_char.py", "lr=3"), ("lr=3", "optimiser.lr")),
         (lambda m, data: weft.load_recipe("recipes/gpt_char.py", ["steps"]), ("path=value",)),
         (lambda m, data: weft.open(3), ("3",)),
-        (lambda m, data: next(weft.train("recipe.py")), ("weft.load_recipe",)),
+        (lambda m, data: next(weft.train("recipe.py", None)), ("weft.load_recipe",)),
         (lambda m, data: weft.save(m, "out"), ("weft.open(…).model",)),
         (lambda m, data: m.generate("the man", max_new_tokens=9999), ("max_new_tokens",)),
         (
@@ -294,7 +294,7 @@ def test_an_error_in_python_names_calls(
         ("use weft classify m IMAGE", 'use weft.open("m").classify("IMAGE")'),
         (
             "train one with weft train a.py:b",
-            'train one with weft.train(weft.load_recipe("a.py:b"))',
+            'train one with weft.train(recipe, weft.prepare(recipe.data)) where recipe = weft.load_recipe("a.py:b")',
         ),
         ("give --set steps=20", 'give weft.replace_path(recipe, "steps", 20)'),
         ("leave --task out", "leave task out"),

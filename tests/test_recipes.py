@@ -11,12 +11,11 @@ import torch
 from benchmarks.generated import make_clone, make_data, small
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
-from weft.data.mixture import open_split
-from weft.ranks import Ranks
+from weft.data.prepare import prepare
 from weft.recipe.cost import step_flops
 from weft.recipe.workload import first_map_flops
-from weft.runs import run
 from weft.runs.log import read_log as read_log
 from weft.training.optimisers import Optimiser
 from weft.values import from_json
@@ -182,9 +181,9 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(
     for field in TINY[name].task.model_folders:
         other = TINY[Path(getattr(TINY[name].task, field)).parent.name]
         make_data(home / "data", other.data)
-        list(run.train(small(other)))
+        list(whole_runs.train(small(other)))
     recipe = small(TINY[name])
-    events = list(run.train(recipe))
+    events = list(whole_runs.train(recipe))
     assert [event.step for event in events] == [1, 2, 3]
     assert all(isfinite(event.loss) and event.grad_norm > 0 for event in events)
     assert isinstance(recipe.data.rows, R.LabelledImages) or all(
@@ -192,17 +191,15 @@ def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(
     )
     folder = Path("runs") / recipe.name
     assert any("valid" in line for line in read_log(folder / "log.jsonl"))
-    prepared = Path(run.prepared_folder(recipe.data, Ranks()))
+    prepared = prepare(recipe.data)
     trained = weft.load(folder / "model").spec
     assert weft.replace(
         trained, special_tokens=recipe.model.special_tokens
-    ) == weft.spec.with_label_names(
-        recipe.model, open_split(prepared, recipe.data, "train").meta.labels
-    )
-    assert not list(prepared.rglob("quarantine.jsonl"))
+    ) == weft.spec.with_label_names(recipe.model, prepared.train.meta.labels)
+    assert not list(prepared.folder.rglob("quarantine.jsonl"))
     assert COUNTS.get(name) in (
         None,
-        tuple(len(open_split(prepared, recipe.data, split)) for split in ("train", "valid")),
+        (len(prepared.train), len(prepared.valid or ())),
     )
 
 

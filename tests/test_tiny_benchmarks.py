@@ -17,8 +17,8 @@ from benchmarks.export import leave, recipes, short
 from benchmarks.generated import MAKERS, make_data
 from PIL import Image
 
+from tests import whole_runs
 from weft import recipe as R
-from weft.runs import run
 
 ROOT = Path(__file__).parents[1]
 
@@ -166,7 +166,7 @@ def prepare_model(file: str, exported: bool, home: Path) -> None:
         leave(recipe, home, known)
     else:
         make_data(home / "data", recipe.data)
-        list(run.train(short(recipe)))
+        list(whole_runs.train(short(recipe)))
 
 
 def write_translation_recipe(file: Path) -> None:

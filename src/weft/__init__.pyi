@@ -9,8 +9,11 @@ from .api import evaluate as evaluate
 from .api import load_recipe as load_recipe
 from .api import look as look
 from .api import open as open
+from .api import open_prepared as open_prepared
+from .api import prepare as prepare
 from .api import train as train
 from .api import tune as tune
+from .data.prepared import PreparedData as PreparedData
 from .data.reading.table import Table as Table
 from .data.reading.table import open_table as open_table
 from .families import Family as Family
@@ -46,7 +49,7 @@ from .recipe.formats import Format as Format
 from .recipe.metrics import Metric as Metric
 from .registry import implements as implements
 from .registry import register as register
-from .runs.run import RunStopped as RunStopped
+from .runs.train import RunStopped as RunStopped
 from .spec import DLCL as DLCL
 from .spec import MLP as MLP
 from .spec import Activation as Activation

@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+from .data.prepare import PrepareProgress, prepare_for_run
+from .data.prepared import PreparedData
+from .data.prepared import open_prepared as open_prepared_data
 from .inference.evaluate import MixtureEvaluationData, evaluate_model, split_of_run
 from .inference.evaluation_data import load_files, task_of
 from .inference.images import ImageInput
@@ -16,11 +19,9 @@ from .kernels.devices import resolve_device, resolve_dtype
 from .observe.figure import save_observation
 from .observe.panels import Observation
 from .python_messages import python_errors
-from .ranks import Ranks
-from .recipe import Recipe, apply_overrides
+from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
-from .runs.run import prepared_folder
-from .runs.run import train as train_run
+from .runs.train import train as train_run
 from .synonyms import suggest
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluateOptions, EvaluationData
@@ -28,7 +29,34 @@ from .tuning.options import TuneOptions
 from .tuning.plan import plan_tuning
 from .tuning.search import run_trials
 
-train = python_errors(output="out")(train_run)
+train = python_errors(output="directory")(train_run)
+open_prepared = python_errors()(open_prepared_data)
+
+
+@python_errors()
+def prepare(
+    data: Data,
+    *,
+    workers: int | None = None,
+    report: Callable[[PrepareProgress], None] | None = None,
+) -> PreparedData:
+    """Prepare the data of a recipe as shards, once: finished shards are used again.
+
+    Args:
+        data: `recipe.data`; `data.prepared_folder` says where the shards are (default: prepared/<fingerprint>).
+        workers: number of processes (default: the number of cores).
+        report: takes the progress.
+
+    Returns:
+        What `weft.train` takes. One of several processes, which torchrun started, and a run whose shards are in object storage,
+        use what `weft prepare` has written.
+
+    Raises:
+        ValueError: if the data cannot be read, or the folder has shards of other data.
+    """
+    if not isinstance(data, Data):
+        raise ValueError(f"prepare takes the data of a recipe: recipe.data, not {data!r}"[:200])
+    return prepare_for_run(data, report, workers)
 
 
 @python_errors()
@@ -99,8 +127,9 @@ def evaluate(
     else:
         if opened.recipe is None:
             raise ValueError(f"{opened.name} has no data of its own; give some with on=")
-        folder = prepared_folder(opened.recipe.data, Ranks())
-        data = split_of_run(opened.recipe, folder, split)
+        prepared = prepare_for_run(opened.recipe.data)
+        prepared.check()
+        data = split_of_run(opened.recipe, prepared, split)
     options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
     return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
 

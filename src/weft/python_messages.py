@@ -11,8 +11,11 @@ METHODS = "generate|fill|classify|tag|answer|embed|translate|detect"
 FUNCTIONS = "tune|evaluate|train|look"
 PLACEHOLDER = r" (?:\[?[A-Z]{2,}\]?|…\]?)(?![\w.])"
 COMMANDS = (
-    (r"weft train --output", r"weft.train with another out"),
-    (r"weft train ([\w./-]+\.py(?::\w+)?|RECIPE)", r'weft.train(weft.load_recipe("\1"))'),
+    (r"weft train --output", r"weft.train with another directory"),
+    (
+        r"weft train ([\w./-]+\.py(?::\w+)?|RECIPE)",
+        r'weft.train(recipe, weft.prepare(recipe.data)) where recipe = weft.load_recipe("\1")',
+    ),
     (rf"weft ({METHODS}) (\S+) ([A-Z]{{2,}})", r'weft.open("\2").\1("\3")'),
     (rf"weft ({METHODS})\b", r"weft.open(…).\1(…)"),
     (rf"weft ({FUNCTIONS})\b(?! --)", r"weft.\1(…)"),

@@ -1,5 +1,6 @@
 """Who shares the work. One process here; `train.parallel` has the ranks that torchrun starts."""
 
+import os
 from collections.abc import Callable
 
 
@@ -17,3 +18,8 @@ class Ranks:
     def from_first(self, compute: Callable[[], str]) -> str:
         """Return on all ranks the text that the first one computes, which may take long."""
         return compute()
+
+
+def started_processes() -> int:
+    """Return how many processes torchrun has started for this program; 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

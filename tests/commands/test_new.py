@@ -179,7 +179,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
     small += ["batch.tokens=64" if words[0] == "translate" else "batch.size=2"]
     recipe = weft.load_recipe("mine.py", small)
     assert recipe.workers == ("images" in guessed or "longest side" in guessed)
-    assert [step.step for step in weft.train(recipe)] == [1, 2]
+    assert [step.step for step in weft.train(recipe, weft.prepare(recipe.data))] == [1, 2]
     assert summary["use"].split()[2] == f"runs/{recipe.name}"
     assert Path("runs", recipe.name, "model").is_dir()
 
@@ -466,7 +466,7 @@ def test_each_objective_trains_from_a_folder_is_used_and_exported(
     recipe = weft.load_recipe("recipe.py", small)
     assert recipe.name == "books"
     assert recipe.data.train.paths == recipe.data.valid.paths == ("books/*.txt",)
-    assert [step.step for step in weft.train(recipe)] == [1, 2]
+    assert [step.step for step in weft.train(recipe, weft.prepare(recipe.data))] == [1, 2]
     assert main([word.format(run="runs/books") for word in after]) == 0
     assert main(["export", "runs/books", "out", "--to", "hf"]) == 0
     family = json.loads(Path("out/config.json").read_text())["model_type"]
@@ -517,7 +517,8 @@ def test_files_of_one_line_have_a_part_to_validate_on(capsys: pytest.CaptureFixt
         Path("lines", f"{i}.txt").write_text(sentence(rng, 60))
     guessed_of(["pretrain", "lines"], capsys)
     small = ["steps=1", "schedule.warmup_steps=0", "precision=fp32", "batch.size=2"]
-    (step,) = weft.train(weft.load_recipe("recipe.py", small))
+    recipe = weft.load_recipe("recipe.py", small)
+    (step,) = weft.train(recipe, weft.prepare(recipe.data))
     assert step.step == 1
     assert "valid" in Path("runs/lines/log.jsonl").read_text()
 
@@ -558,7 +559,7 @@ def test_what_is_said_of_the_export_is_so(
     small = ["steps=2", "schedule.warmup_steps=1", "precision=fp32", "eval_every=2"]
     small += ["batch.tokens=64" if words[0] == "translate" else "batch.size=2"]
     recipe = weft.load_recipe("recipe.py", small)
-    assert len(list(weft.train(recipe))) == 2
+    assert len(list(weft.train(recipe, weft.prepare(recipe.data)))) == 2
     assert main(["export", f"runs/{recipe.name}", "out", "--to", "hf"]) == (0 if family else 2)
     if family:
         assert f"as {family}" in guessed["export"]
@@ -569,7 +570,8 @@ def test_what_is_said_of_the_export_is_so(
         text = Path("recipe.py").read_text()
         assert "model=DETR" in text.split("recipe = ")[1]
         Path("other.py").write_text(text.replace("model=MODEL", "model=DETR"))
-        assert len(list(weft.train(weft.load_recipe("other.py", [*small, "name=other"])))) == 2
+        recipe = weft.load_recipe("other.py", [*small, "name=other"])
+        assert len(list(weft.train(recipe, weft.prepare(recipe.data)))) == 2
         assert main(["export", "runs/other", "out", "--to", "hf"]) == 0
 
 

@@ -100,10 +100,10 @@ def test_several_workers_write_the_same_shards(
     proteins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
-    alone = prepare(data(proteins), tmp_path / "alone", workers=1)
+    alone = prepare(data(proteins), tmp_path / "alone", workers=1).folder
     assert len(list((alone / "train").glob("*.arrow"))) > 4
     assert len(Store(PreparedFolder(str(alone)), "train")) == 120
     monkeypatch.setenv("WEFT_CODE", str(EXAMPLE))  # workers import the user's file
-    many = prepare(data(proteins), tmp_path / "many", workers=3)
+    many = prepare(data(proteins), tmp_path / "many", workers=3).folder
     for path in sorted((alone / "train").iterdir()):
         assert (many / "train" / path.name).read_bytes() == path.read_bytes()

@@ -79,7 +79,7 @@ def test_a_row_schema_and_a_tokenizer_of_ones_own_are_prepared(
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = data_from_arguments([str(tmp_path / "a.jsonl")], kind="rated", tokenizer="vowels")
     assert data == from_json(R.to_json(data))
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     store = Store(PreparedFolder(str(folder)), "train")
     assert len(store) == 30
     assert store.row(0)["stars"] == 4

@@ -57,7 +57,7 @@ def test_a_task_that_reads_numbers_reads_those_that_have_names(
     numbers = [row["label"] for row in rows]
     source = labelled(tmp_path, rows, *names)
     data = R.Data(rows=schema, train=source, tokenizer=R.ByteBPE(vocab_size=300))
-    store = open_store(prepare(data, tmp_path / "prepared", workers=1))
+    store = open_store(prepare(data, tmp_path / "prepared", workers=1).folder)
     assert [store.row(i)["label"] for i in range(len(store))] == numbers
     found = examples_of(source.paths, task=task)
     assert found.row == schema

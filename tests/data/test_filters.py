@@ -176,7 +176,7 @@ def test_of_equal_rows_the_first_is_kept_wherever_the_others_lie(tmp_path: Path)
         data_of(lines_file(tmp_path / "a.txt", lines), R.ExactDeduplication()),
         tmp_path / "out",
         workers=1,
-    )
+    ).folder
     assert len(list((folder / "train").glob("*.arrow"))) > 4
     assert texts(folder) == lines[:90]
     report = filtering.read_report(folder / "train")
@@ -193,7 +193,7 @@ def test_normalized_rows_are_equal_but_for_case_and_space(tmp_path: Path) -> Non
         name = "yes" if value.normalize else "no"
         folder = prepare(
             data_of(lines_file(tmp_path / "a.txt", lines), value), tmp_path / name, workers=1
-        )
+        ).folder
         assert len(texts(folder)) == kept
 
 
@@ -218,7 +218,7 @@ def test_near_duplicates_are_those_of_datasketchs_index(tmp_path: Path, threshol
 
     value, lines = R.NearDeduplication(threshold=threshold), near_lines()
     data = data_of(lines_file(tmp_path / "a.txt", lines), value)
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     lsh, kept = MinHashLSH(threshold=threshold, num_perm=128), []
     for i, line in enumerate(lines):
         one = MinHash(num_perm=128, seed=1, hashfunc=int)
@@ -265,13 +265,13 @@ def test_ranges_of_hashes_give_the_same_duplicates_however_many(
 ) -> None:
     given = lines_file(tmp_path / "a.txt", near_lines())
     data = data_of(given, R.ExactDeduplication(), R.NearDeduplication())
-    expected = contents(prepare(data, tmp_path / "one", workers=1))
+    expected = contents(prepare(data, tmp_path / "one", workers=1).folder)
     assert len(match.ranges(600)) == 1
     # ranges of four buckets: one that lost its last bucket would lose a quarter of the hashes
     monkeypatch.setattr(match, "MATCH_BYTES", 250)
     assert len(match.ranges(600)) == scan.BUCKETS // 4
     assert match.ranges(10**15)[-1] == (scan.BUCKETS - 1, scan.BUCKETS)
-    assert contents(prepare(data, tmp_path / "many", workers=1)) == expected
+    assert contents(prepare(data, tmp_path / "many", workers=1).folder) == expected
 
 
 def test_comparing_takes_the_memory_that_it_plans_with() -> None:
@@ -314,7 +314,7 @@ def test_the_first_filter_that_drops_a_row_is_its_reason(tmp_path: Path) -> None
         (exact, length): [["ExactDeduplication", "duplicate", 2], ["LengthFilter", "too short", 1]],
     }
     for i, (filters, dropped) in enumerate(expected.items()):
-        folder = prepare(data_of(given, *filters), tmp_path / str(i), workers=1)
+        folder = prepare(data_of(given, *filters), tmp_path / str(i), workers=1).folder
         report = filtering.read_report(folder / "train")
         assert report
         assert [list(entry.values()) for entry in report["dropped"]] == dropped
@@ -331,7 +331,7 @@ def test_a_document_in_several_rows_is_filtered_whole(
         (tmp_path / f"{name}.txt").write_text(text)
     given = R.Source(paths=(str(tmp_path / "*.txt"),), document_boundary="file")
     filters = (R.LengthFilter(min_words=100), R.ExactDeduplication())
-    folder = prepare(data_of(given, *filters), tmp_path / "out", workers=1)
+    folder = prepare(data_of(given, *filters), tmp_path / "out", workers=1).folder
     assert texts(folder) == [long, long + " More."]
 
 
@@ -342,7 +342,9 @@ def test_images_are_equal_by_their_bytes_and_have_no_words(tmp_path: Path) -> No
         Image.new("L", (4, 4), 40 * (i // 3)).save(path)
     given = R.Source(paths=(str(tmp_path / "images"),), format="folder")
     images: dict[str, Any] = {"rows": R.LabelledImages(), "tokenizer": None}
-    folder = prepare(data_of(given, R.ExactDeduplication(), **images), tmp_path / "out", workers=1)
+    folder = prepare(
+        data_of(given, R.ExactDeduplication(), **images), tmp_path / "out", workers=1
+    ).folder
     assert len(list(read(folder))) == 2
     with pytest.raises(ValueError, match="LengthFilter reads text, and LabelledImages have none"):
         prepare(data_of(given, R.LengthFilter(), **images), tmp_path / "other", workers=1)
@@ -353,7 +355,7 @@ def test_a_row_that_cannot_be_read_is_set_aside_not_filtered(tmp_path: Path) -> 
     rows = [{"text": f"row number {i}"} for i in range(40)]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"other": 1}, *rows]))
     data = data_of(R.Source(paths=(str(path),), format="jsonl"), R.ExactDeduplication())
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     assert len(texts(folder)) == 40
     assert "text" in (folder / "train" / "quarantine.jsonl").read_text()
 
@@ -363,7 +365,7 @@ def test_a_tokenizer_learns_from_what_is_kept(tmp_path: Path) -> None:
     given = lines_file(tmp_path / "a.txt", lines)
     more: dict[str, Any] = {"tokenizer": R.CharacterTokenizer()}
     for filters, known in ((), True), ((R.ForbiddenTextFilter(),), False):
-        folder = prepare(data_of(given, *filters, **more), tmp_path / str(known), workers=1)
+        folder = prepare(data_of(given, *filters, **more), tmp_path / str(known), workers=1).folder
         assert ("ž" in (folder / "tokenizer.json").read_text()) is known
 
 
@@ -384,7 +386,7 @@ def one_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[R.Data, 
             valid=from_plain(to_plain(given) | {"filters": to_plain(filters[:1])}),
             tokenizer=R.ByteBPE(vocab_size=300),
         )
-        yield data, contents(prepare(data, folder / "out", workers=1))
+        yield data, contents(prepare(data, folder / "out", workers=1).folder)
 
 
 def test_nothing_but_tables_and_the_report_is_left(one_run: Any) -> None:
@@ -396,8 +398,8 @@ def test_nothing_but_tables_and_the_report_is_left(one_run: Any) -> None:
 def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
     lines = [f"document {i % 90} of some length" for i in range(120)]
     data = data_of(lines_file(tmp_path / "a.txt", lines), R.ExactDeduplication())
-    expected = contents(prepare(data, tmp_path / "one", workers=1))
-    assert contents(prepare(data, tmp_path / "two", workers=2)) == expected
+    expected = contents(prepare(data, tmp_path / "one", workers=1).folder)
+    assert contents(prepare(data, tmp_path / "two", workers=2).folder) == expected
 
 
 def test_parts_give_the_same_bytes_when_each_is_run_twice(tmp_path: Path, one_run: Any) -> None:
@@ -444,7 +446,7 @@ def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
     lines_file(tmp_path / "b.txt", ["same text", "more text"] * 200)
     paths = (str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
     data = data_of(R.Source(paths=paths, document_boundary="line"), R.ExactDeduplication())
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     assert texts(folder) == ["same text", "own text", "more text"]
     lines_file(tmp_path / "a.txt", ["diff text", "own text"] * 200)
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
@@ -466,11 +468,13 @@ def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
 
 def test_other_filters_are_refused_and_none_leave_nothing(tmp_path: Path) -> None:
     given = lines_file(tmp_path / "a.txt", ["one text", "one text", "two texts"])
-    folder = prepare(data_of(given, R.ExactDeduplication()), tmp_path / "out", workers=1)
+    folder = prepare(data_of(given, R.ExactDeduplication()), tmp_path / "out", workers=1).folder
     with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
         prepare(data_of(given, R.ExactDeduplication(normalize=True)), folder, workers=1)
     prepare(data_of(given), folder, workers=1, overwrite=True)
-    assert contents(folder) == contents(prepare(data_of(given), tmp_path / "plain", workers=1))
+    assert contents(folder) == contents(
+        prepare(data_of(given), tmp_path / "plain", workers=1).folder
+    )
 
 
 def test_a_damaged_table_is_made_again(tmp_path: Path, one_run: Any) -> None:
@@ -500,7 +504,7 @@ def test_rows_of_an_evaluation_are_those_of_the_store(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = R.Source(paths=(str(path),), format="jsonl")
     data = data_of(given, R.ExactDeduplication(), rows=R.SourceTargetPairs())
-    store = open_store(str(prepare(data, tmp_path / "out", workers=1)))
+    store = open_store(str(prepare(data, tmp_path / "out", workers=1).folder))
     assert EvaluationData(store, data.train).rows() == rows[:30]
     assert len(store) == 30
 
@@ -533,7 +537,7 @@ def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
         lines = [f"{i} http://{i % 7} text {i}" for i in range(40)]
         given = lines_file(tmp_path / "a.txt", lines)
         data = data_of(given, EvenNumbers(), SameAddress())
-        folder = prepare(data, tmp_path / "out", workers=1)
+        folder = prepare(data, tmp_path / "out", workers=1).folder
         for value in (EvenNumbers(), SameAddress()):
             check_part(value)
         assert texts(folder) == [lines[i] for i in (0, 2, 4, 6, 8, 10, 12)]

@@ -51,7 +51,7 @@ def write_pair(folder: Path, name: str, packed: bool = False) -> None:
 def prepared(tmp_path: Path, *paths: Any, **more: Any) -> Store:
     source = R.Source(paths=tuple(map(str, paths)))
     data = R.Data(rows=R.LabelledImages(), train=source, **more)
-    return open_store(prepare(data, tmp_path / "prepared", workers=1))
+    return open_store(prepare(data, tmp_path / "prepared", workers=1).folder)
 
 
 def grey(store: Store, i: int) -> np.ndarray:
@@ -406,7 +406,7 @@ def test_other_columns_of_a_table_are_named_by_the_row(tmp_path: Path) -> None:
         [str(tmp_path / "a.parquet")], kind="images", columns=("img", "fine_label")
     )
     assert data.rows == R.LabelledImages(image="img", label="fine_label")
-    store = open_store(prepare(data, tmp_path / "prepared", workers=1))
+    store = open_store(prepare(data, tmp_path / "prepared", workers=1).folder)
     assert store.meta.labels == ("0", "1", "2", "3")
     for i in range(30):
         assert np.array_equal(grey(store, i), PIXELS[i])

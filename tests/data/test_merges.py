@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import whole_runs
 from weft import recipe as R
 from weft.data.bpe_dropout import VARIANTS_PER_WORD, BPEDropout
 from weft.data.train_tokenizer import fit_tokenizer
-from weft.runs import run
 
 TEXTS = [
     "the lower the slower, the newest is the widest.",
@@ -106,10 +106,10 @@ def test_training_cuts_anew_and_validation_does_not(tmp_path: Path) -> None:
         steps=1,
         optimiser=R.Adam(lr=1e-3),
     )
-    made = run.build_run(recipe)
-    assert made.valid_store is not None
-    trained = made.preprocess.open_samples(made.store, 90)
-    held = made.preprocess.open_samples(made.valid_store, 90, include_partial=True)
+    made = whole_runs.build_run(recipe)
+    assert made.prepared.valid is not None
+    trained = made.preprocess.open_samples(made.prepared.train, 90)
+    held = made.preprocess.open_samples(made.prepared.valid, 90, include_partial=True)
 
     def rows(samples, seed: int) -> list[list[int]]:  # type: ignore[no-untyped-def]
         draw = np.random.default_rng(seed)

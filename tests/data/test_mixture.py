@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft.data.batching import SampleIndex, build_planner, slice_of_rank
 from weft.data.files import MissingFile
 from weft.data.in_memory import ListSamples
 from weft.data.loader import Loader
-from weft.data.mixture import BLOCK, MixtureOrder, MixtureSamples, block_counts, open_split
+from weft.data.mixture import BLOCK, MixtureOrder, MixtureSamples, block_counts
 from weft.data.prepare import prepare
 from weft.runs import run
 from weft.values import from_json, to_json
@@ -195,8 +196,8 @@ def test_a_mixture_survives_json_and_overrides_reach_its_rates(data: R.Data) -> 
 
 
 def test_every_source_is_prepared_with_its_own_prefix_and_target(data: R.Data) -> None:
-    folder = prepare(data)
-    store = open_split(folder, data, "train")
+    prepared = prepare(data)
+    folder, store = prepared.folder, prepared.train
     tokenizer = weft.data.tokenizer.Tokenizer.load(folder)  # type: ignore[attr-defined]
     first = {
         name: [tokenizer.decode(part.row(0)[side]) for side in ("source", "target")]
@@ -215,9 +216,9 @@ def test_a_finished_folder_is_used_without_its_sources_only_with_each_part_s_row
     data: R.Data,
 ) -> None:
     data = replace(data, prepared_folder="prepared")
-    folder = prepare(data)
+    folder = prepare(data).folder
     Path("size.csv").unlink()
-    assert prepare(data) == folder
+    assert prepare(data).folder == folder
     turn, size = data.train.sources  # type: ignore[union-attr]
     other = replace(size, rows=replace(size.rows, template="long? {text}"))
     changed = replace(data, train=R.Mixture(sources=(turn, other), rates=EQUAL))
@@ -226,13 +227,13 @@ def test_a_finished_folder_is_used_without_its_sources_only_with_each_part_s_row
 
 
 def test_a_run_on_a_mixture_resumes_exactly_and_reports_every_source(data: R.Data) -> None:
-    whole = list(run.train(tiny(data), "whole"))
-    stopped = run.train(tiny(data), "stopped")
+    whole = list(whole_runs.train(tiny(data), "whole"))
+    stopped = whole_runs.train(tiny(data), "stopped")
     for event in stopped:
         if event.step == 3:
             break
     stopped.close()
-    rest = list(run.train(tiny(data), "stopped"))
+    rest = list(whole_runs.train(tiny(data), "stopped"))
     assert rest[-1].step == 6
     assert rest[-1].loss == whole[-1].loss
     valid = [line["valid"] for line in run_log("whole") if "valid" in line][-1]
@@ -248,8 +249,8 @@ def run_log(folder: str) -> list[dict[str, dict[str, float]]]:
 
 
 def test_workers_and_ranks_make_the_same_rows(data: R.Data) -> None:
-    state = run.build_run(tiny(data))
-    mixture = run.open_training_samples(state.preprocess, state.store, 16)
+    state = whole_runs.build_run(tiny(data))
+    mixture = run.open_training_samples(state.preprocess, state.prepared, 16)
 
     def rows(rank: int, ranks: int, workers: int) -> list[list[int]]:
         planner = build_planner(state.recipe.batch, mixture, 0)
@@ -304,4 +305,4 @@ def test_a_source_too_short_for_a_row_is_named_before_the_first_step(tmp_path: P
         optimiser=R.AdamW(lr=1e-3),
     )
     with pytest.raises(ValueError, match=r"source short: .* leave it out"):
-        next(run.train(recipe, tmp_path / "run"))
+        next(whole_runs.train(recipe, tmp_path / "run"))

@@ -77,9 +77,9 @@ def test_a_published_file_moves(root: ObjectPath, tmp_path: Path) -> None:
 
 def test_the_bytes_are_those_of_a_local_folder(root: ObjectPath, tmp_path: Path) -> None:
     data = filtered(documents(tmp_path))
-    expected = contents(Path(str(prepare(data, tmp_path / "out", workers=1))))
+    expected = contents(Path(str(prepare(data, tmp_path / "out", workers=1).folder)))
     before = set(tmp_path.rglob("*.tmp"))
-    assert prepare(data, str(root), workers=1) == root
+    assert prepare(data, str(root), workers=1).folder == root
     assert objects(root) == expected
     assert set(tmp_path.rglob("*.tmp")) == before
 
@@ -89,7 +89,7 @@ def test_stopped_after_every_few_writes_it_continues_to_the_same_bytes(
 ) -> None:
     """The index comes last, and what it names is there."""
     data = filtered(documents(tmp_path))
-    expected = contents(Path(str(prepare(data, tmp_path / "out", workers=1))))
+    expected = contents(Path(str(prepare(data, tmp_path / "out", workers=1).folder)))
     real = {name: getattr(ObjectPath, name) for name in ("write_bytes", "upload")}
     left = 0
     indexed = []
@@ -127,7 +127,7 @@ def test_training_data_are_fetched_shard_by_shard_and_verified(
 ) -> None:
     data = documents(tmp_path)
     prepare(data, str(root), workers=1)
-    local = open_store(str(prepare(data, tmp_path / "out", workers=1)))
+    local = open_store(str(prepare(data, tmp_path / "out", workers=1).folder))
     store = open_store(str(root))
     last = len(store) - 1
     assert store.row(last)["tokens"].tolist() == local.row(last)["tokens"].tolist()

@@ -41,10 +41,10 @@ def test_two_workers_of_ray_give_the_bytes_of_one_process(
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
     filters = (R.LengthFilter(min_words=2), R.ExactDeduplication(), R.NearDeduplication())
     data = data_of(tmp_path, *filters)
-    expected = contents(Path(str(prepare(data, tmp_path / "one", workers=1))))
+    expected = contents(Path(str(prepare(data, tmp_path / "one", workers=1).folder)))
     assert sum(name.endswith(".arrow") for name in expected) > 8
     reports: list[PrepareProgress] = []
-    folder = prepare(data, tmp_path / "two", on="ray", report=reports.append)
+    folder = prepare(data, tmp_path / "two", on="ray", report=reports.append).folder
     assert contents(Path(str(folder))) == expected
     stages = {p.stage for p in reports if p.done == 1}
     assert {"train (rows to keep)", "train (duplicates)", "train", "valid"} <= stages
@@ -56,7 +56,7 @@ def test_work_is_done_in_other_processes_and_their_errors_are_one_line(
 ) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
     monkeypatch.setattr("weft.data.shard_builder.ShardBuilder.shard", None)  # of this process
-    folder = prepare(data_of(tmp_path), tmp_path / "out", on="ray")
+    folder = prepare(data_of(tmp_path), tmp_path / "out", on="ray").folder
     assert (folder / "train" / "index.json").exists()
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"other": i}) + "\n" for i in range(12_000)))

@@ -92,7 +92,7 @@ def rows(
         folder / "out",
         workers=1,
         overwrite=overwrite,
-    )
+    ).folder
     return list(read(made)), json.loads((made / "data.json").read_text())
 
 
@@ -105,7 +105,7 @@ def one_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[R.Data, 
         patch.setattr(source, "PIECE_BYTES", 2000)
         folder = tmp_path_factory.mktemp("one")
         data = documents(folder)
-        yield data, contents(prepare(data, folder / "out", workers=1))
+        yield data, contents(prepare(data, folder / "out", workers=1).folder)
 
 
 def test_a_run_leaves_shards_an_index_and_nothing_temporary(
@@ -138,7 +138,7 @@ def test_processes_give_the_bytes_of_one_run(
     tmp_path: Path, one_run: tuple[R.Data, dict[str, bytes]]
 ) -> None:
     data, expected = one_run
-    assert contents(prepare(data, tmp_path, workers=2)) == expected
+    assert contents(prepare(data, tmp_path, workers=2).folder) == expected
 
 
 def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(
@@ -221,7 +221,7 @@ def test_a_folder_that_another_process_begins_to_prepare_during_the_check_is_our
 
 def test_only_a_temporary_file_that_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
     data = documents(tmp_path)
-    made = prepare(data, tmp_path / "out", workers=1)
+    made = prepare(data, tmp_path / "out", workers=1).folder
     young, gone = made / "train" / ".00001.arrow.1.tmp", made / "train" / ".00002.arrow.1.tmp"
     young.write_bytes(b"half")
     gone.write_bytes(b"half")
@@ -234,7 +234,7 @@ def test_nothing_is_written_where_nothing_is_to_do(tmp_path: Path) -> None:
     data = documents(tmp_path)
     with open(tmp_path / "a.txt", "ab") as out:
         out.write(b"\n\nb\xc3\x28d\n")  # a quarantine is not written again either
-    made = prepare(data, tmp_path / "out", workers=1)
+    made = prepare(data, tmp_path / "out", workers=1).folder
     assert (made / "valid" / "quarantine.jsonl").exists()
     before = {
         path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (made, *made.rglob("*"))
@@ -247,9 +247,9 @@ def test_nothing_is_written_where_nothing_is_to_do(tmp_path: Path) -> None:
 
 def test_a_finished_folder_of_the_recipe_serves_without_its_sources(tmp_path: Path) -> None:
     data = documents(tmp_path, prepared_folder=str(tmp_path / "out"))
-    made = prepare(data, workers=1)
+    made = prepare(data, workers=1).folder
     (tmp_path / "a.txt").unlink()
-    assert prepare(data, workers=1) == made
+    assert prepare(data, workers=1).folder == made
     for other, folder in (
         (data, tmp_path / "else"),
         (R.Data(rows=R.Documents(), train=data.train, prepared_folder=data.prepared_folder), None),
@@ -292,7 +292,7 @@ def test_many_small_files_make_few_shards_in_their_order(tmp_path: Path) -> None
 
 def test_what_is_finished_is_not_made_again(tmp_path: Path) -> None:
     data = documents(tmp_path)
-    made = prepare(data, tmp_path / "out", workers=1)
+    made = prepare(data, tmp_path / "out", workers=1).folder
     before, held = {path: path.stat().st_mtime_ns for path in made.rglob("*.arrow")}, contents(made)
     (made / "train" / "00001.arrow").unlink()
     (made / "train" / "00002.json").unlink()
@@ -309,7 +309,7 @@ def test_what_is_finished_is_not_made_again(tmp_path: Path) -> None:
 
 def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     data = documents(tmp_path, tokenizer=R.ByteTokenizer())
-    first = prepare(data, tmp_path / "out", workers=1)
+    first = prepare(data, tmp_path / "out", workers=1).folder
     index, word = json.loads((first / "train" / "index.json").read_text()), fingerprint(data)
     text = (tmp_path / "a.txt").read_text()
     (tmp_path / "a.txt").write_text(text.replace("Document 5 ", "document 5 "))
@@ -389,7 +389,7 @@ def test_an_index_of_another_program_in_a_sub_folder_is_no_split(
 
 def test_only_our_own_shards_are_removed_when_data_becomes_shorter(tmp_path: Path) -> None:
     data = documents(tmp_path)
-    made = prepare(data, tmp_path / "out", workers=1)
+    made = prepare(data, tmp_path / "out", workers=1).folder
     assert (made / "train" / "00007.arrow").exists()
     theirs = [
         made / "train" / name for name in ("mine.arrow", "90000.arrow", "90001.json", "notes.txt")
@@ -404,7 +404,7 @@ def test_only_our_own_shards_are_removed_when_data_becomes_shorter(tmp_path: Pat
 
 def test_preparing_again_with_verify_makes_damaged_shards_anew(tmp_path: Path) -> None:
     data = documents(tmp_path)
-    made = prepare(data, tmp_path / "out", workers=1)
+    made = prepare(data, tmp_path / "out", workers=1).folder
     held = contents(made)
     for name in ("train/00002.arrow", "valid/00000.arrow", "tokenizer.json", "data.json"):
         whole = bytearray(held[name])
@@ -419,10 +419,10 @@ def test_the_folder_is_named_after_the_content_where_none_is_given(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = documents(tmp_path, tokenizer=R.CharacterTokenizer())
-    assert prepare(data, workers=1) == Path("prepared") / fingerprint(data)
+    assert prepare(data, workers=1).folder == Path("prepared") / fingerprint(data)
     assert prepare(
         documents(tmp_path, tokenizer=R.CharacterTokenizer(), prepared_folder="mine"), workers=1
-    ) == Path("mine")
+    ).folder == Path("mine")
     assert fingerprint(documents(tmp_path, tokenizer=R.ByteTokenizer())) != fingerprint(data)
 
 
@@ -709,7 +709,7 @@ def test_progress_ends_at_one_with_the_speed_beside_the_tokenizers(tmp_path: Pat
 
 def test_a_tokenizer_that_is_read_from_a_file_is_not_reported_as_trained(tmp_path: Path) -> None:
     data = documents(tmp_path)
-    first = prepare(data, tmp_path / "first", workers=1)
+    first = prepare(data, tmp_path / "first", workers=1).folder
     given = R.TokenizerFile(path=str(first / "tokenizer.json"))
     said: list[PrepareProgress] = []
     prepare(replace(data, tokenizer=given), tmp_path / "out", workers=1, report=said.append)

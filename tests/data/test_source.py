@@ -850,7 +850,7 @@ def test_the_classes_of_a_table_of_images_keep_the_order_that_its_file_gives(
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
     paths = (str(tmp_path / "a.parquet"), str(tmp_path / "images"))
     data = R.Data(rows=R.LabelledImages(), train=R.Source(paths=paths))
-    assert open_store(prepare(data, tmp_path / "out", workers=1)).meta.labels == tuple(names)
+    assert open_store(prepare(data, tmp_path / "out", workers=1).folder).meta.labels == tuple(names)
 
 
 def test_the_column_that_names_most_images_is_read_with_or_without_their_suffix(

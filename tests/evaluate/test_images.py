@@ -391,7 +391,7 @@ def trained(
         optimiser=R.AdamW(lr=1e-3),
         precision="fp32",
     )
-    list(weft.train(recipe, out / "run"))
+    list(weft.train(recipe, weft.prepare(recipe.data), out / "run"))
     return out / "run"
 
 

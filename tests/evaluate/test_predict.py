@@ -68,7 +68,7 @@ def test_rows_in_memory_are_those_of_prepared_data(tmp_path: Path) -> None:
     for row, file, fields, labels in rows:
         data = R.Data(rows=row, train=R.Source(paths=(str(tmp_path / file),)), tokenizer=cut)
         store, own = (
-            open_store(prepare(data, tmp_path / file.split(".")[0], workers=1)),
+            open_store(prepare(data, tmp_path / file.split(".")[0], workers=1).folder),
             InMemoryStore(fields, row, tokenizer(), labels),
         )
         assert (len(own), own.tokens) == (len(store), store.tokens)

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import weft
+from tests.whole_runs import train
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.interop.saving import save
-from weft.runs.run import train
 
 from .small import TEXTS, ready, tokenizer
 

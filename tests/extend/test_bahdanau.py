@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import registry
 from weft.generate.beam_search import beam_search
 from weft.generate.packed_model import pack_model
 from weft.layers.sequence import HiddenStates
 from weft.model.stack import StackLayer
-from weft.runs import run
 from weft.values import from_json
 
 FILE = Path(__file__).parents[2] / "examples" / "bahdanau.py"
@@ -182,10 +182,10 @@ def test_it_trains_and_resumes_bit_for_bit_in_the_loop_of_every_model(
         checkpoints=R.Checkpoints(every_steps=5),
         threads=1,
     )
-    losses = [step.loss for step in run.train(recipe, tmp_path / "whole")]
+    losses = [step.loss for step in whole_runs.train(recipe, tmp_path / "whole")]
     assert losses[-1] < losses[0] - 1
-    list(islice(run.train(recipe, tmp_path / "stopped"), 7))
-    list(run.train(replace(recipe, eval_every=None), tmp_path / "stopped"))
+    list(islice(whole_runs.train(recipe, tmp_path / "stopped"), 7))
+    list(whole_runs.train(replace(recipe, eval_every=None), tmp_path / "stopped"))
     digests = {
         hashlib.sha256((tmp_path / name / "model" / "model.safetensors").read_bytes()).hexdigest()
         for name in ("whole", "stopped")

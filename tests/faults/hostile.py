@@ -497,16 +497,16 @@ def make_world(folder: Path) -> None:
     import transformers  # noqa: F401
 
     import weft
+    from tests import whole_runs
     from tests.tune.made import checkpoint, recipe, write_examples
     from weft import spec as S
-    from weft.runs import run
 
     there = folder / "world"
     if (folder / "pristine").exists():
         return
     own = recipe(there / "own", steps=2)
     (there / "recipe.json").write_text(own.to_json())
-    for _ in run.train(own, there / "run"):
+    for _ in whole_runs.train(own, there / "run"):
         pass
     plain = made_tokenizer(0)
     shape = {

@@ -21,11 +21,13 @@ import pytest
 from PIL import Image
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
 from weft.families.electra import generator
-from weft.runs import run
+from weft.runs import checkpoints, run
+from weft.runs.directory import RunDirectory
 from weft.runs.log import read_log
 from weft.training import checkpoint
 
@@ -409,7 +411,7 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
 # Children
 
 Plot = Callable[
-    [run.RunState, Any], None
+    [run.Run, Any], None
 ]  # what happens to a child: called after each step, and once with no event when all is built
 
 
@@ -420,7 +422,7 @@ def die() -> None:
 def at_step(step: int) -> Plot:
     """Die once a step is taken, before anyone hears of it."""
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event and event.step >= step:
             die()
 
@@ -430,7 +432,7 @@ def at_step(step: int) -> Plot:
 def after_save(out: Path, saved: int, step: int) -> Plot:
     """Die at a step once the checkpoint before it is on the disk."""
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event and event.step >= step:
             while not (out / "checkpoints" / f"step-{saved:09d}").exists():
                 time.sleep(0.001)
@@ -443,10 +445,10 @@ def train(
     recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print
 ) -> str:
     """All of a run, in this process: its digest after the last step, before averages take the weights' place."""
-    held: list[run.RunState] = []
+    held: list[run.Run] = []
     digest = ""
 
-    def begun(made: run.RunState, seconds: float, tokens: int) -> None:
+    def begun(made: run.Run, seconds: float, tokens: int) -> None:
         held.append(made)
         seen(None)
 
@@ -457,13 +459,13 @@ def train(
         if plot:
             plot(held[0], event)
 
-    for event in run.train(recipe, out, on_start=begun, report=say):
+    for event in whole_runs.train(recipe, out, on_start=begun, report=say):
         seen(event)
     if not held:  # it was finished already
-        held.append(run.build_run(recipe))
+        held.append(whole_runs.build_run(recipe))
         found = checkpoint.latest_checkpoint(out / "checkpoints", say)
         assert found
-        run.restore_latest(held[0], found, out, say)
+        checkpoints.restore_run(held[0], found, RunDirectory(out), say)
     return digest or held[0].trainer.digest()
 
 

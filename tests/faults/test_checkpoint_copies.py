@@ -12,7 +12,7 @@ import torch
 import weft
 from weft import recipe as R
 from weft.addresses import ObjectPath
-from weft.runs import run
+from weft.runs.train import RunStopped
 from weft.storage import wait_until
 from weft.training import checkpoint
 from weft.training.checkpoint_copies import CheckpointCopies
@@ -41,7 +41,7 @@ def copies(recipe: R.Recipe) -> CheckpointCopies:
 
 
 def stop_at(recipe: R.Recipe, out: Path, step: int) -> None:
-    with pytest.raises(run.RunStopped):
+    with pytest.raises(RunStopped):
         train(recipe, out, until(step))
 
 

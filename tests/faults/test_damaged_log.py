@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import whole_runs
 from weft import cli
 from weft import recipe as R
-from weft.runs import run
 from weft.runs.log import RunLog, read_log
 from weft.runs.status import run_status
 
@@ -147,7 +147,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[R.Recipe, Path, Path
     folder = tmp_path_factory.mktemp("runs")
     recipe = own(folder / "data", eval_every=3)
     train(recipe, folder / "finished")
-    steps = run.train(recipe, folder / "begun")
+    steps = whole_runs.train(recipe, folder / "begun")
     for event in steps:
         if event.step == 6:
             break

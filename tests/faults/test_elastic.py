@@ -31,7 +31,7 @@ def main() -> None:
     world = int(os.environ["WORLD_SIZE"])
     lost, last_step = json.loads(losses).get(str(world), ("", 0))
 
-    def plot(built: run.RunState, event: Any) -> None:
+    def plot(built: run.Run, event: Any) -> None:
         if event is None:
             return
         if built.trainer.ranks.is_first:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests import whole_runs
 from weft import recipe as R
-from weft.runs import run, verify_resume
+from weft.runs import run
 from weft.training.checkpoint import all_checkpoints, write
 from weft.training.environment import (
     configured_environment,
@@ -118,7 +119,7 @@ def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
 def test_the_number_of_threads_can_be_kept(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         seen.append(torch.get_num_threads())
 
     assert (
@@ -131,7 +132,7 @@ def test_the_number_of_threads_can_be_kept(begun: tuple[R.Recipe, Path], tmp_pat
     assert (
         all_checkpoints(tmp_path / "run" / "checkpoints")[-1].state["environment"]["threads"] == 2
     )
-    assert verify_resume.verify_resume(tmp_path / "fresh")
+    assert whole_runs.verify_resume(tmp_path / "fresh")
     assert torch.get_num_threads() == 1
 
 
@@ -141,7 +142,7 @@ def test_deterministic_algorithms_are_on_while_the_run_is_trained_alone(
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     seen: list[bool] = []
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         seen.append(torch.are_deterministic_algorithms_enabled())
 
     recipe = replace(begun[0], deterministic=True)
@@ -150,7 +151,7 @@ def test_deterministic_algorithms_are_on_while_the_run_is_trained_alone(
     )  # on a CPU they are the same
     assert set(seen) == {True}
     assert not torch.are_deterministic_algorithms_enabled()
-    with configured_environment(recipe):
+    with configured_environment(recipe.threads, recipe.deterministic):
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     with pytest.raises(ValueError, match="deterministic was True"):
         train(begun[0], tmp_path / "run")

@@ -12,6 +12,7 @@ import weft
 from weft import recipe as R
 from weft.data.loader import subtree_size
 from weft.runs import run
+from weft.runs.train import RunStopped
 from weft.training.exact import TreeSum, flatten, unflatten
 
 from .runs import (
@@ -69,14 +70,14 @@ def on_ranks(
         torch.set_num_threads(1)
         try:
             return train(recipe, out, plot)
-        except run.RunStopped:
+        except RunStopped:
             return "stopped"
 
     return {str(digest) for digest in ranks(recipe, out, world, work)}
 
 
 def stop_at(step: int) -> Callable[..., None]:
-    def plot(built: run.RunState, event: Any) -> None:
+    def plot(built: run.Run, event: Any) -> None:
         if event and event.step == step:
             built.trainer.stop_requested = True
 

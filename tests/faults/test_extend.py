@@ -68,7 +68,7 @@ def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) 
         tmp_path / "run",
     )
 
-    def stop(made: run.RunState, event: Any) -> None:
+    def stop(made: run.Run, event: Any) -> None:
         made.trainer.stop_requested = bool(event and event.step == 6)
 
     child(recipe, out, stop)  # 6 of 8: the decay begins with the next step

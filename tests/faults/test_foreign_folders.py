@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests import whole_runs
 from tests.faults.hostile import made_tokenizer
 from tests.tune.made import checkpoint, recipe, write_examples
 from weft import spec as S
 from weft.cli import main, parser
-from weft.runs import run
 
 FOREIGN = {  # names as ours are, and others
     "stranger": (
@@ -86,7 +86,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("made")
     own = recipe(root / "own", steps=2)
     (root / "recipe.json").write_text(own.to_json())
-    for _ in run.train(own, root / "run"):
+    for _ in whole_runs.train(own, root / "run"):
         pass
     made_ = made_tokenizer(0)
     size = len(made_["model"]["vocab"])

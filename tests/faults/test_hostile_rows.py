@@ -85,7 +85,7 @@ def prepared(
         tokenizer=R.ByteTokenizer(),
         max_bad_row_fraction=0.9,
     )
-    return prepare(data, folder / "out", workers=1), data
+    return prepare(data, folder / "out", workers=1).folder, data
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json"])
@@ -242,7 +242,7 @@ def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(
         train=R.Source(paths=(str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl.gz"))),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(replace(data, max_bad_row_fraction=0.5), tmp_path / "out", workers=1)
+    folder = prepare(replace(data, max_bad_row_fraction=0.5), tmp_path / "out", workers=1).folder
     aside = [
         json.loads(line)
         for line in (folder / "train" / "quarantine.jsonl").read_text().splitlines()

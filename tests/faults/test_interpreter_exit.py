@@ -18,7 +18,8 @@ import sys
 
 import weft
 
-steps = weft.train(weft.load_recipe(sys.argv[1]), sys.argv[2])
+recipe = weft.load_recipe(sys.argv[1])
+steps = weft.train(recipe, weft.prepare(recipe.data), sys.argv[2])
 print(next(steps).step, next(steps).step)
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft.runs import run
+from weft.runs import finish, run
 from weft.training import checkpoint
 from weft.training.checkpoint import all_checkpoints
 
@@ -39,7 +39,7 @@ NAMES = (
 def while_saving(step: int, seconds: float) -> Plot:
     """Die a little after the first save from a step on has begun."""
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event and event.step >= step and event.step % made.recipe.checkpoints.every_steps == 0:
             time.sleep(seconds)
             die()
@@ -139,9 +139,9 @@ def test_a_kill_before_the_first_save_begins_anew_and_ends_the_same(
 def test_a_kill_between_the_last_save_and_the_model_ends_the_same(
     whole: Whole, tmp_path: Path
 ) -> None:
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event is None:
-            run.export_model = lambda *_: die()  # type: ignore[assignment,return-value]
+            finish.export_model = lambda *_: die()  # type: ignore[assignment,return-value]
 
     out = tmp_path / "run"
     assert child(whole.recipes["replaced"], out, plot) is None
@@ -154,7 +154,7 @@ def test_a_save_that_takes_several_steps_holds_the_values_of_its_own(
 ) -> None:
     out = tmp_path / "run"
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event is None:
             freeze = checkpoint.serialize_checkpoint
             checkpoint.serialize_checkpoint = lambda *given: (time.sleep(0.1), freeze(*given))[1]  # type: ignore[assignment]
@@ -168,7 +168,7 @@ def test_a_save_that_takes_several_steps_holds_the_values_of_its_own(
 def test_the_mean_of_the_last_checkpoints_is_the_same_wherever_the_run_was_stopped(
     whole: Whole, tmp_path: Path
 ) -> None:
-    def stop(made: run.RunState, event: Any) -> None:
+    def stop(made: run.Run, event: Any) -> None:
         if event and event.step in (17, 21):
             made.trainer.stop_requested = True
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from weft import recipe as R
-from weft.runs import run
+from weft.runs import run, validation
 from weft.runs.log import read_log
 from weft.training.checkpoint import all_checkpoints, latest_checkpoint
 
@@ -38,7 +38,7 @@ BAD = 6  # the step that goes wrong, counted from 0
 
 
 def poison(
-    made: run.RunState,
+    made: run.Run,
     value: float,
     where: str,
     when: Callable[[int], bool],
@@ -69,7 +69,7 @@ def poison(
     made.loss.loss_sums = spoilt  # type: ignore[method-assign]
 
 
-def parts(made: run.RunState) -> str:
+def parts(made: run.Run) -> str:
     """Model, optimiser and average, bit by bit: what a refused step must leave alone."""
     found = hashlib.sha256()
     for name, group in made.trainer.state()[0].items():
@@ -83,7 +83,7 @@ def parts(made: run.RunState) -> str:
 def notes(seen: list[Any], plots: tuple[Plot, ...], *poisons: Any, **more: Any) -> Plot:
     """Poisons a run once it is built, and notes what it is after each step."""
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event is None:
             poison(made, *poisons, **more)
         seen.append(
@@ -220,7 +220,7 @@ UPDATES: dict[
 }
 
 
-def overflow(made: run.RunState, value: float, which: int) -> Callable[[float], None]:
+def overflow(made: run.Run, value: float, which: int) -> Callable[[float], None]:
     """An optimiser's step after which one weight is not finite."""
 
     def step(rate: float) -> None:
@@ -251,7 +251,7 @@ def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of
     )
     out, refusals = tmp_path / "run", [1, 2, 3] if isinstance(own, tuple) else [0, 1, 2, 3]
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event is None:
             poison(
                 made, nan, "loss", lambda step: step in refusals
@@ -259,7 +259,7 @@ def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of
         elif event.step == 4 and isinstance(own, tuple):
             made.trainer.optimiser.step = overflow(made, *own)  # type: ignore[method-assign]
 
-    def again(made: run.RunState, event: Any) -> None:
+    def again(made: run.Run, event: Any) -> None:
         if isinstance(own, tuple):
             made.trainer.optimiser.step = overflow(made, *own)  # type: ignore[method-assign]
 
@@ -333,7 +333,7 @@ def test_without_a_finite_validation_the_last_weights_are_exported(
 ) -> None:
     recipe = replace(whole.recipes["causal"], steps=3, eval_every=2, average=None)
     train(recipe, tmp_path / "last")
-    monkeypatch.setattr(run, "validate", lambda *_: {"loss": nan})
+    monkeypatch.setattr(validation, "validate", lambda *_: {"loss": nan})
     lines = list[str]()
     train(replace(recipe, average=R.BestCheckpoint()), tmp_path / "best", say=lines.append)
     assert lines[-1] == "no validation gave a finite loss: the model is that of the last step"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import weft
+from tests import whole_runs
 from weft import cli
 from weft import recipe as R
-from weft.runs import run, verify_resume
 from weft.runs.log import read_log
 from weft.training.checkpoint import Checkpoint, all_checkpoints, write
 
@@ -104,7 +104,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(
     fields = [FIELDS[one] for one in (name, other) if FIELDS[one]]
     assert any(field in said for field in fields), said
     with pytest.raises(ValueError, match="was saved with another recipe"):
-        verify_resume.verify_resume(tmp_path)
+        whole_runs.verify_resume(tmp_path)
 
 
 @pytest.mark.parametrize("other", [name for name in FIELDS if name != "first"])
@@ -168,7 +168,7 @@ def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says
     """An empty recipe.json blocked `weft resume`, `weft status` and every use of the model."""
     recipe = replace(runs.recipes["first"], steps=6)
     out, path = tmp_path / "run", tmp_path / "run" / "recipe.json"
-    for _ in zip(range(4), run.train(recipe, out), strict=False):
+    for _ in zip(range(4), whole_runs.train(recipe, out), strict=False):
         pass
     good = path.read_bytes()
     path.unlink() if kind == "missing" else path.write_bytes(DAMAGE[kind](good))
@@ -189,7 +189,7 @@ def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = replace(runs.recipes["first"], steps=6)
-    for _ in zip(range(4), run.train(recipe, tmp_path), strict=False):
+    for _ in zip(range(4), whole_runs.train(recipe, tmp_path), strict=False):
         pass
     path, good = tmp_path / "recipe.json", (tmp_path / "recipe.json").read_text()
     path.write_text(good.replace('"seed": 0', '"seed": 1'))

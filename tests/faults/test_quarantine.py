@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from tests import whole_runs
 from tests.faults.hostile import flipped
 from tests.tune.made import recipe as tuned
 from weft import recipe as R
@@ -25,7 +26,6 @@ from weft.data.prepare import prepare
 from weft.data.quarantine import MAX_BAD_ROWS, check_row, write_quarantine
 from weft.data.tokenizer import load_tokenizer
 from weft.recipe.formats import SourceRow
-from weft.runs import run
 
 ROWS = 1200  # ten bad rows are borne, eleven are too many
 HUGE = b"x" * 10_000_000
@@ -81,7 +81,7 @@ def test_a_corrupt_line_is_put_aside_with_place_and_reason(
     monkeypatch.setattr(
         source, "PIECE_BYTES", 1 << 30 if pieces == 1 else sum(map(len, lines)) // 3
     )
-    folder = prepare(made(tmp_path / "a.jsonl", lines), tmp_path / "out", workers=1)
+    folder = prepare(made(tmp_path / "a.jsonl", lines), tmp_path / "out", workers=1).folder
     assert texts(folder) == [f"row {i}" for i in range(ROWS)]
     (entry,) = quarantine(folder)
     assert entry["file"] == str(tmp_path / "a.jsonl")
@@ -151,7 +151,7 @@ def test_an_empty_file_is_no_row_and_no_corruption(tmp_path: Path) -> None:
         train=R.Source(paths=(str(tmp_path / "*.txt"),), document_boundary="file"),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(replace(data, max_bad_row_fraction=0.0), tmp_path / "out", workers=1)
+    folder = prepare(replace(data, max_bad_row_fraction=0.0), tmp_path / "out", workers=1).folder
     assert texts(folder) == ["fine"]
     assert not (folder / "train" / "quarantine.jsonl").exists()
 
@@ -166,7 +166,7 @@ def test_a_bad_row_among_small_files_names_its_own(tmp_path: Path) -> None:
         train=R.Source(paths=(str(tmp_path / "*.jsonl"),)),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(replace(data, max_bad_row_fraction=0.2), tmp_path / "out", workers=1)
+    folder = prepare(replace(data, max_bad_row_fraction=0.2), tmp_path / "out", workers=1).folder
     assert [(Path(entry["file"]).name, entry["offset"]) for entry in quarantine(folder)] == [
         ("3.jsonl", 18),
         ("4.jsonl", 36),
@@ -193,7 +193,7 @@ def test_a_spoilt_image_is_put_aside_with_its_file(
     data = R.Data(rows=R.LabelledImages(), train=R.Source(paths=(str(tmp_path / "set"),)))
     with pytest.raises(ValueError, match="1 of 30 rows"):
         prepare(replace(data, max_bad_row_fraction=0.0), tmp_path / "out", workers=1)
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     assert json.loads((folder / "train" / "index.json").read_text())["rows"] == 29
     (entry,) = quarantine(folder)
     assert entry["file"].endswith("07.jpg")
@@ -258,7 +258,7 @@ def test_bombs_other_plugins_and_files_that_are_no_files_are_put_aside_and_the_r
         train=R.Source(paths=(str(tmp_path / "set"),)),
         max_bad_row_fraction=0.9,
     )
-    folder = prepare(data, tmp_path / "out", workers=1)
+    folder = prepare(data, tmp_path / "out", workers=1).folder
     reasons = {Path(entry["file"]).name: entry["reason"] for entry in quarantine(folder)}
     assert set(reasons) == {
         "bomb.png",
@@ -304,14 +304,14 @@ def test_blank_lines_of_text_are_not_corruption_but_bad_bytes_are(
         train=R.Source(paths=(str(tmp_path / "a.txt"),), document_boundary=document),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(good, tmp_path / "good", workers=1)
+    folder = prepare(good, tmp_path / "good", workers=1).folder
     assert not (folder / "train" / "quarantine.jsonl").exists()
     both = R.Data(
         rows=R.Documents(),
         train=R.Source(paths=(str(tmp_path / "*.txt"),), document_boundary=document),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(replace(both, max_bad_row_fraction=0.9), tmp_path / "both", workers=1)
+    folder = prepare(replace(both, max_bad_row_fraction=0.9), tmp_path / "both", workers=1).folder
     (entry,) = quarantine(folder)
     assert entry["file"].endswith("b.txt")
     assert "0xc3" in entry["reason"]
@@ -334,7 +334,7 @@ def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(
         train=R.Source(paths=(str(tmp_path / "a"), str(tmp_path / "b"))),
         tokenizer=R.ByteTokenizer(),
     )
-    folder = prepare(replace(data, max_bad_row_fraction=0.5), tmp_path / "out", workers=1)
+    folder = prepare(replace(data, max_bad_row_fraction=0.5), tmp_path / "out", workers=1).folder
     tokenizer = load_tokenizer(folder)
     table = pa.ipc.open_file(str(folder / "train" / "00000.arrow")).read_all().to_pylist()
     assert [(tokenizer.decode(r["source"]), tokenizer.decode(r["target"])) for r in table] == [
@@ -433,7 +433,7 @@ def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path
     train.write_text('{"text": "half\n' + train.read_text())
     told: list[str] = []
     for _ in range(2):
-        assert list(run.train(made_, tmp_path / "run", report=told.append)) or told
+        assert list(whole_runs.train(made_, tmp_path / "run", report=told.append)) or told
     said = [line for line in told if "set aside" in line]
     assert len(said) == 2
     assert said[0].startswith(f"1 of 61 train rows set aside ({train}, line 1: bad JSON")
@@ -447,9 +447,9 @@ def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path
     with pytest.raises(
         ValueError, match=r"10 of 70 rows cannot be read .*--set data\.max_bad_row_fraction=0\.143"
     ):
-        list(run.train(made_, tmp_path / "other"))
+        list(whole_runs.train(made_, tmp_path / "other"))
     assert [
-        *run.train(
+        *whole_runs.train(
             replace(made_, data=replace(made_.data, max_bad_row_fraction=0.143)), tmp_path / "other"
         )
     ]

@@ -25,7 +25,7 @@ LIMIT = 30.0  # seconds
 PATIENCE = 400.0  # seconds: many times what a machine that is not busy needs to start ranks
 
 
-def fall(made: run.RunState, phase: str, step: int, note: Path) -> None:
+def fall(made: run.Run, phase: str, step: int, note: Path) -> None:
     """Makes this process die at a phase of a step."""
 
     def now() -> bool:
@@ -67,7 +67,7 @@ def main() -> None:
     """What torchrun starts: recipe, run folder, the phase and step at which a rank falls."""
     file, out, phase, step, rank = sys.argv[1:]
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event is None and made.trainer.ranks.world_rank == int(rank):
             fall(made, phase, int(step), fallen(Path(out)))
 

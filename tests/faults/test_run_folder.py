@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests import whole_runs
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
-from weft.runs import run, verify_resume
+from weft.runs import run
 from weft.runs.log import is_finished
 from weft.training import checkpoint, compatibility
 from weft.training.checkpoint import Checkpoint, all_checkpoints, read, write
@@ -189,7 +190,7 @@ def test_a_finished_run_without_checkpoints_is_not_trained_again(
 ) -> None:
     """What weft tune leaves."""
     recipe, out = own(tmp_path / "data"), tmp_path / "run"
-    for _ in run.train(recipe, out):
+    for _ in whole_runs.train(recipe, out):
         pass
     shutil.rmtree(out / "checkpoints")
     before = held(out)
@@ -287,9 +288,9 @@ def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: P
         (((1.0, 16),), R.FixedBatch(size=7, length=48)),
     ):
         with pytest.raises(ValueError, match="length = 48: the model has 32 learned positions"):
-            run.build_run(replace(recipe, length_schedule=lengths, batch=batch))
+            whole_runs.build_run(replace(recipe, length_schedule=lengths, batch=batch))
     with pytest.raises(ValueError, match="less than one window of"):
-        run.build_run(
+        whole_runs.build_run(
             replace(
                 recipe,
                 length_schedule=((0.5, 16), (1.0, 9999)),
@@ -300,7 +301,7 @@ def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: P
         recipe,
         ["model.decoder.blocks.*.attention.inner.rope=RoPE", "model.source.positions=null"],
     )
-    assert run.build_run(replace(narrow, length_schedule=((0.5, 16), (1.0, 48))))
+    assert whole_runs.build_run(replace(narrow, length_schedule=((0.5, 16), (1.0, 48))))
 
 
 # Two trainers, a folder that cannot be written, strangers in it
@@ -309,7 +310,7 @@ def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: P
 def test_a_second_trainer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     recipe, out, answers = own(tmp_path / "data"), tmp_path / "run", []
 
-    def plot(made: run.RunState, event: Any) -> None:
+    def plot(made: run.Run, event: Any) -> None:
         if event and event.step == 5:
             before = (out / "recipe.json").read_bytes()
             answers.append(refused_here(replace(recipe, workers=1), out))
@@ -476,11 +477,11 @@ def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(
 ) -> None:
     _, out = begun
     with pytest.raises(ValueError, match="is not the folder of a run"):
-        verify_resume.verify_resume(tmp_path)
+        whole_runs.verify_resume(tmp_path)
     last = all_checkpoints(out / "checkpoints")[-1]
     write(out / "checkpoints", 4, last.all_tensors(), {**last.state, "world": 2})
     with pytest.raises(ValueError, match="was trained by 2 ranks"):
-        verify_resume.verify_resume(out)
+        whole_runs.verify_resume(out)
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(ValueError, match="has no good checkpoint yet"):
-        verify_resume.verify_resume(out)
+        whole_runs.verify_resume(out)

@@ -13,9 +13,12 @@ import pytest
 import torch
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft.ranks import Ranks
-from weft.runs import run
+from weft.runs import checkpoints, run
+from weft.runs.directory import RunDirectory
+from weft.runs.train import RunStopped
 from weft.training import checkpoint, checkpoint_parts
 from weft.training.checkpoint_parts import Piece, SavedTensor
 from weft.training.sharded_writer import ShardedCheckpointWriter
@@ -57,8 +60,8 @@ def assert_same_model(one: Path, other: Path) -> None:
         assert torch.allclose(a, b, rtol=0, atol=2e-7), name
 
 
-def until(step: int) -> Callable[[run.RunState, Any], None]:
-    def plot(built: run.RunState, event: Any) -> None:
+def until(step: int) -> Callable[[run.Run, Any], None]:
+    def plot(built: run.Run, event: Any) -> None:
         if event and event.step == step:
             built.trainer.stop_requested = True
 
@@ -74,7 +77,7 @@ def start(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel], stop: int) 
         torch.set_num_threads(1)
         try:
             return train(spread, out, until(stop))
-        except run.RunStopped:
+        except RunStopped:
             return "stopped"
 
     return ranks(spread, out, world, work)
@@ -90,10 +93,10 @@ def digest_on(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel]) -> set[
         from weft.training.parallel import init_ranks
 
         with init_ranks(device="cpu") as here:
-            built = run.build_run(spread, here, is_new=False)
+            built = whole_runs.build_run(spread, here, is_new=False)
             latest = checkpoint.latest_checkpoint(out / "checkpoints", print)
             assert latest is not None
-            run.restore_latest(built, latest, out, print)
+            checkpoints.restore_run(built, latest, RunDirectory(out), print)
             digest = built.trainer.digest()
             built.trainer.drop_ddp()
         return digest

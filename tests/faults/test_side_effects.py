@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests import whole_runs
 from weft import recipe as R
-from weft.runs import run
 
 from .runs import documents, gpt, partial_recipe
 
@@ -86,7 +86,7 @@ def test_the_process_is_as_before_when_training_ends(
 ) -> None:
     torch.manual_seed(5)
     before = process_state()
-    end(run.train(recipe, tmp_path / "run"))
+    end(whole_runs.train(recipe, tmp_path / "run"))
     after = process_state()
     assert [n for n in before | after if before.get(n) != after.get(n)] == []
 

@@ -15,11 +15,12 @@ import pytest
 
 from weft import cli, commands
 from weft import recipe as R
-from weft.data import loader
+from weft.data import loader, prepare
 from weft.data.loader import Loader
-from weft.runs import log, run
+from weft.runs import directory, finish, log, run, validation
+from weft.runs import train as train_script
 from weft.runs.log import is_finished
-from weft.training import checkpoint, validation
+from weft.training import checkpoint
 from weft.training.checkpoint import latest_checkpoint
 from weft.training.loop import Trainer
 
@@ -29,16 +30,16 @@ __all__ = ["whole"]
 LIMIT = 10.0  # seconds
 PHASES: dict[str, tuple[Any, str]] = {  # what is called first in each
     "import": (R, "apply_overrides"),
-    "prepare": (run, "prepare"),
+    "prepare": (prepare, "prepare"),
     "build": (run, "build_task"),
-    "restore": (run, "latest_checkpoint"),
+    "restore": (directory, "latest_checkpoint"),
     "probe": (Trainer, "time_one_step"),
     "step": (Trainer, "backward"),
     "update": (Trainer, "train_step"),
-    "validation": (run, "validate"),
+    "validation": (validation, "validate"),
     "save": (checkpoint, "_put"),
-    "finish": (run, "finish_run"),
-    "export": (run, "export_model"),
+    "finish": (train_script, "finish_run"),
+    "export": (finish, "export_model"),
     "end": (log.RunLog, "finish"),
 }
 
@@ -47,8 +48,8 @@ FAILS = """
 import sys
 from pathlib import Path
 
+from tests import whole_runs
 from weft import recipe
-from weft.runs import run
 from weft.training.loop import Trainer
 
 
@@ -57,7 +58,7 @@ def fail(*given):
 
 
 Trainer.train_step = fail
-list(run.train(recipe.load_recipe(sys.argv[1]), Path(sys.argv[2])))
+list(whole_runs.train(recipe.load_recipe(sys.argv[1]), Path(sys.argv[2])))
 """
 
 
@@ -250,7 +251,7 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
             trainer.loss.forward = lambda batch: (time.sleep(1), forward(batch))[1]  # type: ignore[method-assign]
             return validate(trainer, *rest)
 
-        run.validate = long
+        validation.validate = long
 
     recipe = whole.recipes["causal"]
     valid = replace(recipe.data, prepared_folder=str(tmp_path / "data"), valid=recipe.data.train)

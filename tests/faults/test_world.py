@@ -12,6 +12,7 @@ import pytest
 
 from weft import recipe as R
 from weft.runs import run
+from weft.runs.train import RunStopped
 from weft.training import checkpoint
 
 from .runs import Whole, child, ranks, told, train, whole, write_text
@@ -59,7 +60,7 @@ def walk(recipe: R.Recipe, out: Path, leg: Leg, one: bool) -> list[Any]:
     def work() -> Any:
         seen: list[Any] = []
 
-        def plot(made: run.RunState, event: Any) -> None:
+        def plot(made: run.Run, event: Any) -> None:
             if event:
                 seen.append(
                     [event.step, event.loss, event.grad_norm, event.tokens, event.sample_ids]
@@ -69,7 +70,7 @@ def walk(recipe: R.Recipe, out: Path, leg: Leg, one: bool) -> list[Any]:
                 ):
                     made.trainer.stop_requested = True
 
-        with contextlib.suppress(run.RunStopped):
+        with contextlib.suppress(RunStopped):
             train(recipe, out, plot)
         return seen
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec
 from weft.families import family, family_names
 from weft.generate.decoding import generate
 from weft.interop.saving import save
 from weft.model.model import build
-from weft.runs import run
 from weft.values import from_plain, to_plain
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +133,7 @@ def save_model(model: Any, folder: str, recipe: R.Recipe) -> None:
 
 def start(recipe: R.Recipe) -> tuple[nn.Module, Iterator[Step]]:
     """Everything that is trained, and the steps; the data is prepared in the working directory."""
-    made = run.build_run(recipe)
+    made = whole_runs.build_run(recipe)
     return made.loss, (Step(event.loss, event.grad_norm) for event in made.trainer)
 
 

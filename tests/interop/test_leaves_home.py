@@ -19,6 +19,7 @@ from benchmarks.export import earlier_runs, opened_by, recipes, short
 from benchmarks.generated import WORDS, make_clone, make_data
 
 import weft
+from tests import whole_runs
 from tests.evaluate.small import tokenizer
 from weft import recipe as R
 from weft import spec as S
@@ -32,7 +33,6 @@ from weft.interop import verify
 from weft.interop.equivalent_specs import find_family
 from weft.interop.sentence_transformers import read_modules
 from weft.model.model import build
-from weft.runs import run
 
 RECIPES = recipes()
 CLASSES = {  # how each opens
@@ -118,7 +118,7 @@ def leave(name: str) -> tuple[Path, Path]:
             schedule=R.ConstantSchedule(),
             average=None,
         )
-    list(run.train(trained, folder))
+    list(whole_runs.train(trained, folder))
     assert name in STAYS or main(["export", str(folder), str(out), "--to", "hf"]) == 0
     return folder, out
 

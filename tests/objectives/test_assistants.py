@@ -11,6 +11,7 @@ import torch
 import transformers as hf
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
@@ -21,7 +22,6 @@ from weft.data.tokenizer import Tokenizer
 from weft.data.train_tokenizer import text_cells
 from weft.kernels.cross_entropy import IGNORE_INDEX
 from weft.kernels.keyed_random import sample_numbers
-from weft.runs import run
 from weft.tasks import build_task
 
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -370,7 +370,7 @@ def test_a_run_learns_its_conversations_and_answers_by_the_same_template(
         optimiser=R.AdamW(lr=5e-3),
         schedule=R.CosineSchedule(warmup_steps=5),
     )
-    for _ in run.train(recipe, tmp_path / "run"):
+    for _ in whole_runs.train(recipe, tmp_path / "run"):
         pass
     for number in numbers:
         assert main(["generate", str(tmp_path / "run"), f"say {number}", "--chat"]) == 0

@@ -81,7 +81,7 @@ def test_a_run_of_packed_sentences_validates_each_sentence_by_itself(tmp_path: P
         optimiser=R.AdamW(lr=1e-3),
         threads=1,
     )
-    _, step, _ = weft.train(recipe, tmp_path / "run")
+    _, step, _ = weft.train(recipe, weft.prepare(recipe.data), tmp_path / "run")
     assert len(step.sample_ids) > 2, "rows hold several sentences"
     assert step.validation.keys() == {"loss", "tag", "f1", "accuracy"}
 

@@ -15,8 +15,8 @@ import weft
 from weft import recipe as R
 from weft.runs.curve import curve, ticks
 from weft.runs.log import RunLog, read_log
-from weft.runs.progress import TrainProgressLine
 from weft.runs.status import run_status, status_page
+from weft.runs.train_progress import TrainProgressLine
 from weft.training.loop import TrainStep
 
 

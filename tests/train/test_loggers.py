@@ -41,7 +41,7 @@ SMALL = R.Recipe(
 
 def train(recipe: R.Recipe, folder: str) -> list[str]:
     lines: list[str] = []
-    for _ in weft.train(recipe, folder, report=lines.append):
+    for _ in weft.train(recipe, weft.prepare(recipe.data), folder, report=lines.append):
         pass
     return lines
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import weft
+from tests import whole_runs
 from tests.objectives.made import build_pair
 from weft import recipe as R
 from weft import spec as S
@@ -21,7 +22,6 @@ from weft.data.batching import StepPlan, build_planner
 from weft.data.collate import build_batch, to_torch
 from weft.data.loader import Loader, RankBatch
 from weft.data.order import SampleGenerators
-from weft.runs import run
 from weft.runs.log import read_log
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 from weft.training.averages import average_states
@@ -410,7 +410,7 @@ def test_the_averaged_weights_are_what_is_kept_and_they_are_not_trained_on(
 def test_bf16_computes_in_16_bits_and_keeps_weights_and_sums_in_32(
     whole: Whole, tmp_path: Path
 ) -> None:
-    made = run.build_run(
+    made = whole_runs.build_run(
         replace(whole.recipes["causal, bf16"], steps=4, activation_checkpointing=False)
     )
     seen = set()
@@ -419,7 +419,7 @@ def test_bf16_computes_in_16_bits_and_keeps_weights_and_sums_in_32(
             block.register_forward_hook(lambda module, given, out: seen.add(out.dtype))
     found = steps(made.trainer, 4)
     plain = steps(
-        run.build_run(
+        whole_runs.build_run(
             replace(
                 whole.recipes["causal, bf16"],
                 steps=4,
@@ -445,7 +445,8 @@ def test_a_compiled_run_learns_as_a_plain_one(whole: Whole) -> None:
         micro_batch_size=None,
     )
     plain, fast = (
-        steps(run.build_run(replace(s, compile=compiled)).trainer, 4) for compiled in (False, True)
+        steps(whole_runs.build_run(replace(s, compile=compiled)).trainer, 4)
+        for compiled in (False, True)
     )
     assert all(abs(a.loss - b.loss) < 1e-4 for a, b in zip(plain, fast, strict=True))
 
@@ -461,7 +462,7 @@ def test_a_new_length_begins_its_own_order_and_keeps_the_tokens_of_a_step(whole:
         steps=8,
         length_schedule=((0.5, 16), (1.0, 32)),
     )
-    found = steps(run.build_run(s).trainer, 8)
+    found = steps(whole_runs.build_run(s).trainer, 8)
     assert [e.tokens for e in found] == [192] * 8
     assert [len(e.sample_ids) for e in found] == [12] * 4 + [6] * 4
     assert [e.samples_read for e in found] == [12, 24, 36, 48, 6, 12, 18, 24]

@@ -96,12 +96,12 @@ def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out()
         ValueError,
         match=r"needs about [\d.]+ GB of memory, and 4\.0 GB are free: .* 100,000 rows .* give --set micro_batch_size=\d+",
     ) as error:
-        check_memory(absurd, need, free)
+        check_memory("absurd", absurd.batch.size_field, need, free)
     micro = int(str(error.value).rpartition("=")[2])
     assert micro & (micro - 1) == 0
     fit = estimate_memory(replace(absurd, micro_batch_size=micro))
     assert fit.total <= free < estimate_memory(replace(absurd, micro_batch_size=4 * micro)).total
-    check_memory(absurd, fit, free)
+    check_memory("absurd", absurd.batch.size_field, fit, free)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,21 @@ def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out()
 )
 def test_the_way_out_is_one_that_helps(need: MemoryEstimate, way: str) -> None:
     with pytest.raises(ValueError, match=f"give {way}"):
-        check_memory(GPT, need, 5 if way != "--set micro_batch_size=2" else 4)
+        check_memory(
+            GPT.name, GPT.batch.size_field, need, 5 if way != "--set micro_batch_size=2" else 4
+        )
 
 
 def test_what_may_fit_is_tried() -> None:
-    check_memory(GPT, MemoryEstimate(0, 0, 1, int(TOLERATED_OVERESTIMATE * 1000)), 1000)
+    check_memory(
+        GPT.name,
+        GPT.batch.size_field,
+        MemoryEstimate(0, 0, 1, int(TOLERATED_OVERESTIMATE * 1000)),
+        1000,
+    )
     for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.py")):
         recipe = R.load_recipe(str(path))
-        check_memory(recipe, estimate_memory(recipe), 10**9)
+        check_memory(recipe.name, recipe.batch.size_field, estimate_memory(recipe), 10**9)
 
 
 def test_ranks_share_the_machine_and_a_container_has_a_limit(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
-from weft.runs import run
 from weft.training.trainable import initialise_from
 
 SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "patch_size": 8}
@@ -125,7 +125,7 @@ def test_fine_tuning_starts_at_a_higher_resolution(
         steps=2,
         optimiser=R.AdamW(lr=1e-3),
     )
-    list(run.train(small))
+    list(whole_runs.train(small))
     large = replace(
         small,
         name="large",
@@ -133,14 +133,14 @@ def test_fine_tuning_starts_at_a_higher_resolution(
         batch=R.FixedBatch(size=4, length=37),
         init_from="runs/small/model",
     )
-    begun = run.build_run(large).loss.model.state_dict()
+    begun = whole_runs.build_run(large).loss.model.state_dict()
     trained = weft.load("runs/small/model").state_dict()
     assert all(
         torch.equal(begun[name], t)
         for name, t in trained.items()
         if name != "source.positions.weight"
     )
-    assert [event.step for event in run.train(large)] == [1, 2]
+    assert [event.step for event in whole_runs.train(large)] == [1, 2]
     assert weft.load("runs/large/model").spec.source.image_size == 48
 
 

@@ -1,6 +1,5 @@
 """Rates are what the papers say, and a function of the step alone."""
 
-from dataclasses import replace
 from math import cos, pi
 from typing import Any
 
@@ -84,13 +83,13 @@ def test_lengths_change_at_their_share_of_the_steps() -> None:
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 1), (10, 10), (10, 11)])
 def test_a_warmup_that_the_run_finishes_is_no_reason_to_warn(warmup: int, steps: int) -> None:
     recipe = weft.load_recipe("recipes/first_run.py", [f"steps={steps}"])
-    assert warmup_warning(replace(recipe, schedule=R.LinearSchedule(warmup_steps=warmup))) is None
+    assert warmup_warning(R.LinearSchedule(warmup_steps=warmup), recipe.steps) is None
 
 
 @pytest.mark.parametrize("schedule", [R.ConstantSchedule, R.InverseSqrt, R.WarmupStableDecay])
 def test_every_schedule_warns_of_a_warmup_that_outlasts_the_run(schedule: type[Any]) -> None:
     recipe = weft.load_recipe("recipes/first_run.py", ["steps=10"])
-    warning = warmup_warning(replace(recipe, schedule=schedule(warmup_steps=11)))
+    warning = warmup_warning(schedule(warmup_steps=11), recipe.steps)
     assert warning is not None
     assert "91%" in warning
     assert warning.endswith("schedule.warmup_steps=1")

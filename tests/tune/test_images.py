@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 import weft
+from tests import whole_runs
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
@@ -20,7 +21,6 @@ from weft.data.store import open_store
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
-from weft.runs import run
 from weft.tuning.options import TuneOptions
 from weft.tuning.plan import plan_tuning
 
@@ -124,10 +124,10 @@ def test_a_run_lends_its_own_transforms_and_small_images_fit_them(tmp_path: Path
         optimiser=R.AdamW(lr=1e-3),
         precision="fp32",
     )
-    list(run.train(recipe, tmp_path / "before"))
+    list(whole_runs.train(recipe, tmp_path / "before"))
     plan = plan_tuning(options(tmp_path / "before", album))
     assert plan.recipe.task.transforms == (R.Resize(size=(16, 16)), crop, NORMALIZE)  # type: ignore[attr-defined]
-    list(run.train(replace(plan.recipe, steps=2), tmp_path / "trial"))
+    list(whole_runs.train(replace(plan.recipe, steps=2), tmp_path / "trial"))
 
 
 def test_at_another_size_the_grid_of_positions_is_stretched(album: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_at_another_size_the_grid_of_positions_is_stretched(album: Path, tmp_pat
     source = plan.recipe.model.source
     assert isinstance(source, S.Patches)
     assert (source.image_size, plan.recipe.batch.length) == (24, 37)
-    list(run.train(replace(plan.recipe, steps=1), tmp_path / "trial"))
+    list(whole_runs.train(replace(plan.recipe, steps=1), tmp_path / "trial"))
     model = open_model(str(tmp_path / "trial"))
     assert model.model.source.positions.weight.shape == (37, 16)  # type: ignore[union-attr]
 
@@ -146,7 +146,7 @@ def test_a_frozen_body_stays_and_has_higher_rates(album: Path, tmp_path: Path) -
     asked = replace(options(start, album, trainable=R.HeadOnly()), learning_rates=())
     plan = plan_tuning(asked)
     assert plan.learning_rates == pytest.approx((1e-2, 3e-3, 1e-3, 3e-4))
-    list(run.train(replace(plan.recipe, steps=2), tmp_path / "trial"))
+    list(whole_runs.train(replace(plan.recipe, steps=2), tmp_path / "trial"))
     before, after = open_model(str(start)).model, open_model(str(tmp_path / "trial")).model
     for name, weight in after.encoder.state_dict().items():  # type: ignore[union-attr]
         assert torch.equal(weight, before.encoder.state_dict()[name])  # type: ignore[union-attr]

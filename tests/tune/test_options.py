@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.inference.open_model import open_model
@@ -16,11 +17,11 @@ from weft.interop.loading import load
 from weft.layers.lora import LoRALinear, merge_lora
 from weft.layers.roles import parameter_facts
 from weft.model.model import build
-from weft.runs import run
+from weft.runs import run, validation
 from weft.runs.log import read_log
-from weft.runs.verify_resume import verify_resume
+from weft.runs.train import RunStopped
 from weft.training import checkpoint as saves
-from weft.training import compatibility, validation
+from weft.training import compatibility
 from weft.training.checkpoint import all_checkpoints, latest_checkpoint
 from weft.training.optimisers import Optimiser
 from weft.training.trainable import freeze_untrained, initialise_from
@@ -36,9 +37,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def finish(made: R.Recipe, out: Path) -> run.RunState:
-    held: list[run.RunState] = []
-    for _ in run.train(made, out, on_start=lambda one, *_: held.append(one)):
+def finish(made: R.Recipe, out: Path) -> run.Run:
+    held: list[run.Run] = []
+    for _ in whole_runs.train(made, out, on_start=lambda one, *_: held.append(one)):
         pass
     return held[0]
 
@@ -145,7 +146,7 @@ def test_muon_has_no_rates_by_layer() -> None:
 def test_a_frozen_trunk_does_not_change_by_a_bit_drops_nothing_and_gets_no_gradient(
     folder: Path, tmp_path: Path
 ) -> None:
-    made = run.build_run(
+    made = whole_runs.build_run(
         recipe(folder / "data", init_from=str(folder / "start"), trainable=R.HeadOnly())
     )
     before = {name: t.clone() for name, t in made.loss.state_dict().items()}
@@ -263,7 +264,8 @@ def test_the_exported_model_is_the_one_that_did_best(folder: Path, tmp_path: Pat
     assert lines[-1]["best"]["step"] == best
     assert lines[-1]["best"]["loss"] == looks[best]
     done.trainer.average = None
-    again = run.validate_run(done._replace(recipe=replace(made, average=None)))
+    done.recipe = replace(made, average=None)
+    again = validation.validate_run(done)
     assert again is not None
     assert again["loss"] == pytest.approx(looks[best], abs=1e-6)
     kept = load(tmp_path / "model").state_dict()
@@ -290,7 +292,7 @@ def test_a_proof_of_exact_resume_looks_where_the_run_did(folder: Path, tmp_path:
         ),
         tmp_path,
     )
-    proof = verify_resume(tmp_path)
+    proof = whole_runs.verify_resume(tmp_path)
     assert proof.saved_digest == proof.repeated_digest
     # the best weights are those of a validation that the proof repeats
     best = all_checkpoints(tmp_path / "checkpoints")[-1].state["best"]
@@ -308,20 +310,20 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(
         trainer.stop_requested = True
         return validate(trainer, *rest)
 
-    monkeypatch.setattr(run, "validate", stopped)
-    with pytest.raises(run.RunStopped, match="after step 5"):
-        list(run.train(made, tmp_path / "hurt"))
+    monkeypatch.setattr(validation, "validate", stopped)
+    with pytest.raises(RunStopped, match="after step 5"):
+        list(whole_runs.train(made, tmp_path / "hurt"))
     found = latest_checkpoint(tmp_path / "hurt" / "checkpoints", pytest.fail)
     assert found is not None
     assert found.step == 5
     assert found.state["validated"] == 0
-    monkeypatch.setattr(run, "validate", validate)
+    monkeypatch.setattr(validation, "validate", validate)
     for last in (5, 6):  # a check validates when the run did: not at step 5, but before step 6
-        proof = verify_resume(tmp_path / "hurt")
+        proof = whole_runs.verify_resume(tmp_path / "hurt")
         assert proof.last_step == last
         assert proof.saved_digest == proof.repeated_digest
         if last == 5:
-            next(steps := run.train(made, tmp_path / "hurt"))
+            next(steps := whole_runs.train(made, tmp_path / "hurt"))
             steps.close()
     finish(made, tmp_path / "hurt")
     assert told(tmp_path / "hurt") == told(tmp_path / "whole")
@@ -357,12 +359,12 @@ def test_a_pooler_that_was_trained_is_kept_and_a_head_of_another_kind_is_not(
     folder: Path, tmp_path: Path
 ) -> None:
     pooled = load(folder / "start").state_dict()["head.transform.dense.weight"]
-    made = run.build_run(recipe(folder / "data", init_from=str(folder / "start")))
+    made = whole_runs.build_run(recipe(folder / "data", init_from=str(folder / "start")))
     assert torch.equal(made.loss.model.state_dict()["head.transform.dense.weight"], pooled)
     words = S.LMHead(transform=S.HeadTransform(activation="gelu"))
     guesser = build(bert(words), seed=3)
     weft.save(guesser, tmp_path / "words", to="weft")
-    made = run.build_run(recipe(folder / "data", init_from=str(tmp_path / "words")))
+    made = whole_runs.build_run(recipe(folder / "data", init_from=str(tmp_path / "words")))
     afresh = build(bert(POOLED), seed=0).state_dict()
     assert torch.equal(
         made.loss.model.state_dict()["head.transform.dense.weight"],

@@ -325,7 +325,7 @@ def test_every_task_is_tuned_scored_by_its_own_measure_and_opens(
 
 
 def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path) -> None:
-    from weft.runs import run
+    from tests import whole_runs
 
     recipe = R.Recipe(
         name="before",
@@ -342,7 +342,7 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
             prepared_folder=str(tmp_path / "prepared"),
         ),
     )
-    for event in run.train(recipe, tmp_path / "before"):
+    for event in whole_runs.train(recipe, tmp_path / "before"):
         if event.step == 5:
             break
     data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
@@ -79,7 +80,7 @@ def texts(style: Any) -> Callable[[Path], dict[str, Any]]:
     return task
 
 
-def walked(trained: run.RunState, model: Any) -> list[float]:
+def walked(trained: run.Run, model: Any) -> list[float]:
     """As the Trainer does it: no decay of biases and norms, the gradient's norm at most so much, a mean over the batch's labels."""
     plain = [p for p in model.parameters() if p.dim() < 2]
     decayed = [p for p in model.parameters() if p.dim() >= 2]
@@ -119,7 +120,7 @@ def test_fine_tuning_walks_as_transformers_does(
     task: Callable[[Path], dict[str, Any]], kind: Any, tmp_path: Path
 ) -> None:
     parts = task(tmp_path)
-    trained = run.build_run(
+    trained = whole_runs.build_run(
         made.recipe(
             tmp_path,
             **parts | {"model": S.with_dropout(parts["model"], 0.0)},

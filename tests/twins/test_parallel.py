@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import weft
+from tests import whole_runs
 from weft import recipe as R
 from weft.families.electra import generator
-from weft.runs import run
+from weft.runs import validation
 from weft.training.parallel import init_ranks
 from weft.training.sharding import full_tensor
 
@@ -59,7 +60,7 @@ def cases(whole: Whole) -> dict[str, R.Recipe]:
 def follow(recipe: R.Recipe, ranks: Any, steps: int) -> dict[str, Any]:
     """Losses, norms, validation, and the gathered gradients of the first step."""
     torch.set_num_threads(1)
-    built = run.build_run(recipe, ranks)
+    built = whole_runs.build_run(recipe, ranks)
     trainer, events, gradients = built.trainer, [], {}
     update = trainer.optimiser.step
 
@@ -74,7 +75,7 @@ def follow(recipe: R.Recipe, ranks: Any, steps: int) -> dict[str, Any]:
         events.append([event.loss, event.grad_norm])
         if event.step == steps:
             break
-    valid = run.validate_run(built)
+    valid = validation.validate_run(built)
     trainer.drop_ddp()
     return {"events": events, "gradients": gradients, "valid": valid}
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import weft
+from tests import whole_runs
 from weft import cli
 from weft import recipe as R
 from weft.interop import stored_tensors
-from weft.runs import export, run
+from weft.runs import export
 from weft.training.parallel import init_ranks
 
 from ..faults.runs import Whole, ranks, whole
@@ -67,7 +68,7 @@ def test_each_of_two_ranks_reads_half_of_the_folder(
 
     def work() -> Any:
         with init_ranks(device="cpu") as here:
-            run.build_run(recipe, here)
+            whole_runs.build_run(recipe, here)
         return CountedFile.numbers
 
     read = ranks(recipe, tmp_path / "many", 2, work)

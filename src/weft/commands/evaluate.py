@@ -116,13 +116,15 @@ def data(
         )
     if model.recipe is None:
         raise ValueError(f"{args.name} has no data of its own; give some with --data")
-    from ..runs.run import prepared_folder
+    from ..data.prepare import prepare_for_run
 
     if getattr(model.recipe.data, args.split) is None:
         raise ValueError(
             f"the recipe of {args.name} names no {args.split} data; give some with --data"
         )
-    return split_of_run(model.recipe, prepared_folder(model.recipe.data, ranks), args.split)
+    prepared = prepare_for_run(model.recipe.data)
+    prepared.check(ranks)
+    return split_of_run(model.recipe, prepared, args.split)
 
 
 def report_on_first_rank(ranks: "DistributedRanks") -> Any:

@@ -3,12 +3,14 @@
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from ..console import console, print_result, report, report_on_first_rank, spinner
+from ..console import print_result, report, report_on_first_rank, spinner
+from ..ranks import started_processes
+from ..recipe import Recipe
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
     TRAINING_PRECISIONS,
@@ -22,11 +24,21 @@ from .options import (
     positive_int,
 )
 
-if TYPE_CHECKING:
-    from ..recipe import Recipe
-    from ..runs.run import RunState
-
 RUNS = "runs"  # the folder that runs are written to by default
+
+
+class RunOptions(NamedTuple):
+    """The options of a run that may differ at each start."""
+
+    device: str | None
+    precision: str | None
+    log_to: list[str]
+    code_changed: bool
+
+    def overrides(self) -> list[str]:
+        """Return the options that change a field of the recipe, as --set takes them."""
+        values = {"device": self.device, "precision": self.precision}
+        return [f"{name}={value}" for name, value in values.items() if value is not None]
 
 
 @contextmanager
@@ -75,7 +87,7 @@ def prepare(args: argparse.Namespace) -> int:
         data_of_recipe(args.paths[0]),
         progress.PrepareProgressLine("looking at the sources") as preparing,
     ):
-        folder = make(
+        prepared = make(
             data,
             args.output,
             shard=parse_part(args.shard),
@@ -85,9 +97,9 @@ def prepare(args: argparse.Namespace) -> int:
             overwrite=args.overwrite,
             on=args.on,
         )
-    for line in quarantine_notes(folder):
+    for line in quarantine_notes(prepared.folder):
         report(line)
-    summary = prepared_summary(folder, preparing)
+    summary = prepared_summary(prepared.folder, preparing)
     print_result(args, summary, lambda width: prepared_page(summary))
     return 0
 
@@ -98,17 +110,22 @@ def train(args: argparse.Namespace) -> int:
     from ..user_code import load_code_of_run
 
     folder = Path(args.recipe)
-    load_code_of_run(folder, args.code_changed)
-    read = (
-        recipe_of(folder, lambda line: None) if folder.is_dir() else recipe.load_recipe(args.recipe)
-    )
-    changed = recipe.apply_overrides(read, args.set + overrides_of(args), report_on_first_rank)
+    options = RunOptions(args.device, args.precision, args.log_to, args.code_changed)
+    load_code_of_run(folder, options.code_changed)
+    if folder.is_dir():
+        saved = recipe_of(folder, lambda line: None)
+    else:
+        saved = recipe.load_recipe(args.recipe)
+    overrides = args.set + options.overrides()
+    changed = recipe.apply_overrides(saved, overrides, report_on_first_rank)
+    out = folder if folder.is_dir() else None
+    if args.output:
+        out = Path(args.output)
     with data_of_recipe(args.recipe):
-        return train_with_progress(
-            with_loggers(changed, args.log_to),
-            args.output or (args.recipe if folder.is_dir() else None),
-            args,
-        )
+        path, exit_code = train_with_progress(changed, out, options)
+    if is_first():
+        report_run(path, args)
+    return exit_code
 
 
 def resume(args: argparse.Namespace) -> int:
@@ -116,18 +133,24 @@ def resume(args: argparse.Namespace) -> int:
 
     load_code_of_run(Path(args.run_folder), args.code_changed)
     if not args.verify:
-        return continue_run(Path(args.run_folder), args)
+        options = RunOptions(args.device, args.precision, args.log_to, args.code_changed)
+        path, exit_code = continue_run(Path(args.run_folder), options)
+        if is_first():
+            report_run(path, args)
+        return exit_code
     if args.precision is not None:
         raise ValueError("--verify repeats the run in its own precision; leave --precision out")
     from ..runs.progress import CountProgressLine
     from ..training.compatibility import recipe_of
 
-    recipe_of(Path(args.run_folder), lambda line: None)  # before torch, if it is not a run
+    recipe = recipe_of(Path(args.run_folder), lambda line: None)  # before torch, if it is not a run
+    recipe = replace(recipe, device=args.device or recipe.device)
     text = f"training the last interval of {args.run_folder} again"
     with CountProgressLine("trained again", "steps", text) as progress:
+        from ..data.prepare import prepare_for_run
         from ..runs.verify_resume import verify_resume
 
-        proof = verify_resume(args.run_folder, args.device, progress)
+        proof = verify_resume(recipe, prepare_for_run(recipe.data), args.run_folder, progress)
     plain = proof._asdict() | {"same": proof.saved_digest == proof.repeated_digest}
     message = f"steps {proof.first_step:,} to {proof.last_step:,} trained again in {proof.seconds:.0f} s: "
     message += (
@@ -139,7 +162,7 @@ def resume(args: argparse.Namespace) -> int:
     return 0 if plain["same"] else 1
 
 
-def continue_run(folder: Path, args: argparse.Namespace) -> int:
+def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
     """Train the rest of a run, with the options that may change."""
     from ..interop.manifest import check_model_of_run
     from ..recipe import apply_overrides
@@ -147,26 +170,16 @@ def continue_run(folder: Path, args: argparse.Namespace) -> int:
     from ..training.compatibility import recipe_differences, recipe_of
 
     saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
-    recipe = with_loggers(apply_overrides(saved, overrides_of(args)), args.log_to)
+    recipe = apply_overrides(saved, options.overrides())
     for name, before in recipe_differences(saved, recipe):
         raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
     if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
         check_model_of_run(folder / "model")
-        report_run(folder, args)  # weft tune keeps the model alone
-        return 0
-    return train_with_progress(recipe, args.run_folder, args)
+        return folder, 0  # weft tune keeps the model alone
+    return train_with_progress(recipe, folder, options)
 
 
-def overrides_of(args: argparse.Namespace) -> list[str]:
-    """Return the options that change a field of the recipe, as --set takes them."""
-    return [
-        f"{name}={value}"
-        for name in ("device", "precision")
-        if (value := getattr(args, name)) is not None
-    ]
-
-
-def with_loggers(recipe: "Recipe", names: list[str]) -> "Recipe":
+def with_loggers(recipe: Recipe, names: list[str]) -> Recipe:
     """Return the recipe with the loggers of these names beside those it has."""
     from ..recipe import logger_named
 
@@ -179,60 +192,43 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def train_with_progress(recipe: "Recipe", out: str | None, args: argparse.Namespace) -> int:
-    """Train with a forecast, live progress and a summary. Returns the exit code."""
+def train_with_progress(recipe: Recipe, out: Path | None, options: RunOptions) -> tuple[Path, int]:
+    """Prepare the data and train, with a forecast and live progress. Returns the path of the run and the exit code."""
     with spinner("loading PyTorch"):
         from ..data.ownership import refuse_strange
-        from ..runs import progress
-        from ..runs.run import RunStopped, run_folder
-        from ..runs.run import train as steps
-        from ..training.averages import checkpoints_kept
+        from ..data.prepare import prepare_for_run
+        from ..runs.directory import run_directory
+        from ..runs.start import check_start
+        from ..runs.train import RunStopped
+        from ..runs.train import train as steps
+        from ..runs.train_progress import TrainScreen
 
-    screen: list[progress.TrainProgressLine] = []
+    recipe = with_loggers(recipe, options.log_to)
+    directory = run_directory(out, recipe.name)
     exit_code = 0
-    if first := is_first():
-        refuse_strange(run_folder(recipe, out), "recipe.json", "checkpoints/step-*/manifest.json")
-
-    def begun(run: "RunState", seconds: float, tokens: int) -> None:
-        preparing.close()
-        if first:
-            forecast = progress.forecast(run, seconds, tokens)
-            console(stderr=True).print(progress.forecast_page(forecast, checkpoints_kept(recipe)))
-            screen.append(
-                progress.TrainProgressLine(
-                    recipe,
-                    forecast["done"],
-                    forecast["flops"] / recipe.steps,
-                    forecast["peak_flops"],
-                )
-            )
-
-    def show_validation(done: int, total: int) -> None:
-        for line in screen:
-            line.show_validation(done, total)
-
-    preparing = progress.PrepareProgressLine("getting ready")
+    if is_first():
+        refuse_strange(directory.path, "recipe.json", "checkpoints/step-*/manifest.json")
+    screen = TrainScreen(is_first())
     try:
-        for event in steps(
-            recipe,
-            out,
-            report=report_on_first_rank,
-            progress=preparing.show,
-            validation_progress=show_validation,
-            on_start=begun,
-            code_changed=args.code_changed,
-        ):
-            if screen:
-                screen[0].show(event)
+        with ExitStack() as stack:
+            if started_processes() == 1:
+                stack.enter_context(directory.lock())
+                check_start(recipe, directory, options.code_changed)
+            prepared = prepare_for_run(recipe.data, screen.preparing.show)
+            for event in steps(
+                recipe,
+                prepared,
+                directory,
+                validation_progress=screen.show_validation,
+                on_start=screen.start,
+                code_changed=options.code_changed,
+            ):
+                screen.show(event)
     except RunStopped:
         exit_code = EXIT_STOPPED
     finally:
-        preparing.close()
-        for one in screen:
-            one.close()
-    if first:
-        report_run(run_folder(recipe, out), args)
-    return exit_code
+        screen.close()
+    return directory.path, exit_code
 
 
 def report_run(folder: Path, args: argparse.Namespace) -> None:

@@ -44,7 +44,7 @@ def tune(args: argparse.Namespace) -> int:
     check_input_files("--valid", args.valid)
     check_model_folder(args.checkpoint)
     from ..runs import progress
-    from ..runs.run import RunStopped
+    from ..runs.train import RunStopped
     from ..tuning.plan import RESULTS_FILE, plan_tuning
     from ..tuning.search import run_trials
 

@@ -1,17 +1,15 @@
 """Mixtures of sources: the order of their samples, as pure and as cheap to enter anywhere as that of one source."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .. import recipe as R
-from ..addresses import Location
 from ..storage import digest_plain
 from .order import Order, hash_to_int, permute
 from .samples import Sample, Samples
-from .store import DataInfo, PreparedFolder, Store
+from .store import DataInfo, Store
 
 BLOCK = 1 << 16  # samples in which the rates hold exactly; no rate is below one sample in a block
 
@@ -114,23 +112,3 @@ class MixtureStore:
 
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))
-
-
-def open_split(
-    folder: str | Location, data: R.Data, split: str = "train"
-) -> Store | MixtureStore | None:
-    """Open the shards of a split, one store or one per source of a mixture; None where the data has no such split."""
-    mixture = getattr(data, split)
-    stores = {part.name: open_part(folder, part) for part in data.parts(split)}
-    if not isinstance(mixture, R.Mixture):
-        return stores.get(split)
-    names = [part.name for part in mixture.sources]
-    first = next(iter(stores.values()))
-    meta = replace(first.meta, rows=data.rows)
-    return MixtureStore(dict(zip(names, stores.values(), strict=True)), mixture, meta)
-
-
-def open_part(folder: str | Location, part: R.DataPart) -> Store:
-    store = Store(PreparedFolder(str(folder)), part.name)
-    store.meta = replace(store.meta, rows=part.rows)
-    return store

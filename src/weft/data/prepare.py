@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import recipe as R
-from ..addresses import Location, locate
+from ..addresses import Location, is_remote, locate
+from ..ranks import started_processes
 from ..recipe.cells import class_names, sorted_classes
 from ..recipe.formats import Piece, SourceRow
 from ..storage import (
@@ -24,7 +25,7 @@ from ..storage import (
 )
 from ..values import to_plain
 from .drop_table import PieceReader
-from .files import MissingFile, file_identity, find
+from .files import MissingFile
 from .filtering import check_filters, filter_rows, remove_filters, remove_scratch
 from .jobs import PieceTask
 from .ownership import (
@@ -35,28 +36,26 @@ from .ownership import (
     finished_shards,
     read_data_json,
 )
+from .prepare_plan import (
+    VERSION,
+    Splits,
+    SplitWork,
+    fingerprint,
+    index_fingerprint,
+    plan_splits,
+    tokenizer_and_labels_key,
+    training_splits,
+)
+from .prepared import PreparedData, is_complete, locate_prepared
 from .quarantine import write_quarantine
 from .shard_builder import SplitJob, shard_facts
-from .source import format_of, reading_settings, resolve_source, split_source
-from .store import PreparedFolder
+from .source import format_of, reading_settings
 from .task_runner import PrepareProgress as PrepareProgress
 from .task_runner import ReportProgress, TaskRunner, reporting
 from .tokenizer import Tokenizer
 from .train_tokenizer import fit_tokenizer, sample_texts
 
-VERSION = 1  # of the layout on disk
 SAMPLE = 200_000_000  # characters that a tokenizer learns from, spread over the pieces
-
-
-class SplitWork(NamedTuple):
-    """A source, what its rows hold, and its pieces."""
-
-    source: R.Source
-    rows: R.RowSchema
-    pieces: list[Piece]
-
-
-Splits = dict[str, SplitWork]  # by the name of the folder
 DropDigests = dict[str, list[str]]  # per split, of what is dropped from each piece
 
 
@@ -70,72 +69,122 @@ def prepare(
     verify: bool = False,
     overwrite: bool = False,
     on: Literal["processes", "ray"] = "processes",
-) -> Location:
-    """Prepare both splits and return their folder, local or in object storage. `shard` = (i, n) prepares every n-th piece from the i-th;
-    the process that finds all shards finished writes the index. A finished `prepared_folder` of the recipe is used without its sources.
-    `verify` compares the SHA-256 of finished shards and writes damaged ones again. A finished folder of other data is replaced only with
-    `overwrite`, since a run may be reading it. `on` is where the work is done: in `workers` processes here, or on a Ray cluster."""
-    index, count = shard or (0, 1)
-    if not 0 <= index < count:
-        raise ValueError(f"shard = {index} of {count}: give a number from 0 to {count - 1}")
+) -> PreparedData:
+    """Prepare both splits as shards, or open them where they are finished already.
+
+    Args:
+        data: what to prepare.
+        folder: of the shards, local or in object storage (default: `data.prepared_folder`, else prepared/<fingerprint>). A finished
+            `data.prepared_folder` is used without its sources.
+        shard: (i, n) prepares every n-th piece from the i-th; the process that finds all shards finished writes the index.
+        workers: number of processes (default: the number of cores).
+        report: takes each `PrepareProgress`.
+        verify: whether the SHA-256 of finished shards is compared, and damaged ones are written again.
+        overwrite: whether a finished folder of other data is replaced, which a run may be reading.
+        on: where the work is done: in processes here, or on a Ray cluster.
+    """
+    part = shard or (0, 1)
+    if not 0 <= part[0] < part[1]:
+        raise ValueError(f"shard = {part[0]} of {part[1]}: give a number from 0 to {part[1] - 1}")
     try:
         splits = plan_splits(data)
     except MissingFile:
-        if (
-            data.prepared_folder
-            and locate(folder or data.prepared_folder) == locate(data.prepared_folder)
-            and is_complete(data, locate(data.prepared_folder))
-        ):
-            return locate(data.prepared_folder)
+        if (finished := finished_without_sources(data, folder)) is not None:
+            return finished
         raise
     root = locate(folder or data.prepared_folder or Path("prepared") / fingerprint(data, splits))
+    training = training_splits(data, splits)
     check_no_foreign_files(root, splits)
     if not overwrite:
-        check_same_settings(root, tokenizer_and_labels_key(data, training_splits(data, splits)))
+        check_same_settings(root, tokenizer_and_labels_key(data, training))
     root.mkdir(parents=True, exist_ok=True)
     run = TaskRunner(workers or available_cores(), on, report)
-    dropped = filter_splits(splits, root, run, (index, count), overwrite)
+    dropped = filter_splits(splits, root, run, part, overwrite)
     if dropped is None:
-        return root  # other parts are to be scanned first
-    tokenizer, labels = prepare_tokenizer_and_labels(
-        data, training_splits(data, splits), root, report
-    )
-    for name, (source, rows, work) in splits.items():
-        split = root / name
-        split.mkdir(exist_ok=True)
-        common = [
-            VERSION,
+        return PreparedData(data, root)  # other parts are to be scanned first
+    encoding = prepare_tokenizer_and_labels(data, training, root, report)
+    writing = Writing(root, encoding, part, verify, overwrite, data.max_bad_row_fraction)
+    for name, split in splits.items():
+        write_split(name, split, dropped.get(name), writing, run)
+    return PreparedData(data, root, is_checked=shard is None)
+
+
+def prepare_for_run(
+    data: R.Data, report: ReportProgress | None = None, workers: int | None = None
+) -> PreparedData:
+    """Prepare the data of a run where this process alone may write them. One of several processes, and a run whose shards are in object
+    storage, use what `weft prepare` has written: training checks it on the first rank."""
+    if started_processes() > 1 or is_remote(data.prepared_folder or ""):
+        return locate_prepared(data)
+    return prepare(data, report=report, workers=workers)
+
+
+def finished_without_sources(data: R.Data, folder: str | Path | None) -> PreparedData | None:
+    """Return the finished `prepared_folder` of a data value whose sources are missing; None if there is none."""
+    if not data.prepared_folder:
+        return None
+    root = locate(data.prepared_folder)
+    if locate(folder or data.prepared_folder) != root or not is_complete(data, root):
+        return None
+    return PreparedData(data, root, is_checked=True)
+
+
+class Encoding(NamedTuple):
+    """What all pieces need: a tokenizer, and the names of classes."""
+
+    tokenizer: Tokenizer | None
+    labels: list[str] | None
+
+    @property
+    def sha256(self) -> str | None:
+        return self.tokenizer.sha256 if self.tokenizer else None
+
+
+class Writing(NamedTuple):
+    """How the shards of all splits are written."""
+
+    root: Location
+    encoding: Encoding
+    part: tuple[int, int]  # every n-th piece, from the i-th
+    verify: bool
+    overwrite: bool
+    max_bad_rows: float
+
+
+def write_split(
+    name: str, split: SplitWork, dropped: list[str] | None, writing: Writing, run: TaskRunner
+) -> None:
+    """Write the missing shards of a split, and its index once all of them are there."""
+    source, rows, work = split
+    folder = writing.root / name
+    folder.mkdir(exist_ok=True)
+    encoding = writing.encoding
+    common = [VERSION, to_plain(rows), reading_settings(source), encoding.sha256, encoding.labels]
+    tasks = shard_tasks(common, work, dropped)
+    # Asked first: an index that comes later is another process's, of all shards
+    stale = (folder / "index.json").exists()
+    if stale and not writing.overwrite:
+        check_same_pieces(folder, tasks)
+    index, count = writing.part
+    todo = [
+        task
+        for task in tasks
+        if task.number % count == index and shard_facts(folder, task, writing.verify) is None
+    ]
+    if todo:
+        if stale:
+            (folder / "index.json").unlink(missing_ok=True)
+        file = str(writing.root / "tokenizer.json") if encoding.tokenizer else None
+        job = SplitJob(
+            str(folder),
+            to_plain(source),
             to_plain(rows),
-            reading_settings(source),
-            tokenizer.sha256 if tokenizer else None,
-            labels,
-        ]
-        tasks = shard_tasks(common, work, dropped.get(name))
-        stale = (
-            split / "index.json"
-        ).exists()  # asked first: one that comes later is another process's, of all shards
-        if stale and not overwrite:
-            check_same_pieces(split, tasks)
-        todo = [
-            task
-            for task in tasks
-            if task.number % count == index and shard_facts(split, task, verify) is None
-        ]
-        if todo:
-            if stale:
-                (split / "index.json").unlink(missing_ok=True)
-            file = str(root / "tokenizer.json") if tokenizer else None
-            job = SplitJob(
-                str(split),
-                to_plain(source),
-                to_plain(rows),
-                labels,
-                file,
-                data.max_bad_row_fraction,
-            )
-            run(job, todo, name)
-        write_index(split, tasks, common, data.max_bad_row_fraction)
-    return root
+            encoding.labels,
+            file,
+            writing.max_bad_rows,
+        )
+        run(job, todo, name)
+    write_index(folder, tasks, common, writing.max_bad_rows)
 
 
 def available_cores() -> int:
@@ -174,93 +223,12 @@ def filter_splits(
     return digests if complete else None
 
 
-def plan_splits(data: R.Data) -> Splits:
-    resolved = [
-        part._replace(source=resolve_source(part.source, part.rows)) for part in data.parts()
-    ]
-    return {name: SplitWork(source, rows, split_source(source)) for name, source, rows in resolved}
-
-
-def training_splits(data: R.Data, splits: Splits) -> Splits:
-    return {part.name: splits[part.name] for part in data.parts("train")}
-
-
-def prepared_location(data: R.Data) -> Location:
-    """Return the folder of prepared data: the one that the data name, or one by what they consist of."""
-    return locate(data.prepared_folder or Path("prepared") / fingerprint(data))
-
-
-def is_complete(data: R.Data, root: Location) -> bool:
-    """Return whether the folder has everything that a run on these data reads, each part with the rows that it asks for."""
-    data_json = read_data_json(root)
-    if data_json is None or digest_plain(data_json["rows"]) != digest_plain(to_plain(data.rows)):
-        return False
-    for part in data.parts():
-        if not (root / part.name / "index.json").exists():
-            return False
-        index = PreparedFolder(str(root)).read_sealed_json(f"{part.name}/index.json")
-        meta = [data_json["sha256"], data_json["labels"]]
-        if index["fingerprint"] != index_fingerprint(to_plain(part.rows), meta, index["shards"]):
-            return False
-    return True
-
-
-def find_difference(data: R.Data, root: Location) -> str:
-    """Return why a run cannot read a folder that it does not prepare itself: unfinished, or of other settings or files; "" if it can.
-    Without the sources, what the folder holds is used."""
-    if not all((root / part.name / "index.json").exists() for part in data.parts("train")):
-        return f"{root} is not prepared yet; run weft prepare with this recipe first"
-    try:
-        training = training_splits(data, plan_splits(data))
-        check_same_settings(root, tokenizer_and_labels_key(data, training))
-    except (
-        MissingFile,
-        OSError,
-    ) as error:  # removed, or on a network that this machine does not reach
-        return "" if is_complete(data, root) else str(error)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def index_fingerprint(rows: Any, meta: list[Any], shards: list[dict[str, Any]]) -> str:
-    """Return the fingerprint of a split: of its row schema, of tokenizer and labels, and of all shards."""
-    return digest_plain(rows, meta, [shard["sha256"] for shard in shards])
-
-
-def fingerprint(data: R.Data, splits: Splits | None = None) -> str:
-    """Return the fingerprint of the data value and the content of its files."""
-    content = {
-        name: split_identity(data, split) for name, split in (splits or plan_splits(data)).items()
-    }
-    return digest_plain(VERSION, to_plain(data.rows), *tokenizer_identity(data), content)[:16]
-
-
-def split_identity(data: R.Data, split: SplitWork) -> list[Any]:
-    content = [reading_settings(split.source), [[p.identity, p.spans] for p in split.pieces]]
-    return content if split.rows == data.rows else [to_plain(split.rows), *content]
-
-
-def tokenizer_identity(data: R.Data) -> list[Any]:
-    files = data.tokenizer.files() if data.tokenizer else ()
-    return [to_plain(data.tokenizer), [file_identity(find(path)[0]) for path in files]]
-
-
 # What all pieces need: a tokenizer, and the names of classes
-
-
-def tokenizer_and_labels_key(data: R.Data, training: Splits) -> str:
-    return digest_plain(
-        VERSION,
-        to_plain(data.rows),
-        *tokenizer_identity(data),
-        *(part for split in training.values() for part in split_identity(data, split)),
-    )
 
 
 def prepare_tokenizer_and_labels(
     data: R.Data, training: Splits, root: Location, report: ReportProgress | None
-) -> tuple[Tokenizer | None, list[str] | None]:
+) -> Encoding:
     key = tokenizer_and_labels_key(data, training)
     with suppress(OSError, ValueError):
         data_json = read_data_json(root)
@@ -270,7 +238,7 @@ def prepare_tokenizer_and_labels(
             and data_json["key"] == key
             and data_json["sha256"] == (tokenizer.sha256 if tokenizer else None)
         ):
-            return tokenizer, data_json["labels"]
+            return Encoding(tokenizer, data_json["labels"])
     labels = find_labels(data.rows, training, root, report)
     tokenizer = train_tokenizer(data, training, root, report)
     mask = np.packbits(tokenizer.is_continuation, bitorder="little").tobytes() if tokenizer else b""
@@ -293,7 +261,7 @@ def prepare_tokenizer_and_labels(
     )
     if tokenizer:  # after data.json, by which the folder is known as ours
         write_atomically(root / "tokenizer.json", tokenizer.text.encode())
-    return tokenizer, labels
+    return Encoding(tokenizer, labels)
 
 
 def train_tokenizer(

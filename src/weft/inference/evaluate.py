@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from .. import recipe as R
-from ..addresses import Location
-from ..data.mixture import MixtureStore, open_split
+from ..data.mixture import MixtureStore
+from ..data.prepared import PreparedData
 from ..model.loaded_model import LoadedModel
 from ..tasks.task import EvaluateOptions, EvaluationData, Metrics, task_for_model
 from .methods import row_length
@@ -28,10 +28,11 @@ class MixtureEvaluationData(NamedTuple):
 
 
 def split_of_run(
-    recipe: R.Recipe, folder: Location, split: str
+    recipe: R.Recipe, prepared: PreparedData, split: str
 ) -> EvaluationData | MixtureEvaluationData:
     """Open "train" or "valid" of a run's own data, which the recipe must name."""
-    store, source = open_split(folder, recipe.data, split), getattr(recipe.data, split)
+    store = prepared.open(split)
+    source = getattr(recipe.data, split)
     if store is None:
         raise ValueError(f"the recipe {recipe.name} names no {split} data; give files")
     return (

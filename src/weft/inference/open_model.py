@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.prepare import prepared_location
+from ..data.prepare_plan import prepared_location
 from ..data.store import PreparedFolder
 from ..data.tokenizer import Tokenizer
 from ..generate.sampling import GREEDY, Sampling, sampling_from, shows_sampling
@@ -367,7 +367,7 @@ def open_model(
     labels = json.loads(data.read_text("data.json"))["labels"]
     model = build_on_meta(S.with_label_names(recipe.model, labels)).to(dtype)
     model.to_empty(device=device)
-    read = checkpoint_reader(checkpoint, recipe)
+    read = checkpoint_reader(checkpoint, recipe.model, recipe.trainable)
     for key, tensor in model.state_dict().items():
         tensor.copy_(read(key))
     return OpenModel(

@@ -9,7 +9,7 @@ from .. import spec as S
 from ..registry import choice
 from ..spec import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt, Spec
 from ..values import to_json
-from .averages import BestCheckpoint, WeightAverage
+from .averages import AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching
 from .data import Data
 from .loggers import Logger
@@ -141,6 +141,23 @@ class Recipe:
                 return length
         return self.batch.length
 
+    def validates_at(self, step: int) -> bool:
+        """Whether validation is due after a step that is not the last one."""
+        due = self.eval_every is not None and step > 0 and step % self.eval_every == 0
+        return due and step < self.steps
+
+    def averaged_steps(self) -> list[int]:
+        """The steps whose checkpoints are averaged: the last scheduled ones, so that a stop between two of them changes nothing."""
+        if not isinstance(self.average, AverageLast):
+            return []
+        every = self.checkpoints.every_steps
+        steps = sorted({*range(every, self.steps, every), self.steps})
+        return steps[-self.average.checkpoints :]
+
+    def checkpoints_kept(self) -> int:
+        """How many checkpoints are on disk at once."""
+        return max(self.checkpoints.keep, len(self.averaged_steps()))
+
     @property
     def metric(self) -> str | None:
         """The task's metric that the run is judged by beside the loss; None where the task has no metric."""
@@ -173,15 +190,15 @@ def check_exact(recipe: Recipe) -> None:
         raise ValueError(f"exact = True: {reason}")
 
 
-def warmup_warning(recipe: Recipe) -> str | None:
+def warmup_warning(schedule: Schedule, steps: int) -> str | None:
     """Return a warning for a run that ends before its warm-up does; None for any other."""
-    warmup = getattr(recipe.schedule, "warmup_steps", 0)
-    if warmup <= recipe.steps:
+    warmup = getattr(schedule, "warmup_steps", 0)
+    if warmup <= steps:
         return None
-    share = recipe.schedule.scale(recipe.steps - 1, recipe.steps)
+    share = schedule.scale(steps - 1, steps)
     return (
-        f"schedule.warmup_steps = {warmup:,} is longer than the run of {recipe.steps:,} steps: the learning rate ends "
-        f"at {share:.0%} of its peak and never falls; use schedule.warmup_steps={max(1, recipe.steps // 10)}"
+        f"schedule.warmup_steps = {warmup:,} is longer than the run of {steps:,} steps: the learning rate ends "
+        f"at {share:.0%} of its peak and never falls; use schedule.warmup_steps={max(1, steps // 10)}"
     )
 
 

@@ -8,57 +8,74 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..addresses import Location
-from ..data.mixture import open_split
-from ..data.prepare import prepared_location
-from ..data.store import DataInfo, PreparedFolder
+from ..data.prepared import PreparedData, locate_prepared
 from ..data.tokenizer import with_special_frame
 from ..inference.images import validation_transforms
 from ..interop.companion_files import with_end_of_turn, with_special_ids
 from ..interop.loading import load
-from ..interop.saving import save
+from ..interop.saving import read_as_saved, save
+from ..layers.lora import merged_reader
 from ..model.model import Model, build_on_meta
 from ..tasks import build_task
 from ..tasks.base import Preprocess
 from ..training.checkpoint import latest_checkpoint
 from ..training.compatibility import recipe_of
+from ..training.sharding import full_tensor
 from ..training.trainable import checkpoint_reader
+from .directory import RunDirectory
+from .run import Run
 
 ReadTensor = Callable[[str], Tensor]
 
 
 class ModelFiles(NamedTuple):
-    """What a model folder has beside the weights, and what it takes from the data and the task."""
+    """What a model folder has beside the weights: what the task and the prepared data say."""
 
-    recipe: R.Recipe
-    meta: DataInfo
+    task: R.Task
     preprocess: Preprocess
-    prepared_folder: Location
+    prepared: PreparedData
 
     def save(self, model: Model, folder: Path, to: str, weights: ReadTensor) -> None:
         """Write a model on the meta device, whose tensors `weights` reads by name, with its tokenizer."""
-        recipe, meta, preprocess = self.recipe, self.meta, self.preprocess
-        model.spec = with_special_ids(
+        meta = self.prepared.train.meta
+        frame = self.preprocess.frame
+        spec = with_special_ids(
             S.with_label_names(model.spec, meta.labels),
             meta.special_tokens,
-            preprocess.decoder_start,
+            self.preprocess.decoder_start,
         )
-        text = PreparedFolder(str(self.prepared_folder)).tokenizer() if meta.tokenizer else None
-        chat_template = R.chat_template_of(recipe.data.rows)
+        text = self.prepared.tokenizer()
+        chat_template = R.chat_template_of(self.prepared.data.rows)
         if chat_template is not None and text:
-            model.spec = with_end_of_turn(model.spec, chat_template, text)
-        if text and preprocess.frame:
-            text = with_special_frame(text, preprocess.frame)
-        images = not isinstance(model.spec.source, S.Tokens)
+            spec = with_end_of_turn(spec, chat_template, text)
+        if text and frame:
+            text = with_special_frame(text, frame)
+        model.spec = spec
+        images = not isinstance(spec.source, S.Tokens)
         save(
             model,
             folder,
             to=to,
             tokenizer=text,
-            transforms=validation_transforms(recipe.task, model.spec) if images else None,
+            transforms=validation_transforms(self.task, spec) if images else None,
             chat_template=chat_template,
             weights=weights,
         )
+
+
+def export_model(run: Run, directory: RunDirectory) -> None:
+    """Write the trained model and its tokenizer to the run directory. The first rank writes one tensor at a time; ranks that have parts of
+    the weights gather it with that one."""
+    ranks = run.trainer.ranks
+    model = build_on_meta(run.recipe.model).to(run.loss.model.dtype)
+    state = run.loss.model.state_dict()
+    weights = merged_reader(run.loss.model, lambda name: full_tensor(state[name]).detach().cpu())
+    if not ranks.is_first:
+        if ranks.splits_weights:
+            read_as_saved(model, weights)
+        return
+    files = ModelFiles(run.recipe.task, run.preprocess, run.prepared)
+    files.save(model, directory.model, "weft", weights)
 
 
 def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], None]) -> S.Spec:
@@ -67,22 +84,20 @@ def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], 
     checkpoint = latest_checkpoint(folder / "checkpoints", report)
     if checkpoint is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
-    data = recipe.data
-    prepared = prepared_location(data)
-    store = open_split(prepared, data, "train")
-    assert store is not None
-    model, others = build_on_meta(recipe.model), recipe.task.model_folders
+    prepared = locate_prepared(recipe.data)
+    model = build_on_meta(recipe.model)
+    others = recipe.task.model_folders
     task = build_task(
         recipe.task,
         recipe.model,
-        store.meta,
+        prepared.train.meta,
         seed=recipe.seed,
         teacher=load(getattr(recipe.task, others[0])) if others else None,
         model=model,
     )
-    files = ModelFiles(recipe, store.meta, task.preprocess, prepared)
+    files = ModelFiles(recipe.task, task.preprocess, prepared)
     try:
-        files.save(model, out, to, checkpoint_reader(checkpoint, recipe))
+        files.save(model, out, to, checkpoint_reader(checkpoint, recipe.model, recipe.trainable))
     except (OSError, ValueError):
         if checkpoint.path.exists():
             raise

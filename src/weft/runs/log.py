@@ -7,13 +7,14 @@ from math import isfinite
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from .. import recipe as R
 from ..data.files import file_identity
 from ..interop.manifest import FINISHED_FILE, read_finished, write_finished
 from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
+from ..training.step import TrainStep
 from .curve import curve
 from .log_lines import VALIDATION_KEYS, format_line, parse, scan
 from .loggers import (
@@ -26,9 +27,6 @@ from .loggers import (
     detach_trackers,
     line_key,
 )
-
-if TYPE_CHECKING:
-    from ..training.loop import TrainStep
 
 CURVE = "curve.svg"
 Say = Callable[[str], None]
@@ -83,7 +81,7 @@ class RunLog:
             sync_handle(self.file.fileno())
         self.writers.flush()
 
-    def step(self, e: "TrainStep", checkpoint_seconds: float | None = None) -> None:
+    def step(self, e: TrainStep, checkpoint_seconds: float | None = None) -> None:
         """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
         more: dict[str, Any] = {sample_unit(self.recipe) if self.recipe else "tokens": e.tokens}
         if e.skipped_reason:

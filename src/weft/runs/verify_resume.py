@@ -1,27 +1,20 @@
 """Proof of exact resume: train the last interval of a run again and compare."""
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
+from ..data.prepared import PreparedData
 from ..kernels.devices import resolve_device
-from ..training.checkpoint import Checkpoint, all_checkpoints
-from ..training.compatibility import recipe_of
+from ..ranks import Ranks
+from ..training.checkpoint import Checkpoint
 from ..training.environment import configured_environment, restored_random_state
-from .lock import RunLock
-from .run import (
-    RunState,
-    build_run,
-    check_fingerprints,
-    ignore_message,
-    restore_state,
-    validate_run,
-    validated_step,
-    validation_pending,
-)
+from ..training.validation import Progress, ignore_progress
+from .checkpoints import check_fingerprints, restore_state, validated_step
+from .directory import RunDirectory
+from .run import Run
+from .validation import validate_run, validation_pending
 
 
 class ResumeCheck(NamedTuple):
@@ -32,19 +25,19 @@ class ResumeCheck(NamedTuple):
     seconds: float
 
 
-def reproducible_checkpoints(folder: Path) -> list[Checkpoint]:
+def reproducible_checkpoints(directory: RunDirectory) -> list[Checkpoint]:
     """Return the checkpoints of a run; ValueError if one process cannot reproduce them."""
-    checkpoints = all_checkpoints(folder / "checkpoints")
+    checkpoints = directory.all_checkpoints(lambda line: None, Ranks())
     if not checkpoints:
-        raise ValueError(f"{folder} has no good checkpoint yet; train it first")
+        raise ValueError(f"{directory} has no good checkpoint yet; train it first")
     if checkpoints[-1].state["world"] > 1:
         raise ValueError(
-            f"{folder} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
+            f"{directory} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
         )
     return checkpoints
 
 
-def validate_as_then(run: RunState, validated: int) -> None:
+def validate_as_then(run: Run, validated: int) -> None:
     """Validate where the run did, up to the step `validated`, if that chooses weights; else it changes nothing."""
     chooses = isinstance(run.recipe.average, R.BestCheckpoint)
     if chooses and validation_pending(run) and run.trainer.step <= validated:
@@ -52,43 +45,42 @@ def validate_as_then(run: RunState, validated: int) -> None:
 
 
 def verify_resume(
-    out: str | Path,
-    device: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    recipe: R.Recipe,
+    prepared: PreparedData,
+    directory: str | Path,
+    progress: Progress = ignore_progress,
 ) -> ResumeCheck:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
 
     Args:
-        out: folder of the run.
-        device: what `resolve_device` takes (default: the recipe's).
+        recipe: of the run; its device may be another one.
+        prepared: the data of the recipe.
+        directory: of the run.
         progress: takes the steps done and the steps in all, after each step.
     """
-    folder, started = Path(out), time.perf_counter()
-    recipe = recipe_of(folder, ignore_message)
-    recipe = replace(recipe, device=device or recipe.device)
-    checkpoints = reproducible_checkpoints(folder)
-    device_in_use = resolve_device(recipe.device)
-    with RunLock(folder), configured_environment(recipe), restored_random_state(device_in_use):
-        run = build_run(recipe, is_new=False)
-        for one in checkpoints[-2:]:
-            check_fingerprints(run, one, folder)
-        restore_state(run, checkpoints[-1])
+    started = time.perf_counter()
+    place = RunDirectory(directory)
+    *_, last = checkpoints = reproducible_checkpoints(place)
+    device = resolve_device(recipe.device)
+    environment = configured_environment(recipe.threads, recipe.deterministic)
+    with place.lock(), environment, restored_random_state(device):
+        prepared.check()
+        run = Run(recipe, prepared, is_new=False)
+        for checkpoint in checkpoints[-2:]:
+            check_fingerprints(run, checkpoint, place)
+        restore_state(run, last)
         saved_digest = run.trainer.digest()
-        run = build_run(recipe, is_new=len(checkpoints) == 1)  # as another process would begin
+        # As another process would begin
+        run = Run(recipe, prepared, is_new=len(checkpoints) == 1)
         if len(checkpoints) > 1:
             restore_state(run, checkpoints[-2])
-        begin, validated = run.trainer.step, validated_step(checkpoints[-1])
+        begin = run.trainer.step
+        validated = validated_step(last)
         validate_as_then(run, validated)
         for event in run.trainer:
             validate_as_then(run, validated)
-            if progress is not None:
-                progress(event.step - begin, checkpoints[-1].step - begin)
-            if event.step == checkpoints[-1].step:
+            progress(event.step - begin, last.step - begin)
+            if event.step == last.step:
                 break
-        return ResumeCheck(
-            begin,
-            checkpoints[-1].step,
-            saved_digest,
-            run.trainer.digest(),
-            time.perf_counter() - started,
-        )
+        digest = run.trainer.digest()
+    return ResumeCheck(begin, last.step, saved_digest, digest, time.perf_counter() - started)

@@ -101,19 +101,3 @@ def average_states(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
         for n, t in total.items()
         for value in [state[n]]
     }
-
-
-def checkpoints_kept(recipe: R.Recipe) -> int:
-    return max(recipe.checkpoints.keep, len(averaged_steps(recipe)))
-
-
-def averaged_steps(recipe: R.Recipe) -> list[int]:
-    """Return the steps whose checkpoints are averaged: the last scheduled ones, so that a stop between two of them changes nothing."""
-    if not isinstance(recipe.average, R.AverageLast):
-        return []
-    return sorted(
-        {
-            *range(recipe.checkpoints.every_steps, recipe.steps, recipe.checkpoints.every_steps),
-            recipe.steps,
-        }
-    )[-recipe.average.checkpoints :]

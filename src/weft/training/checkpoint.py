@@ -23,6 +23,7 @@ from torch.nn import Parameter
 
 from .. import storage
 from ..ranks import Ranks
+from .checkpoint_facts import CheckpointFacts
 from .checkpoint_parts import FILE, MANIFEST, PART, TENSORS, SavedTensor, saved_tensors
 from .interpreter_exit import BackgroundThread
 
@@ -152,12 +153,9 @@ def explain_os_error(root: Path, text: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(CheckpointFacts):
     """A checkpoint whose every byte has been compared with its manifest."""
 
-    path: Path
-    step: int
-    state: dict[str, Any]
     files: dict[str, tuple[int, str]]  # size and SHA-256
 
     def tensors(self, name: str) -> dict[str, Tensor]:
@@ -201,8 +199,7 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
             raise ValueError(f"{path} is damaged: {MANIFEST} says that it is step {step}")
         for name in list(files)[ranks.rank :: ranks.size]:
             _compare(path / name, *files[name])
-        with _reading(path / STATE):
-            state = json.loads(_checked(path / STATE, *files[STATE]))
+        state = read_state(path, files)
     except ValueError as problem:
         error = problem
     (damaged,) = ranks.sum([float(error is not None)])
@@ -211,6 +208,23 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
     if damaged:
         raise ValueError(f"{path} is damaged: another rank names the file")
     return Checkpoint(path, step, state, files)
+
+
+def newest_facts(root: Path) -> CheckpointFacts | None:
+    """Return the facts of the newest checkpoint whose manifest and `state.json` are undamaged, without comparing its tensors; None if there is none."""
+    for path in checkpoint_folders(root):
+        try:
+            step, files = unseal_manifest(path / MANIFEST)
+            return CheckpointFacts(path, step, read_state(path, files))
+        except ValueError:
+            continue
+    return None
+
+
+def read_state(path: Path, files: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    with _reading(path / STATE):
+        state: dict[str, Any] = json.loads(_checked(path / STATE, *files[STATE]))
+        return state
 
 
 def latest_checkpoint(

@@ -5,15 +5,13 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import recipe as R
 from ..data.files import MissingFile, find
 from ..storage import seal_json, write_if_changed
 from ..values import flatten_plain, from_json, to_plain
-
-if TYPE_CHECKING:
-    from .checkpoint import Checkpoint
+from .checkpoint_facts import CheckpointFacts
 
 FILE = "recipe.json"
 
@@ -41,7 +39,7 @@ PATH_FIELDS = re.compile(
 )
 
 
-def refuse_other(checkpoint: "Checkpoint", recipe: R.Recipe) -> None:
+def refuse_other(checkpoint: CheckpointFacts, recipe: R.Recipe) -> None:
     """Raise ValueError for a recipe that differs from that of a checkpoint."""
     before = saved_recipe(checkpoint)
     for name, was in recipe_differences(before, recipe):
@@ -53,7 +51,7 @@ def refuse_other(checkpoint: "Checkpoint", recipe: R.Recipe) -> None:
             )
 
 
-def saved_recipe(checkpoint: "Checkpoint") -> R.Recipe:
+def saved_recipe(checkpoint: CheckpointFacts) -> R.Recipe:
     try:
         saved = from_json(checkpoint.state["recipe"])
     except (KeyError, TypeError, ValueError) as error:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import recipe as R
-
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS may choose another algorithm in each run (PyTorch: Reproducibility)
 
 
@@ -52,16 +50,17 @@ def environment_changes(before: dict[str, Any], now: dict[str, Any]) -> str | No
 
 
 @contextmanager
-def configured_environment(recipe: R.Recipe) -> Iterator[None]:
-    """Set the recipe's number of threads and choice of algorithms within the block."""
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+def configured_environment(threads: int | None, deterministic: bool) -> Iterator[None]:
+    """Set the number of threads and the choice of algorithms of a recipe within the block."""
+    threads_before = torch.get_num_threads()
+    deterministic_before = torch.are_deterministic_algorithms_enabled()
     workspace, warns = (
         os.environ.get(CUBLAS_WORKSPACE),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    if recipe.threads is not None:
-        torch.set_num_threads(recipe.threads)
-    if recipe.deterministic:
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if deterministic:
         os.environ.setdefault(
             CUBLAS_WORKSPACE, ":4096:8"
         )  # read once, before the first use of cuBLAS
@@ -69,8 +68,8 @@ def configured_environment(recipe: R.Recipe) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        torch.set_num_threads(threads_before)
+        torch.use_deterministic_algorithms(deterministic_before, warn_only=warns)
         if workspace is None:
             os.environ.pop(CUBLAS_WORKSPACE, None)
 

@@ -5,42 +5,11 @@ micro-batches of the whole step, cut without regard to ranks; a rank has a subtr
 A subtree without micro-batches is left out, not added as zeros: -0.0 + 0.0 has other bits.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..data.loader import RankBatch, subtree_size
-from ..layers.mixture_of_experts import MixtureOfExpertsLayer
-
-if TYPE_CHECKING:
-    from .loop import Trainer
-
-
-def exact_backward(trainer: "Trainer", work: RankBatch, counts: dict[str, float]) -> Tensor:
-    """Compute the gradients of the whole step; return the sums of the loss terms and the experts' load, over all ranks."""
-    parameters = list(trainer.optimiser.parameters.values())
-    tree = TreeSum()
-    for i, batch in enumerate(work.batches if work.weight else ()):
-        trainer.loss.expert_load = []
-        total = trainer.backward_batch(i, batch, counts, 1.0)
-        load = [load_E.to(total.dtype) for load_E in trainer.loss.expert_load]
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        tree.add([torch.cat([total, *load]), *gradients])
-        trainer.optimiser.zero_grad()
-    sums = tree.total()
-    if trainer.ranks.world > 1:
-        layers = (m for m in trainer.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
-        numbers = len(trainer.loss.weights) + sum(layer.s.experts for layer in layers)
-        total = torch.empty(numbers, dtype=trainer.sum_dtype, device=trainer.ranks.device)
-        leaves = -(-len(work.step.rows) // (trainer.recipe.micro_batch_size or 1))
-        sums = sum_over_ranks(sums, [total, *parameters], leaves)
-    assert sums is not None
-    trainer.seed(0)  # a rank without micro-batches ends in the random state of the others
-    for parameter, gradient in zip(parameters, sums[1:], strict=True):
-        parameter.grad = gradient
-    return sums[0]
+from ..data.loader import subtree_size
 
 
 class TreeSum:

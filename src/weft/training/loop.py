@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,37 +15,19 @@ from ..data.loader import Loader, RankBatch
 from ..data.order import hash_to_int
 from ..kernels.keyed_random import sample_numbers
 from ..layers.attention import AttentionLayer
+from ..layers.mixture_of_experts import MixtureOfExpertsLayer
 from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoint_parts import SavedGroups, load_weights, read_like
-from .exact import exact_backward
+from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks, place_on_ranks
 from .sharding import full_tensor, local_tensor
+from .step import TrainStep
 from .throughput import expert_load
-from .trainable import set_train_mode
-
-
-class TrainStep(NamedTuple):
-    """What happened at one step; `step` counts from 1."""
-
-    step: int
-    loss: float
-    terms: dict[str, float]  # each term's mean
-    grad_norm: float  # of the gradient, before clipping
-    lr: float
-    tokens: int  # over all ranks
-    seconds: float
-    samples_read: int  # samples read so far in this phase
-    skipped_reason: str | None = None  # why the step was not taken
-    sample_ids: tuple[tuple[int, int], ...] = ()  # (epoch, index) of every sample
-    expert_load: dict[str, float] | None = None  # how evenly the tokens are spread over the experts
-    validation: dict[str, float] | None = (
-        None  # what validation found after this step, where it was due
-    )
-    data_seconds: float = 0.0  # of `seconds`, those that the step waited for its batch
+from .trainable import initialise_from, set_train_mode
 
 
 class Trainer:
@@ -57,9 +39,9 @@ class Trainer:
         loss: Loss,
         loader: Callable[[int], Loader],
         ranks: DistributedRanks | None = None,
-        initialise: Callable[[Loss], None] | None = None,
+        starts_from: str | None = None,
     ) -> None:
-        """`initialise` is called once every rank has its parts of the weights, before anything else reads them."""
+        """`starts_from` is a model folder, from which every rank reads its parts of the weights before anything else reads them."""
         self.recipe, self.loss, self.loader, self.ranks = (
             recipe,
             loss,
@@ -67,8 +49,8 @@ class Trainer:
             ranks or DistributedRanks(device=recipe.device),
         )
         self.module = place_on_ranks(loss, recipe, self.ranks)
-        if initialise is not None:
-            initialise(loss)
+        if starts_from is not None:
+            initialise_from(loss.model, starts_from)
         self.optimiser, self.guard = (
             Optimiser(recipe.optimiser, loss),
             LossGuardState(recipe.guard),
@@ -113,7 +95,7 @@ class Trainer:
         set_train_mode(self.loss, recipe.trainable)
         counts = dict(zip(terms, counted, strict=True))
         if recipe.exact:
-            sums = exact_backward(self, work, counts).tolist()
+            sums = self.exact_backward(work, counts).tolist()
         else:
             sums = self.ranks.sum(self.backward(work, counts).tolist())
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
@@ -200,6 +182,31 @@ class Trainer:
             if weight or not i:
                 load = [load_E.to(total.dtype) * weight for load_E in self.loss.expert_load]
         return torch.cat([total, *load])
+
+    def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
+        """Compute the gradients of the whole step in the order of a tree, whatever the number of ranks; return the sums of the loss terms
+        and the experts' load, over all ranks."""
+        parameters = list(self.optimiser.parameters.values())
+        tree = TreeSum()
+        for i, batch in enumerate(work.batches if work.weight else ()):
+            self.loss.expert_load = []
+            total = self.backward_batch(i, batch, counts, 1.0)
+            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
+            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+            tree.add([torch.cat([total, *load]), *gradients])
+            self.optimiser.zero_grad()
+        sums = tree.total()
+        if self.ranks.world > 1:
+            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
+            numbers = len(self.loss.weights) + sum(layer.s.experts for layer in layers)
+            total = torch.empty(numbers, dtype=self.sum_dtype, device=self.ranks.device)
+            leaves = -(-len(work.step.rows) // (self.recipe.micro_batch_size or 1))
+            sums = sum_over_ranks(sums, [total, *parameters], leaves)
+        assert sums is not None
+        self.seed(0)  # a rank without micro-batches ends in the random state of the others
+        for parameter, gradient in zip(parameters, sums[1:], strict=True):
+            parameter.grad = gradient
+        return sums[0]
 
     def backward_batch(
         self, number: int, batch: Batch, counts: dict[str, float], scale: float

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from .. import recipe as R
 from ..recipe.cost import MemoryEstimate
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # mallopt's numbers: malloc.h of glibc
@@ -65,15 +64,22 @@ def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
         return []  # no limit, or none that says so
 
 
-def check_memory(recipe: R.Recipe, need: MemoryEstimate, free: int) -> None:
-    """Before anything is allocated. An estimate is only that: what might work is tried."""
+def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) -> None:
+    """Raise ValueError before anything is allocated. An estimate is only that: what might work is tried.
+
+    Args:
+        name: of the recipe.
+        size_field: of its batching, which sets the rows per step.
+        need: of one rank.
+        free: bytes that the rank may take.
+    """
     if need.total <= TOLERATED_OVERESTIMATE * free:
         return
     room = free - need.state_bytes
     if room < 0:
         way = "a smaller model"
     elif room < need.batch_bytes:
-        way = f"fewer rows per step, with --set batch.{recipe.batch.size_field}=…"
+        way = f"fewer rows per step, with --set batch.{size_field}=…"
     else:
         fit = max(1, (room - need.batch_bytes) // max(need.activations_per_row, 1))
         way = (
@@ -83,7 +89,7 @@ def check_memory(recipe: R.Recipe, need: MemoryEstimate, free: int) -> None:
         )
     size = 1e9
     raise ValueError(
-        f"{recipe.name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are free: "
+        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are free: "
         f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, {need.batch_bytes / size:,.1f} GB for the batch, "
         f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of {need.rows:,} rows per forward pass; "
         f"give {way}"

@@ -131,10 +131,13 @@ def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
     ]
 
 
-def checkpoint_reader(checkpoint: Checkpoint, recipe: R.Recipe) -> Callable[[str], Tensor]:
+def checkpoint_reader(
+    checkpoint: Checkpoint, spec: S.Spec, trained: R.Trainable | None
+) -> Callable[[str], Tensor]:
     """Return what reads the tensors of a checkpoint's model by name, low-rank updates merged; each from the parts that have it."""
-    saved, structure = checkpoint.saved()["model"], build_on_meta(recipe.model)
-    freeze_untrained(structure, recipe.trainable)
+    saved = checkpoint.saved()["model"]
+    structure = build_on_meta(spec)
+    freeze_untrained(structure, trained)
     return merged_reader(structure, lambda name: saved[f"model.{name}"].read())
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from ..data.prepare import prepare_for_run
 from ..interop.companion_files import copy_companion_files
 from ..interop.manifest import (
     MANIFEST_FILE,
@@ -18,10 +19,10 @@ from ..interop.manifest import (
     write_manifest,
 )
 from ..runs.log import CURVE, is_finished, mark_unfinished, read_log
-from ..runs.run import train
+from ..runs.train import train
 from ..storage import rename, write_atomically
 from ..training.compatibility import recipe_differences, recipe_of
-from ..training.loop import TrainStep
+from ..training.step import TrainStep
 from ..training.validation import Progress, ignore_progress
 from .plan import RESULTS_FILE, TunePlan
 
@@ -46,7 +47,7 @@ def run_trials(
     The last trial's end writes the model of the whole: the best of all trials in the folder, those of earlier calls included.
 
     Raises:
-        RunStopped: as `runs.run.train` does.
+        RunStopped: as `runs.train.train` does.
     """
     check_existing_trials(plan, report)
     trials_to_run = [(rate, plan.recipe.seed) for rate in plan.learning_rates]
@@ -60,7 +61,11 @@ def run_trials(
         if recipe.name not in done and not is_trial_complete(folder, recipe):
             best = best_so_far(folder, plan)
             for event in train(
-                recipe, folder, report=report, validation_progress=validation_progress
+                recipe,
+                prepare_for_run(recipe.data),
+                folder,
+                report=report,
+                validation_progress=validation_progress,
             ):
                 if event.step % (recipe.eval_every or 1) == 0:
                     best = best_so_far(folder, plan)

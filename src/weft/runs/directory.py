@@ -1,0 +1,102 @@
+"""The directory of a run as one object: its paths, its lock, and what is in it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .. import recipe as R
+from ..interop.manifest import check_model_of_run, find_damage
+from ..ranks import Ranks
+from ..training.checkpoint import Checkpoint, all_checkpoints, latest_checkpoint, newest_facts
+from ..training.checkpoint_facts import CheckpointFacts
+from ..training.compatibility import refuse_other, store_recipe
+from ..user_code import load_code_of_run, store_code
+from .lock import RunLock
+from .log import check_finished_log, is_finished
+
+Report = Callable[[str], None]
+RUNS = "runs"  # the folder that runs are written to by default
+
+
+class RunDirectory:
+    """The directory of a run: recipe.json, the user's code, lock, log.jsonl, checkpoints, and the model of a finished run.
+
+    Args:
+        path: of the directory, which need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.is_locked = False
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock of the run within the block, also where a caller of this object holds it already."""
+        if self.is_locked:
+            yield
+            return
+        with RunLock(self.path):
+            self.is_locked = True
+            try:
+                yield
+            finally:
+                self.is_locked = False
+
+    def check_model(self) -> None:
+        """Raise ValueError for a model that the run did not write."""
+        check_model_of_run(self.model)
+
+    def latest_checkpoint(self, report: Report, ranks: Ranks) -> Checkpoint | None:
+        """Return the newest undamaged checkpoint; `ranks` share the reading."""
+        return latest_checkpoint(self.checkpoints, report, ranks)
+
+    def all_checkpoints(self, report: Report, ranks: Ranks) -> list[Checkpoint]:
+        """Return all undamaged checkpoints, the oldest first; `ranks` share the reading."""
+        return all_checkpoints(self.checkpoints, report, ranks)
+
+    def newest_facts(self) -> CheckpointFacts | None:
+        """Return the facts of the newest checkpoint, without comparing its tensors."""
+        return newest_facts(self.checkpoints)
+
+    def check_run(self, recipe: R.Recipe, checkpoint: CheckpointFacts, code_changed: bool) -> None:
+        """Raise ValueError for a recipe, or code of the user's own parts, that is not that of the run."""
+        load_code_of_run(self.path, code_changed)
+        refuse_other(checkpoint, recipe)
+
+    def store(self, recipe: R.Recipe, report: Report) -> None:
+        """Write the recipe and the code of the user's own parts."""
+        store_recipe(self.path, recipe, report)
+        store_code(self.path)
+
+    def is_finished(self) -> bool:
+        return is_finished(self.path)
+
+    def damage(self) -> str | None:
+        """Describe what is damaged in the model; None if nothing is."""
+        return find_damage(self.model)
+
+    def check_log(self, report: Report) -> None:
+        """Report whether the log of a finished run is as the run wrote it."""
+        check_finished_log(self.path, report)
+
+
+def run_directory(directory: str | Path | RunDirectory | None, name: str) -> RunDirectory:
+    """Return a run directory (default: that of a recipe's name)."""
+    if isinstance(directory, RunDirectory):
+        return directory
+    return RunDirectory(directory if directory is not None else Path(RUNS) / name)

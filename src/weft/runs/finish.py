@@ -1,0 +1,60 @@
+"""The end of a run: its last validation, its final weights, its model."""
+
+from collections.abc import Callable
+from functools import partial
+
+from ..training.averages import BestWeights
+from ..training.checkpoint_parts import load_weights
+from .directory import RunDirectory
+from .export import export_model
+from .final_weights import selected_weights
+from .log import RunLog
+from .run import Run
+from .validation import log_validation, validate_run
+
+Report = Callable[[str], None]
+COMPLETE = "complete"
+
+
+def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
+    """Return whether a run needs nothing more. Only the first rank knows: others may have another disk."""
+    if run.trainer.step != run.recipe.steps:
+        return False
+    result = run.trainer.ranks.from_first(partial(result_of, directory))
+    if not result:
+        return False
+    if result != COMPLETE:
+        report(f"{result}; exporting the model again from the checkpoint")
+        return False
+    report(
+        f"{directory} is finished: all {run.recipe.steps:,} steps are done; its model is in {directory.model}"
+    )
+    if run.trainer.ranks.is_first:
+        directory.check_log(report)
+    return True
+
+
+def result_of(directory: RunDirectory) -> str:
+    """Return "complete" for a finished run, what is damaged in its model, or "" for one that is not finished."""
+    return (directory.damage() or COMPLETE) if directory.is_finished() else ""
+
+
+def finish_run(run: Run, directory: RunDirectory, log: RunLog | None, report: Report) -> bool:
+    """Validate, average the weights and export the model; return False if a signal interrupts it. The log is written last, so that
+    the next start does all of it again."""
+    trainer = run.trainer
+    plain = validate_run(run)
+    best = trainer.average.best if isinstance(trainer.average, BestWeights) else None
+    better = None
+    weights = selected_weights(run, directory, report)
+    if weights is not None:
+        load_weights(run.loss, weights, strict=False)
+        better = best or validate_run(run)
+    if trainer.stop_requested and trainer.ranks.world == 1:
+        return False
+    export_model(run, directory)
+    if log is not None:
+        log_validation(log, "valid", trainer.step, plain)
+        log_validation(log, "best" if best else "averaged", trainer.step, better)
+        log.finish()
+    return True

@@ -1,0 +1,91 @@
+"""The start of a run: the processes it trains in, and what is checked before its first step."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+
+from .. import recipe as R
+from ..data.prepared import PreparedData
+from ..recipe.cost import estimate_memory
+from ..training.checkpoint_facts import CheckpointFacts
+from ..training.compatibility import saved_recipe
+from ..training.environment import configured_environment, restored_random_state
+from ..training.memory import available_bytes, check_memory, keep_large_allocations
+from ..training.parallel import DistributedRanks, init_ranks
+from .directory import RunDirectory
+from .run import fast_precision
+
+Report = Callable[[str], None]
+
+
+@contextmanager
+def joined_ranks(recipe: R.Recipe) -> Iterator[DistributedRanks]:
+    """Join the processes of a run within the block, in the environment that its recipe asks for."""
+    with ExitStack() as stack:
+        stack.enter_context(keep_large_allocations())
+        stack.enter_context(configured_environment(recipe.threads, recipe.deterministic))
+        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device))
+        ranks = ranks.arrange(recipe.parallel)
+        stack.enter_context(restored_random_state(ranks.device))
+        yield ranks
+
+
+def check_start(recipe: R.Recipe, directory: RunDirectory, code_changed: bool) -> None:
+    """Raise ValueError for what stops a run before its first step, so that no data are prepared for it.
+
+    Args:
+        recipe: of the run.
+        directory: of the run, locked.
+        code_changed: as for `weft.train`.
+    """
+    check_metric_packages(recipe.task, recipe.metric, recipe.data)
+    ranks = DistributedRanks(device=recipe.device)
+    check_room(recipe, ranks)
+    directory.check_model()
+    if (checkpoint := directory.newest_facts()) is not None:
+        recipe = with_precision(recipe, ranks, checkpoint, lambda line: None)
+        directory.check_run(recipe, checkpoint, code_changed)
+
+
+def check_arguments(recipe: object, prepared: object) -> None:
+    """Raise ValueError for arguments of another type, such as the name of a file."""
+    if not isinstance(recipe, R.Recipe):
+        raise ValueError(f'train takes a recipe: weft.load_recipe("FILE"), not {recipe!r}'[:200])
+    if not isinstance(prepared, PreparedData):
+        raise ValueError(
+            f"train takes prepared data: weft.prepare(recipe.data), not {prepared!r}"[:200]
+        )
+
+
+def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> None:
+    """Raise ValueError before the first step, not at the first validation, if a package is missing."""
+    if not metric or data.valid is None:
+        return
+    for package, extra in task.metric_packages.items():
+        if find_spec(package) is None:
+            raise ValueError(
+                f"validation of {type(task).__name__} needs {package}; pip install 'weft[{extra}]', or leave data.valid out"
+            )
+
+
+def check_room(recipe: R.Recipe, ranks: DistributedRanks) -> None:
+    """Raise ValueError for a run that needs more memory than there is."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    on_device = replace(recipe, precision=fast_precision(recipe.precision, ranks))
+    need = estimate_memory(on_device, ranks.size, ranks.weight_parts)
+    check_memory(recipe.name, recipe.batch.size_field, need, available_bytes(ranks.device, here))
+
+
+def with_precision(
+    recipe: R.Recipe, ranks: DistributedRanks, checkpoint: CheckpointFacts | None, report: Report
+) -> R.Recipe:
+    """Replace the precision "auto" by that of the checkpoint, else by the one that every rank's device is fast at."""
+    here = fast_precision(recipe.precision, ranks)
+    kept = here
+    if recipe.precision == "auto" and checkpoint is not None:
+        kept = saved_recipe(checkpoint).precision
+    if kept != here:
+        report(f"precision stays {kept}, as the run began; here auto is {here}")
+    return replace(recipe, precision=kept)

@@ -1,0 +1,14 @@
+"""What a checkpoint says about its run, without its tensors."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """The folder of a checkpoint, its step, and its `state.json`."""
+
+    path: Path
+    step: int
+    state: dict[str, Any]
