@@ -107,7 +107,7 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     averaged = next((line["averaged"] for line in lines if "averaged" in line), None)
     found: dict[str, Any] = {
         "parameters": sum(p.numel() for p in made.loss.model.parameters()),
-        sample_unit(recipe): sum(line[sample_unit(recipe)] for line in steps),
+        sample_unit(recipe.model): sum(line[sample_unit(recipe.model)] for line in steps),
         "seconds": round(sum(line["seconds"] for line in steps), 1),
         "valid": valid,
         "digest": made.trainer.digest(),

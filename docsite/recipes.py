@@ -7,7 +7,7 @@ from pathlib import Path
 from weft.console import format_number
 from weft.recipe import Recipe
 from weft.recipe.cost import estimate_memory, run_flops
-from weft.recipe.recipe import rows_per_step, sample_unit
+from weft.recipe.recipe import sample_unit
 
 from .markdown import first_paragraph, prose, table
 from .usage import recipes_of
@@ -15,14 +15,14 @@ from .usage import recipes_of
 
 def cost_rows(recipes: dict[str, Recipe]) -> Iterator[tuple[str, ...]]:
     for name, recipe in recipes.items():
-        per_row = 1 if sample_unit(recipe) == "images" else recipe.batch.length
-        per_step = rows_per_step(recipe) * per_row
+        per_row = 1 if sample_unit(recipe.model) == "images" else recipe.batch.length
+        per_step = recipe.batch.rows_per_step() * per_row
         yield (
             f"`{name}`",
             f"`{type(recipe.task).__name__}`",
             f"{recipe.model.parameter_count():,}",
             f"{recipe.steps:,}",
-            f"{per_step:,} {sample_unit(recipe)}",
+            f"{per_step:,} {sample_unit(recipe.model)}",
             format_number(run_flops(recipe), "FLOP"),
             format_number(estimate_memory(recipe).total, "B"),
             f"`{type(recipe.optimiser).__name__}`, `{type(recipe.schedule).__name__}`",

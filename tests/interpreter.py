@@ -14,7 +14,7 @@ from subprocess import CompletedProcess
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["weft.cli", "weft.runs.run", "weft.testing", "torch._dynamo", "pandas"]
+    ["weft.cli", "weft.runs.train", "weft.testing", "torch._dynamo", "pandas"]
 )
 
 

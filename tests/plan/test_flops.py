@@ -12,7 +12,6 @@ from weft import recipe as R
 from weft.layers.sequence import HiddenStates
 from weft.plan.workload import workload_of_spec
 from weft.recipe.cost import step_flops
-from weft.recipe.recipe import rows_per_step
 from weft.recipe.workload import (
     Workload,
     holds_average,
@@ -88,8 +87,8 @@ def test_a_pair_of_answers_is_two_sequences_and_the_reference_reads_both() -> No
     recipe = R.load_recipe("recipes/prefer.py:tiny")
     one = recipe.model.flops(1, recipe.batch.length)
     workload = workload_of_recipe(recipe)
-    assert workload.rows == 2 * rows_per_step(recipe)
-    assert workload.copies == 1 + holds_average(recipe)
+    assert workload.rows == 2 * recipe.batch.rows_per_step()
+    assert workload.copies == 1 + holds_average(recipe.average)
     assert step_flops(recipe) == (3 + 1) * one * workload.rows
     plain = row_flops(replace(workload, references=0))
     assert row_flops(workload).training == plain.training + plain.forward
@@ -142,12 +141,12 @@ def test_a_step_of_an_image_recipe_is_what_torch_counts(name: str, tolerance: fl
         output = model(torch.zeros(1, channels, workload.length, workload.length, device="meta"))
         outputs = (output,) if isinstance(output, torch.Tensor) else output[:2]
         sum(x.sum() for x in outputs).backward()
-    counted = step_flops(recipe) / rows_per_step(recipe)
+    counted = step_flops(recipe) / recipe.batch.rows_per_step()
     assert counted == pytest.approx(counter.get_total_flops(), rel=tolerance, abs=0)
 
 
 def test_shorter_rows_of_a_schedule_are_more() -> None:
     recipe = R.load_recipe("recipes/gpt_char.py")
     short = workload_of_recipe(recipe, row_length=recipe.batch.length // 2)
-    assert short.rows == 2 * rows_per_step(recipe)
+    assert short.rows == 2 * recipe.batch.rows_per_step()
     assert step_flops(recipe, recipe.batch.length // 2) < step_flops(recipe)

@@ -82,7 +82,7 @@ def kept(recipe: R.Recipe, inputs: torch.Tensor) -> int:
 def test_the_estimate_is_below_what_torch_keeps_and_not_by_much(recipe: R.Recipe) -> None:
     inputs = (
         torch.zeros(8, 64, dtype=torch.long)
-        if sample_unit(recipe) == "tokens"
+        if sample_unit(recipe.model) == "tokens"
         else torch.zeros(8, 3, 32, 32)
     )
     found, guess = kept(recipe, inputs), 8 * activation_bytes(recipe, recipe.model)

@@ -32,19 +32,17 @@ def recipe_summary(recipe: R.Recipe) -> dict[str, Any]:
     flops, need, unit = (
         run_flops(recipe),
         cost_module.estimate_memory(recipe),
-        recipe_module.sample_unit(recipe),
+        recipe_module.sample_unit(recipe.model),
     )
-    per_step = recipe_module.rows_per_step(recipe) * (
-        1 if unit == "images" else recipe.batch.length
-    )
-    length = image_side(recipe) or default_length(recipe.model)
+    per_step = recipe.batch.rows_per_step() * (1 if unit == "images" else recipe.batch.length)
+    length = image_side(recipe.model, recipe.batch.length) or default_length(recipe.model)
     return {
         "name": recipe.name,
         "parameters": recipe.model.parameter_count(),
         "flops": recipe.model.flops(length=length),
         "length": length,
         "steps": recipe.steps,
-        "rows_per_step": recipe_module.rows_per_step(recipe),
+        "rows_per_step": recipe.batch.rows_per_step(),
         "unit": unit,
         f"{unit}_per_step": per_step,
         unit: per_step * recipe.steps,
@@ -53,7 +51,9 @@ def recipe_summary(recipe: R.Recipe) -> dict[str, Any]:
         "state_bytes": need.state_bytes,
         "activation_bytes": need.activations_per_row * need.rows,
         "rows_per_forward": need.rows,
-        "checkpoint_bytes": checkpoint_bytes(recipe, recipe.model.parameter_count()),
+        "checkpoint_bytes": checkpoint_bytes(
+            recipe.optimiser, recipe.average, recipe.model.parameter_count()
+        ),
         "recipe": to_plain(recipe),
     }
 

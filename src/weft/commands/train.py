@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..console import print_result, report, report_on_first_rank, spinner
 from ..ranks import started_processes
-from ..recipe import Recipe
+from ..recipe import Logger, Recipe
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
     TRAINING_PRECISIONS,
@@ -179,13 +179,13 @@ def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
     return train_with_progress(recipe, folder, options)
 
 
-def with_loggers(recipe: Recipe, names: list[str]) -> Recipe:
-    """Return the recipe with the loggers of these names beside those it has."""
+def with_loggers(loggers: tuple[Logger, ...], names: list[str]) -> tuple[Logger, ...]:
+    """Return the loggers of these names beside others."""
     from ..recipe import logger_named
 
     new = tuple(logger_named(name) for name in dict.fromkeys(names))
     kinds = {type(logger) for logger in new}
-    return replace(recipe, loggers=(*(x for x in recipe.loggers if type(x) not in kinds), *new))
+    return (*(logger for logger in loggers if type(logger) not in kinds), *new)
 
 
 def is_first() -> bool:
@@ -203,7 +203,7 @@ def train_with_progress(recipe: Recipe, out: Path | None, options: RunOptions) -
         from ..runs.train import train as steps
         from ..runs.train_progress import TrainScreen
 
-    recipe = with_loggers(recipe, options.log_to)
+    recipe = replace(recipe, loggers=with_loggers(recipe.loggers, options.log_to))
     directory = run_directory(out, recipe.name)
     exit_code = 0
     if is_first():

@@ -6,9 +6,11 @@ from typing import NamedTuple
 from .. import spec as S
 from ..spec import flops
 from ..spec.spec import iterate_blocks
-from .batching import FixedBatch
-from .recipe import Recipe, rows_per_step
-from .rows import Documents
+from .averages import WeightAverage
+from .batching import Batching, FixedBatch
+from .optimisers import OptimiserSpec
+from .recipe import Recipe
+from .rows import Documents, RowSchema
 from .workload import holds_average, image_side, image_size, row_flops, workload_of_recipe
 
 ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
@@ -37,16 +39,11 @@ def run_flops(recipe: Recipe) -> float:
 # Bytes
 
 
-def optimiser_states_per_parameter(recipe: Recipe) -> float:
-    """The optimiser's own numbers per parameter: two, one for momentum alone, few where factored."""
-    return recipe.optimiser.states_per_parameter
-
-
-def checkpoint_bytes(recipe: Recipe, parameters: int) -> int:
+def checkpoint_bytes(
+    optimiser: OptimiserSpec, average: WeightAverage | None, parameters: int
+) -> int:
     """Weights, the optimiser's moments, and the average."""
-    return int(
-        4 * parameters * (1 + optimiser_states_per_parameter(recipe) + holds_average(recipe))
-    )
+    return int(4 * parameters * (1 + optimiser.states_per_parameter + holds_average(average)))
 
 
 class MemoryEstimate(NamedTuple):
@@ -70,18 +67,22 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
         ranks: those that read different samples.
         parts: into how many the weights, gradients and moments are split.
     """
-    rows_per_rank = ceil(rows_per_step(recipe) / ranks)
+    rows_per_rank = ceil(recipe.batch.rows_per_step() / ranks)
     models = [recipe.model, *recipe.task.extra_models()]
     copies = recipe.task.reference_models() + (
-        2 + optimiser_states_per_parameter(recipe) + holds_average(recipe)
+        2 + recipe.optimiser.states_per_parameter + holds_average(recipe.average)
         if recipe.trainable is None
         else 1
     )
     source = recipe.model.source
     if isinstance(source, S.Tokens):
-        read = 16 * average_row_length(recipe)  # ids and labels, as int64
+        read = 16 * average_row_length(recipe.data.rows, recipe.batch)  # ids and labels, as int64
     else:
-        read = 4 * source.channels * (image_side(recipe) or image_size(recipe.model)) ** 2
+        read = (
+            4
+            * source.channels
+            * (image_side(recipe.model, recipe.batch.length) or image_size(recipe.model)) ** 2
+        )
     return MemoryEstimate(
         state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)) // parts,
         batch_bytes=int(rows_per_rank * read * recipe.task.sequences_per_row()),
@@ -91,17 +92,19 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
     )
 
 
-def average_row_length(recipe: Recipe) -> float:
+def average_row_length(rows: RowSchema, batch: Batching) -> float:
     """Tokens of a row that are no padding, about."""
-    whole = isinstance(recipe.data.rows, Documents) or not isinstance(recipe.batch, FixedBatch)
-    return recipe.batch.length * (1 if whole else ASSUMED_FILL)
+    whole = isinstance(rows, Documents) or not isinstance(batch, FixedBatch)
+    return batch.length * (1 if whole else ASSUMED_FILL)
 
 
 def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
     """Bytes per row: the inputs of each linear map and activation of each block, and the logits with their gradient."""
     size = 2 if recipe.precision == "bf16" else 4
     task, reads_text = recipe.task, isinstance(spec.source, S.Tokens)
-    length = round(average_row_length(recipe)) if reads_text else image_side(recipe)
+    length = image_side(recipe.model, recipe.batch.length)
+    if reads_text:
+        length = round(average_row_length(recipe.data.rows, recipe.batch))
     target = max(1, round(length * task.decoder_ratio())) if length and reads_text else None
     tokens = flops.input_tokens(spec, length, target, task.visible_fraction())
     total = 0.0

@@ -122,7 +122,7 @@ class Recipe:
                 f"{type(self.optimiser).__name__} needs whole parameters; use AdamW, or parallel = Parallel()"
             )
         if self.exact:
-            check_exact(self)
+            self.check_exact()
         if isinstance(self.average, BestCheckpoint):
             metric_names = ("loss", *self.task.validation_metrics(self.data.rows))
             if self.data.valid is None:
@@ -172,22 +172,21 @@ class Recipe:
     def to_json(self) -> str:
         return to_json(self)
 
-
-def check_exact(recipe: Recipe) -> None:
-    """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
-    reason = (
-        "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number, such as --set micro_batch_size=4"
-        if recipe.micro_batch_size is None
-        else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
-        if recipe.parallel.splits_weights
-        else "compile = True: a compiler may order sums by the shape; use compile = False"
-        if recipe.compile
-        else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or AverageLast"
-        if isinstance(recipe.average, BestCheckpoint)
-        else None
-    )
-    if reason is not None:
-        raise ValueError(f"exact = True: {reason}")
+    def check_exact(self) -> None:
+        """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
+        reason = (
+            "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number, such as --set micro_batch_size=4"
+            if self.micro_batch_size is None
+            else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
+            if self.parallel.splits_weights
+            else "compile = True: a compiler may order sums by the shape; use compile = False"
+            if self.compile
+            else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or AverageLast"
+            if isinstance(self.average, BestCheckpoint)
+            else None
+        )
+        if reason is not None:
+            raise ValueError(f"exact = True: {reason}")
 
 
 def warmup_warning(schedule: Schedule, steps: int) -> str | None:
@@ -202,10 +201,6 @@ def warmup_warning(schedule: Schedule, steps: int) -> str | None:
     )
 
 
-def rows_per_step(recipe: Recipe) -> int:
-    return recipe.batch.rows_per_step()
-
-
-def sample_unit(recipe: Recipe) -> str:
-    """What a run reads and its speed is counted in."""
-    return "tokens" if isinstance(recipe.model.source, S.Tokens) else "images"
+def sample_unit(model: Spec) -> str:
+    """What a run of a model reads and its speed is counted in."""
+    return "tokens" if isinstance(model.source, S.Tokens) else "images"

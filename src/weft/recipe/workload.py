@@ -8,7 +8,8 @@ from ..spec import flops as count
 from ..spec.attention import head_dims
 from ..spec.count import resnet_convolutions
 from ..spec.spec import iterate_blocks
-from .recipe import Recipe, rows_per_step, sample_unit
+from .averages import WeightAverage
+from .recipe import Recipe, sample_unit
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,12 @@ def workload_of_recipe(
         auto: what its precision "auto" becomes on the planned device.
         row_length: tokens per row in a phase of its length schedule, where rows are as many times more (default: the last phase).
     """
-    unit, task, spec = sample_unit(recipe), recipe.task, recipe.model
+    unit, task, spec = sample_unit(recipe.model), recipe.task, recipe.model
     both = spec.encoder is not None and spec.decoder is not None and not spec.queries
     length = row_length or recipe.batch.length
-    rows = rows_per_step(recipe) * recipe.batch.length // length
+    rows = recipe.batch.rows_per_step() * recipe.batch.length // length
     if unit == "images":
-        length = image_side(recipe) or image_size(spec)
+        length = image_side(spec, recipe.batch.length) or image_size(spec)
     return Workload(
         recipe.name,
         spec,
@@ -103,23 +104,23 @@ def workload_of_recipe(
         visible=task.visible_fraction(),
         precision=auto if recipe.precision == "auto" else recipe.precision,
         moments=recipe.optimiser.states_per_parameter,
-        copies=int(holds_average(recipe)) + task.reference_models(),
+        copies=int(holds_average(recipe.average)) + task.reference_models(),
         references=task.reference_models(),
         extra=task.extra_models(),
         unit=unit,
     )
 
 
-def image_side(recipe: Recipe) -> int | None:
-    """Pixels of a side, of images of any size, that have as many cells as a row of the batch; None: as the model says."""
-    source = recipe.model.source
+def image_side(spec: S.Spec, length: int) -> int | None:
+    """Pixels of a side, of images of any size, that have as many cells as a row of `length`; None: as the model says."""
+    source = spec.source
     if not isinstance(source, S.ResNet):
         return None
-    return round(sqrt(recipe.batch.length)) * source.stride
+    return round(sqrt(length)) * source.stride
 
 
-def holds_average(recipe: Recipe) -> bool:
-    return recipe.average is not None and recipe.average.holds_weights
+def holds_average(average: WeightAverage | None) -> bool:
+    return average is not None and average.holds_weights
 
 
 def image_size(spec: S.Spec) -> int:

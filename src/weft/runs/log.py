@@ -83,7 +83,9 @@ class RunLog:
 
     def step(self, e: TrainStep, checkpoint_seconds: float | None = None) -> None:
         """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
-        more: dict[str, Any] = {sample_unit(self.recipe) if self.recipe else "tokens": e.tokens}
+        more: dict[str, Any] = {
+            sample_unit(self.recipe.model) if self.recipe else "tokens": e.tokens
+        }
         if e.skipped_reason:
             more |= {"skipped_reason": e.skipped_reason, "sample_ids": e.sample_ids}
         more |= (

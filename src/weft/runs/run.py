@@ -1,7 +1,8 @@
 """A run, built: everything that its recipe describes, ready to train."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from .. import recipe as R
@@ -67,8 +68,8 @@ class Run:
         freeze_untrained(self.loss.model, recipe.trainable, recipe.seed)
         self.check_phases()
         late_start = starts_from if ranks.splits_weights else None
-        loader = training_loader(recipe, self.preprocess, prepared, ranks)
-        self.trainer = Trainer(recipe, self.loss, loader, ranks, late_start)
+        open_batches = partial(self.open_batches, ranks)
+        self.trainer = Trainer(recipe, self.loss, open_batches, ranks, late_start)
 
     @property
     def preprocess(self) -> Preprocess:
@@ -77,6 +78,22 @@ class Run:
     @property
     def loss(self) -> Loss:
         return self.task.loss
+
+    def open_batches(self, ranks: DistributedRanks, length: int) -> Loader:
+        """Open the training batches of rows of one length."""
+        recipe = self.recipe
+        samples = open_training_samples(self.preprocess, self.prepared, length)
+        return Loader(
+            build_planner(batch_at_length(recipe.batch, length), samples, recipe.seed, length),
+            samples,
+            self.preprocess,
+            recipe.seed,
+            ranks.rank,
+            ranks.size,
+            recipe.micro_batch_size,
+            recipe.workers,
+            recipe.exact,
+        )
 
     def check_phases(self) -> None:
         """Raise ValueError if there is too little text for the rows of a phase to come, or of validation."""
@@ -93,7 +110,8 @@ class Run:
 
     def checkpoint_bytes(self) -> int:
         """Return the size of a checkpoint."""
-        return checkpoint_bytes(self.recipe, sum(p.numel() for p in self.loss.parameters()))
+        parameters = sum(p.numel() for p in self.loss.parameters())
+        return checkpoint_bytes(self.recipe.optimiser, self.recipe.average, parameters)
 
 
 def load_frozen_models(task: R.Task) -> dict[str, Model]:
@@ -102,28 +120,6 @@ def load_frozen_models(task: R.Task) -> dict[str, Model]:
     for model in models.values():
         check_teacher_pixels(task, model)
     return models
-
-
-def training_loader(
-    recipe: R.Recipe, preprocess: Preprocess, prepared: PreparedData, ranks: DistributedRanks
-) -> Callable[[int], Loader]:
-    """Return what opens the batches of rows of one length."""
-
-    def loader(length: int) -> Loader:
-        samples = open_training_samples(preprocess, prepared, length)
-        return Loader(
-            build_planner(batch_at_length(recipe.batch, length), samples, recipe.seed, length),
-            samples,
-            preprocess,
-            recipe.seed,
-            ranks.rank,
-            ranks.size,
-            recipe.micro_batch_size,
-            recipe.workers,
-            recipe.exact,
-        )
-
-    return loader
 
 
 def batch_at_length(batch: R.Batching, length: int) -> R.Batching:

@@ -15,7 +15,7 @@ from ..training.environment import configured_environment, restored_random_state
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
 from ..training.parallel import DistributedRanks, init_ranks
 from .directory import RunDirectory
-from .run import fast_precision
+from .run import Precision, fast_precision
 
 Report = Callable[[str], None]
 
@@ -45,8 +45,8 @@ def check_start(recipe: R.Recipe, directory: RunDirectory, code_changed: bool) -
     check_room(recipe, ranks)
     directory.check_model()
     if (checkpoint := directory.newest_facts()) is not None:
-        recipe = with_precision(recipe, ranks, checkpoint, lambda line: None)
-        directory.check_run(recipe, checkpoint, code_changed)
+        kept = kept_precision(recipe.precision, ranks, checkpoint, lambda line: None)
+        directory.check_run(replace(recipe, precision=kept), checkpoint, code_changed)
 
 
 def check_arguments(recipe: object, prepared: object) -> None:
@@ -78,14 +78,17 @@ def check_room(recipe: R.Recipe, ranks: DistributedRanks) -> None:
     check_memory(recipe.name, recipe.batch.size_field, need, available_bytes(ranks.device, here))
 
 
-def with_precision(
-    recipe: R.Recipe, ranks: DistributedRanks, checkpoint: CheckpointFacts | None, report: Report
-) -> R.Recipe:
-    """Replace the precision "auto" by that of the checkpoint, else by the one that every rank's device is fast at."""
-    here = fast_precision(recipe.precision, ranks)
+def kept_precision(
+    precision: Precision,
+    ranks: DistributedRanks,
+    checkpoint: CheckpointFacts | None,
+    report: Report,
+) -> Precision:
+    """Return a precision; of "auto", that of the checkpoint, else the one that every rank's device is fast at."""
+    here = fast_precision(precision, ranks)
     kept = here
-    if recipe.precision == "auto" and checkpoint is not None:
+    if precision == "auto" and checkpoint is not None:
         kept = saved_recipe(checkpoint).precision
     if kept != here:
         report(f"precision stays {kept}, as the run began; here auto is {here}")
-    return replace(recipe, precision=kept)
+    return kept

@@ -41,7 +41,7 @@ def run_status(folder: Path) -> dict[str, Any]:
     share = (
         1 if whole else done / max(len(taken), 1)
     )  # of a long log, what a sample of its steps comes to
-    unit, over = sample_unit(recipe), done == recipe.steps and is_finished(folder)
+    unit, over = sample_unit(recipe.model), done == recipe.steps and is_finished(folder)
     end = valid["step"] or done
     window = [
         line for line in steps if max(0, end - (recipe.eval_every or RECENT)) < line["step"] <= end

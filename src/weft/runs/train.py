@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from .. import recipe as R
@@ -18,7 +19,7 @@ from .directory import RunDirectory, run_directory
 from .finish import finish_run, is_complete
 from .log import RunLog
 from .run import Run
-from .start import check_arguments, check_metric_packages, check_room, joined_ranks, with_precision
+from .start import check_arguments, check_metric_packages, check_room, joined_ranks, kept_precision
 from .validation import log_validation, validate_run, validation_pending
 
 Report = Callable[[str], None]
@@ -76,7 +77,8 @@ def train(
             stack.enter_context(place.lock())
             place.check_model()
         checkpoint = find_checkpoint(place, copies, ranks, report)
-        recipe = with_precision(recipe, ranks, checkpoint, report)
+        precision = kept_precision(recipe.precision, ranks, checkpoint, report)
+        recipe = replace(recipe, precision=precision)
         if checkpoint is not None:
             place.check_run(recipe, checkpoint, code_changed)  # before anything is written
         if ranks.is_first:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from .. import recipe as R
 from ..console import SPINNER_DELAY, console, format_duration, format_number
-from ..recipe.cost import checkpoint_bytes, run_flops, step_flops
+from ..recipe.cost import run_flops, step_flops
 from ..recipe.recipe import sample_unit
 from ..training.step import TrainStep
 from ..training.throughput import peak_flops
@@ -76,14 +76,14 @@ def forecast(run: Run, seconds: float, tokens: int) -> dict[str, Any]:
         "flops_utilization": step_flops(recipe, recipe.row_length(run.trainer.step))
         / seconds
         / most,
-        "checkpoint_bytes": checkpoint_bytes(recipe, parameters),
+        "checkpoint_bytes": run.checkpoint_bytes(),
         "seconds_per_step": seconds,
         "seconds_left": seconds * left,
         "samples": len(run.prepared.train),
         "precision": recipe.precision,
         "device": str(run.trainer.ranks.device),
         "ranks": dict(zip(GRID, recipe.parallel.sizes(run.trainer.ranks.world), strict=True)),
-        "unit": sample_unit(recipe),
+        "unit": sample_unit(recipe.model),
     }
 
 
@@ -181,7 +181,7 @@ class TrainProgressLine(ProgressLine):
         assert self.data_pace is not None
         return (
             f"loss {nan if self.loss is None else self.loss:.4f}{self.valid}  lr {e.lr:.2e}  "
-            f"{format_number(e.tokens / self.pace)} {sample_unit(self.recipe)}/s  "
+            f"{format_number(e.tokens / self.pace)} {sample_unit(self.recipe.model)}/s  "
             f"{self.flops / self.pace / self.peak:.0%} of peak  {self.data_pace / self.pace:.1%} waiting for data  "
             f"{format_duration((self.recipe.steps - e.step) * self.pace)} left"
         )

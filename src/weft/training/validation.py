@@ -9,7 +9,6 @@ import torch
 from ..data.batching import StepPlan, build_planner
 from ..data.loader import Loader, RankBatch
 from ..data.store import Store
-from ..recipe.recipe import rows_per_step
 from ..tasks.base import Batch, LengthLimitedSamples, Preprocess
 from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation
@@ -90,7 +89,9 @@ def validate(
     )
     terms = list(loss.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
-    works = loader.one_epoch(recipe.micro_batch_size or -(-rows_per_step(recipe) // ranks.size))
+    works = loader.one_epoch(
+        recipe.micro_batch_size or -(-recipe.batch.rows_per_step() // ranks.size)
+    )
     loss.eval()
     with torch.no_grad(), autocast(recipe.precision, ranks.device):
         for work in with_progress(works, len(samples), ranks.size, progress):
