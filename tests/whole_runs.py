@@ -8,7 +8,9 @@ from weft import recipe as R
 from weft.data.prepare import prepare_for_run
 from weft.runs import train as training
 from weft.runs import verify_resume as verification
+from weft.runs.directory import run_directory
 from weft.runs.run import Run
+from weft.runs.start import prepared_for
 from weft.training.compatibility import recipe_of
 from weft.training.parallel import DistributedRanks
 from weft.training.step import TrainStep
@@ -17,7 +19,10 @@ from weft.training.step import TrainStep
 def train(
     recipe: R.Recipe, directory: str | Path | None = None, **options: Any
 ) -> Iterator[TrainStep]:
-    return training.train(recipe, prepare_for_run(recipe.data), directory, **options)
+    place = run_directory(directory, recipe.name)
+    code_changed = options.get("code_changed", False)
+    with prepared_for(recipe, place, code_changed=code_changed) as prepared:
+        yield from training.train(recipe, prepared, place, **options)
 
 
 def build_run(recipe: R.Recipe, ranks: DistributedRanks | None = None, is_new: bool = True) -> Run:

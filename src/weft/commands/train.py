@@ -3,13 +3,12 @@
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ..console import print_result, report, report_on_first_rank, spinner
-from ..ranks import started_processes
 from ..recipe import Logger, Recipe
 from . import EXIT_STOPPED, AddCommand, export_hint
 from .options import (
@@ -196,9 +195,8 @@ def train_with_progress(recipe: Recipe, out: Path | None, options: RunOptions) -
     """Prepare the data and train, with a forecast and live progress. Returns the path of the run and the exit code."""
     with spinner("loading PyTorch"):
         from ..data.ownership import refuse_strange
-        from ..data.prepare import prepare_for_run
         from ..runs.directory import run_directory
-        from ..runs.start import check_start
+        from ..runs.start import prepared_for
         from ..runs.train import RunStopped
         from ..runs.train import train as steps
         from ..runs.train_progress import TrainScreen
@@ -210,11 +208,8 @@ def train_with_progress(recipe: Recipe, out: Path | None, options: RunOptions) -
         refuse_strange(directory.path, "recipe.json", "checkpoints/step-*/manifest.json")
     screen = TrainScreen(is_first())
     try:
-        with ExitStack() as stack:
-            if started_processes() == 1:
-                stack.enter_context(directory.lock())
-                check_start(recipe, directory, options.code_changed)
-            prepared = prepare_for_run(recipe.data, screen.preparing.show)
+        show = screen.preparing.show
+        with prepared_for(recipe, directory, show, options.code_changed) as prepared:
             for event in steps(
                 recipe,
                 prepared,

@@ -7,7 +7,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from .. import recipe as R
+from ..data.prepare import prepare_for_run
 from ..data.prepared import PreparedData
+from ..data.task_runner import ReportProgress
+from ..ranks import started_processes
 from ..recipe.cost import estimate_memory
 from ..training.checkpoint_facts import CheckpointFacts
 from ..training.compatibility import saved_recipe
@@ -30,6 +33,28 @@ def joined_ranks(recipe: R.Recipe) -> Iterator[DistributedRanks]:
         ranks = ranks.arrange(recipe.parallel)
         stack.enter_context(restored_random_state(ranks.device))
         yield ranks
+
+
+@contextmanager
+def prepared_for(
+    recipe: R.Recipe,
+    directory: RunDirectory,
+    report: ReportProgress | None = None,
+    code_changed: bool = False,
+) -> Iterator[PreparedData]:
+    """Prepare the data of a run, while its directory is locked and once nothing else would stop it.
+
+    Args:
+        recipe: of the run.
+        directory: of the run, locked within the block.
+        report: takes the progress of preparing.
+        code_changed: as for `weft.train`.
+    """
+    with ExitStack() as stack:
+        if started_processes() == 1:
+            stack.enter_context(directory.lock())
+            check_start(recipe, directory, code_changed)
+        yield prepare_for_run(recipe.data, report)
 
 
 def check_start(recipe: R.Recipe, directory: RunDirectory, code_changed: bool) -> None:
