@@ -96,13 +96,16 @@ def measure(files: list[str], world: int) -> list[float]:
 def run_ranks(files: list[str]) -> None:
     from weft.data.prepare import prepare_for_run
     from weft.runs.run import Run
+    from weft.runs.start import decide_precision
     from weft.training.parallel import init_ranks
 
     seconds = []
     with init_ranks(device="cpu") as ranks:
         for file in files:
             recipe = R.load_recipe(file)
-            built = Run(recipe, prepare_for_run(recipe.data), ranks)
+            on_grid = ranks.arrange(recipe.parallel)
+            recipe = replace(recipe, precision=decide_precision(recipe.precision, on_grid))
+            built = Run(recipe, prepare_for_run(recipe.data), on_grid)
             seconds.append(statistics.median([event.seconds for event in built.trainer][1:]))
             built.trainer.drop_ddp()
     print(json.dumps(seconds))

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from weft.data.prepare import prepare_for_run
 from weft.runs import run
 from weft.runs import train as training
 from weft.runs.progress import ProgressLine, moving_average, time_left
+from weft.runs.start import decide_precision
+from weft.training.parallel import DistributedRanks
 from weft.training.step import TrainStep
 
 from .generated import small
@@ -45,7 +48,9 @@ def train_steps(
 
 def build_run(recipe: R.Recipe, is_new: bool = True) -> run.Run:
     """Prepare the data of a recipe and build the run."""
-    return run.Run(recipe, prepare_for_run(recipe.data), is_new=is_new)
+    ranks = DistributedRanks(device=recipe.device)
+    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks))
+    return run.Run(recipe, prepare_for_run(recipe.data), ranks, is_new)
 
 
 def train(recipe: R.Recipe, output: Path, quick: bool = False) -> Path:

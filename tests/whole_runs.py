@@ -1,6 +1,7 @@
 """A recipe's data prepared, and the recipe trained, built or verified, in one call, as the commands do."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from weft.runs import train as training
 from weft.runs import verify_resume as verification
 from weft.runs.directory import run_directory
 from weft.runs.run import Run
-from weft.runs.start import prepared_for
+from weft.runs.start import decide_precision, prepared_for
 from weft.training.compatibility import recipe_of
 from weft.training.parallel import DistributedRanks
 from weft.training.step import TrainStep
@@ -26,8 +27,10 @@ def train(
 
 
 def build_run(recipe: R.Recipe, ranks: DistributedRanks | None = None, is_new: bool = True) -> Run:
+    ranks = (ranks or DistributedRanks(device=recipe.device)).arrange(recipe.parallel)
+    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks))
     prepared = prepare_for_run(recipe.data)
-    prepared.check(ranks or DistributedRanks(device="cpu"))
+    prepared.check(ranks)
     return Run(recipe, prepared, ranks, is_new)
 
 

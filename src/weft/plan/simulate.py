@@ -22,7 +22,6 @@ from torch.utils._pytree import tree_leaves
 
 from .. import recipe as R
 from .. import spec as S
-from ..model.model import build_on_meta
 from ..recipe.workload import Workload
 from ..tasks.base import Batch, EncoderDecoderLoss, Loss, TaskContext
 from ..tasks.causal_lm import CausalLMLoss
@@ -133,7 +132,7 @@ def build_loss(spec: S.Spec) -> Loss:
         raise ValueError(
             "--simulate runs models with a decoder that predicts tokens, such as gpt3-175b or t5-11b; leave it out for others"
         )
-    context = TaskContext(spec, None, model=build_on_meta(spec))  # type: ignore[arg-type]
+    context = TaskContext(spec, None, device="meta")  # type: ignore[arg-type]
     if spec.encoder is None:
         return CausalLMLoss(R.CausalLM(), context)
     return EncoderDecoderLoss(R.TextToText(), context)

@@ -1,9 +1,7 @@
 """A run, built: everything that its recipe describes, ready to train."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from .. import recipe as R
 from ..data.batching import build_planner
@@ -12,8 +10,7 @@ from ..data.mixture import MixtureSamples
 from ..data.prepared import PreparedData
 from ..data.store import Store
 from ..interop.loading import load
-from ..kernels.devices import has_fast_bf16
-from ..model.model import Model, build_on_meta
+from ..model.model import Model
 from ..recipe.cost import checkpoint_bytes
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
@@ -24,16 +21,14 @@ from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import Progress, ignore_progress
 from .teachers import check_teacher_pixels
 
-Precision = Literal["auto", "fp32", "bf16"]
-
 
 class Run:
     """A recipe, built: data, task and trainer. Everything is checked before the first step.
 
     Args:
-        recipe: of the run.
+        recipe: of the run, with the precision that `decided_precision` returns.
         prepared: its data.
-        ranks: of this process (default: one process on the recipe's device).
+        ranks: of this process, on the recipe's grid (default: one process on the recipe's device).
         is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
     """
 
@@ -44,8 +39,7 @@ class Run:
         ranks: DistributedRanks | None = None,
         is_new: bool = True,
     ) -> None:
-        ranks = (ranks or DistributedRanks(device=recipe.device)).arrange(recipe.parallel)
-        recipe = replace(recipe, precision=fast_precision(recipe.precision, ranks))
+        ranks = ranks or DistributedRanks(device=recipe.device)
         self.recipe = recipe
         self.prepared = prepared
         self.validation_progress: Progress = ignore_progress
@@ -56,7 +50,7 @@ class Run:
             prepared.train.meta,
             seed=recipe.seed,
             teacher=next(iter(frozen.values()), None),
-            model=build_on_meta(recipe.model) if ranks.splits_weights else None,
+            device="meta" if ranks.splits_weights else "cpu",
         )
         # What a run may not change: SHA-256 of its data and of its teacher
         self.fingerprints = {"data": prepared.fingerprint} | {
@@ -149,11 +143,3 @@ def open_training_samples(
             raise ValueError(f"source {name}: {error}; give more, or leave it out") from None
         parts.append(samples)
     return MixtureSamples(parts, store.mixture.rates)
-
-
-def fast_precision(precision: Precision, ranks: DistributedRanks) -> Precision:
-    """Return a precision; of "auto", the one that every rank's device is fast at."""
-    if precision != "auto":
-        return precision
-    fast_ranks = ranks.sum([float(has_fast_bf16(ranks.device))])[0]
-    return "bf16" if fast_ranks == ranks.size else "fp32"

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Literal
 
 from .. import recipe as R
 from ..data.prepare import prepare_for_run
 from ..data.prepared import PreparedData
 from ..data.task_runner import ReportProgress
+from ..kernels.devices import has_fast_bf16
 from ..ranks import started_processes
 from ..recipe.cost import estimate_memory
 from ..training.checkpoint_facts import CheckpointFacts
@@ -18,9 +20,13 @@ from ..training.environment import configured_environment, restored_random_state
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
 from ..training.parallel import DistributedRanks, init_ranks
 from .directory import RunDirectory
-from .run import Precision, fast_precision
 
 Report = Callable[[str], None]
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+def ignore_message(_: str) -> None:
+    """Ignore a line of progress."""
 
 
 @contextmanager
@@ -29,8 +35,7 @@ def joined_ranks(recipe: R.Recipe) -> Iterator[DistributedRanks]:
     with ExitStack() as stack:
         stack.enter_context(keep_large_allocations())
         stack.enter_context(configured_environment(recipe.threads, recipe.deterministic))
-        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device))
-        ranks = ranks.arrange(recipe.parallel)
+        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device, recipe.parallel))
         stack.enter_context(restored_random_state(ranks.device))
         yield ranks
 
@@ -66,12 +71,13 @@ def check_start(recipe: R.Recipe, directory: RunDirectory, code_changed: bool) -
         code_changed: as for `weft.train`.
     """
     check_metric_packages(recipe.task, recipe.metric, recipe.data)
-    ranks = DistributedRanks(device=recipe.device)
-    check_room(recipe, ranks)
     directory.check_model()
-    if (checkpoint := directory.newest_facts()) is not None:
-        kept = kept_precision(recipe.precision, ranks, checkpoint, lambda line: None)
-        directory.check_run(replace(recipe, precision=kept), checkpoint, code_changed)
+    ranks = DistributedRanks(device=recipe.device)
+    checkpoint = directory.newest_facts()
+    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks, checkpoint))
+    check_room(recipe, ranks)
+    if checkpoint is not None:
+        directory.check_run(recipe, checkpoint, code_changed)
 
 
 def check_arguments(recipe: object, prepared: object) -> None:
@@ -98,22 +104,24 @@ def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> Non
 def check_room(recipe: R.Recipe, ranks: DistributedRanks) -> None:
     """Raise ValueError for a run that needs more memory than there is."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    on_device = replace(recipe, precision=fast_precision(recipe.precision, ranks))
-    need = estimate_memory(on_device, ranks.size, ranks.weight_parts)
+    need = estimate_memory(recipe, ranks.size, ranks.weight_parts)
     check_memory(recipe.name, recipe.batch.size_field, need, available_bytes(ranks.device, here))
 
 
-def kept_precision(
+def decide_precision(
     precision: Precision,
     ranks: DistributedRanks,
-    checkpoint: CheckpointFacts | None,
-    report: Report,
+    checkpoint: CheckpointFacts | None = None,
+    report: Report = ignore_message,
 ) -> Precision:
-    """Return a precision; of "auto", that of the checkpoint, else the one that every rank's device is fast at."""
-    here = fast_precision(precision, ranks)
-    kept = here
-    if precision == "auto" and checkpoint is not None:
-        kept = saved_recipe(checkpoint).precision
+    """Return a precision; of "auto", that of the checkpoint, else bf16 if every rank's device is fast at it."""
+    if precision != "auto":
+        return precision
+    fast_ranks = ranks.sum([float(has_fast_bf16(ranks.device))])[0]
+    here: Precision = "bf16" if fast_ranks == ranks.size else "fp32"
+    if checkpoint is None:
+        return here
+    kept = saved_recipe(checkpoint).precision
     if kept != here:
         report(f"precision stays {kept}, as the run began; here auto is {here}")
     return kept

@@ -19,7 +19,14 @@ from .directory import RunDirectory, run_directory
 from .finish import finish_run, is_complete
 from .log import RunLog
 from .run import Run
-from .start import check_arguments, check_metric_packages, check_room, joined_ranks, kept_precision
+from .start import (
+    check_arguments,
+    check_metric_packages,
+    check_room,
+    decide_precision,
+    ignore_message,
+    joined_ranks,
+)
 from .validation import log_validation, validate_run, validation_pending
 
 Report = Callable[[str], None]
@@ -70,15 +77,15 @@ def train(
         if copies is not None:
             stack.enter_context(copies)
         ranks = stack.enter_context(joined_ranks(recipe))
-        check_room(recipe, ranks)
 
         # Open the directory
         if ranks.is_first:
             stack.enter_context(place.lock())
             place.check_model()
         checkpoint = find_checkpoint(place, copies, ranks, report)
-        precision = kept_precision(recipe.precision, ranks, checkpoint, report)
+        precision = decide_precision(recipe.precision, ranks, checkpoint, report)
         recipe = replace(recipe, precision=precision)
+        check_room(recipe, ranks)
         if checkpoint is not None:
             place.check_run(recipe, checkpoint, code_changed)  # before anything is written
         if ranks.is_first:
@@ -118,10 +125,6 @@ def train(
         raise RunStopped(
             f"stopped after step {step:,} of {recipe.steps:,}; run it again to continue"
         )
-
-
-def ignore_message(_: str) -> None:
-    """Ignore a line of progress."""
 
 
 def open_log(run: Run, directory: RunDirectory, report: Report) -> RunLog:

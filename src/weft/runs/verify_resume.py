@@ -1,19 +1,21 @@
 """Proof of exact resume: train the last interval of a run again and compare."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
 from ..data.prepared import PreparedData
-from ..kernels.devices import resolve_device
 from ..ranks import Ranks
 from ..training.checkpoint import Checkpoint
 from ..training.environment import configured_environment, restored_random_state
+from ..training.parallel import DistributedRanks
 from ..training.validation import Progress, ignore_progress
 from .checkpoints import check_fingerprints, restore_state, validated_step
 from .directory import RunDirectory
 from .run import Run
+from .start import decide_precision
 from .validation import validate_run, validation_pending
 
 
@@ -61,17 +63,18 @@ def verify_resume(
     started = time.perf_counter()
     place = RunDirectory(directory)
     *_, last = checkpoints = reproducible_checkpoints(place)
-    device = resolve_device(recipe.device)
+    ranks = DistributedRanks(device=recipe.device)
+    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks, last))
     environment = configured_environment(recipe.threads, recipe.deterministic)
-    with place.lock(), environment, restored_random_state(device):
+    with place.lock(), environment, restored_random_state(ranks.device):
         prepared.check()
-        run = Run(recipe, prepared, is_new=False)
+        run = Run(recipe, prepared, ranks, is_new=False)
         for checkpoint in checkpoints[-2:]:
             check_fingerprints(run, checkpoint, place)
         restore_state(run, last)
         saved_digest = run.trainer.digest()
         # As another process would begin
-        run = Run(recipe, prepared, is_new=len(checkpoints) == 1)
+        run = Run(recipe, prepared, ranks, is_new=len(checkpoints) == 1)
         if len(checkpoints) > 1:
             restore_state(run, checkpoints[-2])
         begin = run.trainer.step

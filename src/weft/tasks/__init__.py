@@ -32,6 +32,7 @@ def build_task(
     dtype: torch.dtype = torch.float32,
     teacher: Model | None = None,
     model: Model | None = None,
+    device: str = "cpu",
 ) -> TaskImplementation:
     """Build what implements a task for a model and data.
 
@@ -43,6 +44,7 @@ def build_task(
         dtype: of the weights.
         teacher: a trained model, for tasks that have one.
         model: a model that is there already; None: a new one is built.
+        device: of a new model; on "meta" it has shapes alone.
 
     Raises:
         ValueError: if task, model and data do not fit together.
@@ -50,6 +52,6 @@ def build_task(
     if not isinstance(task, R.Task):
         raise ValueError(f"build_task takes a task, such as CausalLM(), not {task!r}"[:200])
     built: TaskImplementation = implementation(task)(
-        task, TaskContext(model_spec, meta, seed, dtype, teacher, model)
+        task, TaskContext(model_spec, meta, seed, dtype, teacher, model, device)
     )
     return built

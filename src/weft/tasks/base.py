@@ -39,6 +39,7 @@ class TaskContext(NamedTuple):
     dtype: torch.dtype = torch.float32
     teacher: Model | None = None
     model: Model | None = None  # a trained model; None: build a new one
+    device: str = "cpu"  # of a new model; meta: shapes alone
 
 
 class LengthLimitedSamples:
@@ -142,7 +143,9 @@ class Loss(nn.Module):
     ) -> None:
         super().__init__()
         self.task = task
-        self.model = context.model or build(context.spec, dtype=context.dtype, seed=context.seed)
+        self.model = context.model or build(
+            context.spec, device=context.device, dtype=context.dtype, seed=context.seed
+        )
         if (base_rate := task.base_rate()) is not None:
             self.start_at_base_rate(base_rate, context)
         self.weights = weights or {"token": 1.0}
@@ -159,7 +162,7 @@ class Loss(nn.Module):
         out = self.model.head.out
         assert isinstance(out, nn.Linear)
         with_base_rate(out, base_rate)
-        if context.model is None:
+        if context.model is None and context.device != "meta":
             initialise_weights(self.model, context.spec, context.seed, {"head.out.bias"})
 
     def initialise_own_parameters(self, context: TaskContext) -> None:

@@ -234,20 +234,23 @@ def store_products(context: Any, operation: Any, *_: Any, **__: Any) -> Checkpoi
 
 @contextmanager
 def init_ranks(
-    timeouts: R.Timeouts = R.Timeouts(), device: str = "auto"
+    timeouts: R.Timeouts = R.Timeouts(),
+    device: str = "auto",
+    parallel: R.Parallel = R.Parallel(),
 ) -> Iterator[DistributedRanks]:
     """Join the process group that torchrun describes, if any.
 
     Args:
         timeouts: seconds until a rank gives up.
         device: what `resolve_device` takes; "cuda" is the GPU of the local rank.
+        parallel: the grid on which the ranks are arranged.
     """
     rank_device = resolve_device(device)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()  # a killed torchrun leaves no rank running
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield DistributedRanks(device=rank_device)
+        yield DistributedRanks(device=rank_device).arrange(parallel)
         return
     rank = int(os.environ.get("RANK", "0"))
     # A child process: before CUDA starts
@@ -264,7 +267,7 @@ def init_ranks(
         )
         all_joined()
         try:
-            yield DistributedRanks(rank, size, rank_device, store=store)
+            yield DistributedRanks(rank, size, rank_device, store=store).arrange(parallel)
         finally:
             dist.destroy_process_group()
 
