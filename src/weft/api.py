@@ -10,7 +10,7 @@ import torch
 from .data.prepare import PrepareProgress, prepare_for_run
 from .data.prepared import PreparedData
 from .data.prepared import open_prepared as open_prepared_data
-from .inference.evaluate import MixtureEvaluationData, evaluate_model, split_of_run
+from .inference.evaluate import MixtureEvaluationData, data_of_run, evaluate_model
 from .inference.evaluation_data import load_files, task_of
 from .inference.images import ImageInput
 from .inference.look import look as observe_input
@@ -127,9 +127,7 @@ def evaluate(
     else:
         if opened.recipe is None:
             raise ValueError(f"{opened.name} has no data of its own; give some with on=")
-        prepared = prepare_for_run(opened.recipe.data)
-        prepared.check()
-        data = split_of_run(opened.recipe, prepared, split)
+        data = data_of_run(opened.recipe.data, split)
     options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
     return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
 

@@ -148,7 +148,7 @@ def test_the_curve_shows_metric_rate_and_the_best_at_its_own_step_and_value() ->
         for s, a in ((10, 0.5), (20, 0.9), (30, 0.7), (40, 0.6))
     ]
     log += [{"step": 40, "best": {"loss": 0.7, "accuracy": 0.9, "step": 20}}]
-    parts, text = drawn(curve(log, "x", VIT))
+    parts, text = drawn(curve(log, "x", VIT.task.loss_unit, VIT.metric))
     for word in (
         "loss (nats)",
         "accuracy",
@@ -164,9 +164,7 @@ def test_the_curve_shows_metric_rate_and_the_best_at_its_own_step_and_value() ->
     }
     assert len(dots["best"]) == 2  # of the loss and of the metric
     assert dots["best"] == [dots["validation"][1], dots["validation"][5]]
-    assert "squared error" in curve(
-        log, "x", replace(VIT, task=R.MaskedAutoencoding(), average=None)
-    )
+    assert "squared error" in curve(log, "x", R.MaskedAutoencoding().loss_unit)
 
 
 def test_ticks_are_round_and_inside() -> None:

@@ -101,7 +101,7 @@ def evaluate(args: argparse.Namespace) -> int:
 def data(
     args: argparse.Namespace, model: "OpenModel", task: "Task", ranks: "DistributedRanks"
 ) -> "EvaluationData | MixtureEvaluationData":
-    from ..inference.evaluate import split_of_run
+    from ..inference.evaluate import data_of_run
     from ..inference.evaluation_data import load_files
 
     if args.data:
@@ -116,15 +116,7 @@ def data(
         )
     if model.recipe is None:
         raise ValueError(f"{args.name} has no data of its own; give some with --data")
-    from ..data.prepare import prepare_for_run
-
-    if getattr(model.recipe.data, args.split) is None:
-        raise ValueError(
-            f"the recipe of {args.name} names no {args.split} data; give some with --data"
-        )
-    prepared = prepare_for_run(model.recipe.data)
-    prepared.check(ranks)
-    return split_of_run(model.recipe, prepared, args.split)
+    return data_of_run(model.recipe.data, args.split, ranks)
 
 
 def report_on_first_rank(ranks: "DistributedRanks") -> Any:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from .. import recipe as R
 from ..data.mixture import MixtureStore
-from ..data.prepared import PreparedData
+from ..data.prepare import prepare_for_run
 from ..model.loaded_model import LoadedModel
+from ..ranks import Ranks
 from ..tasks.task import EvaluateOptions, EvaluationData, Metrics, task_for_model
 from .methods import row_length
 
@@ -27,19 +28,20 @@ class MixtureEvaluationData(NamedTuple):
             yield part.name, replace(opened, recipe=recipe), EvaluationData(store, part.source)
 
 
-def split_of_run(
-    recipe: R.Recipe, prepared: PreparedData, split: str
+def data_of_run(
+    data: R.Data, split: str, ranks: Ranks = Ranks()
 ) -> EvaluationData | MixtureEvaluationData:
-    """Open "train" or "valid" of a run's own data, which the recipe must name."""
+    """Prepare and open a run's own data, "train" or "valid"."""
+    source = getattr(data, split)
+    if source is None:
+        raise ValueError(f"the run has no {split} data of its own; give some with --data")
+    prepared = prepare_for_run(data)
+    prepared.check(ranks)
     store = prepared.open(split)
-    source = getattr(recipe.data, split)
-    if store is None:
-        raise ValueError(f"the recipe {recipe.name} names no {split} data; give files")
-    return (
-        MixtureEvaluationData(store)
-        if isinstance(store, MixtureStore)
-        else EvaluationData(store, source)
-    )
+    assert store is not None
+    if isinstance(store, MixtureStore):
+        return MixtureEvaluationData(store)
+    return EvaluationData(store, source)
 
 
 def evaluate_model(

@@ -99,7 +99,7 @@ def row_length(model: LoadedModel) -> int:
 
 def label_names(model: LoadedModel) -> tuple[str, ...]:
     """Return the label names of the head, or numbers if it has none; for a text-to-text run, its classes."""
-    if (worded := labelled_rows(getattr(model, "recipe", None))) is not None:
+    if (worded := labelled_rows(model)) is not None:
         return worded.labels or ()
     return model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 0))))
 
@@ -127,7 +127,7 @@ def classify(
     """Return, per text, pair or image, the probability of every class in the order of `label_names`; for a regression model, a number."""
     if model.reads_images:
         return classify_images(model, [image for image, _ in inputs], options)
-    if (worded := labelled_rows(model.recipe)) is not None:
+    if (worded := labelled_rows(model)) is not None:
         return class_probabilities(
             model,
             TextGenerator(model),

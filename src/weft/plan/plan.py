@@ -149,19 +149,15 @@ class Wishes:
         recomputed = recipe.activation_checkpointing
         every_block = recomputed is True or recomputed == R.CheckpointBlocks(every=1)
         checkpointing = every_block if recomputed else None  # of some blocks, or in part: as none
+        rows = recipe.micro_batch_size
+        sequences = None if rows is None else rows * recipe.task.sequences_per_row()
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
             self.shard or shard,
-            self.micro_batch or sequences_per_pass(recipe),
+            self.micro_batch or sequences,  # in one forward pass
             self.checkpointing or checkpointing,
         )
-
-
-def sequences_per_pass(recipe: R.Recipe) -> int | None:
-    """Return how many sequences the recipe's forward pass reads; None where it fixes no rows."""
-    rows = recipe.micro_batch_size
-    return None if rows is None else rows * recipe.task.sequences_per_row()
 
 
 def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()) -> Plan:

@@ -5,8 +5,6 @@ from html import escape
 from math import floor, isfinite, log10, nan
 from typing import Any, NamedTuple
 
-from .. import recipe as R
-
 WIDE, LEFT, RIGHT, TOP, DOWN, GAP = 760, 78, 18, 34, 40, 26
 COLOURS = {
     "training": "#9db8d9",
@@ -27,8 +25,10 @@ class Panel(NamedTuple):
     high: int  # pixels
 
 
-def curve(lines: Iterable[dict[str, Any]], title: str, recipe: R.Recipe | None = None) -> str:
-    """The training loss (thin), its running mean, the validation loss, and the selected weights at their step."""
+def curve(
+    lines: Iterable[dict[str, Any]], title: str, unit: str = "nats", metric: str | None = None
+) -> str:
+    """Draw the training loss (thin), its running mean, the validation loss, and the selected weights at their step."""
     lines = list(lines)
     loss = [
         (line["step"], line["loss"])
@@ -37,7 +37,6 @@ def curve(lines: Iterable[dict[str, Any]], title: str, recipe: R.Recipe | None =
     ]
     if not loss:
         return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{TOP}"/>'
-    unit = recipe.task.loss_unit if recipe is not None else "nats"
     panels = [
         Panel(
             f"loss ({unit})",
@@ -49,7 +48,6 @@ def curve(lines: Iterable[dict[str, Any]], title: str, recipe: R.Recipe | None =
             300,
         )
     ]
-    metric = recipe.metric if recipe is not None else None
     if metric is not None and (series := validation_series(lines, metric)):
         panels.append(Panel(metric, series, 130))
     if rates := [(line["step"], line["lr"]) for line in lines if "lr" in line]:

@@ -114,10 +114,9 @@ class RunLog:
         """Record which model and log the run ended with, and write the curve, which also marks the run as finished."""
         self.sync()
         write_finished(self.folder)
-        write_atomically(
-            self.folder / CURVE,
-            curve(read_log(self.path, self.say), self.folder.name, self.recipe).encode(),
-        )
+        shown = (self.recipe.task.loss_unit, self.recipe.metric) if self.recipe else ()
+        drawn = curve(read_log(self.path, self.say), self.folder.name, *shown)
+        write_atomically(self.folder / CURVE, drawn.encode())
 
 
 def finite_or_none(number: float) -> float | None:

@@ -39,8 +39,9 @@ from .translation import TranslationLoss, target_language, translate_all
 Fields = dict[str, Any]
 
 
-def labelled_rows(recipe: R.Recipe | None) -> R.TemplatedPairs | None:
+def labelled_rows(model: LoadedModel) -> R.TemplatedPairs | None:
     """Return the row schema of a run that decodes one of several classes as text; else None."""
+    recipe = getattr(model, "recipe", None)
     if recipe is None or not isinstance(recipe.task, R.TextToText):
         return None
     row = recipe.data.rows
