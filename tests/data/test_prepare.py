@@ -22,8 +22,7 @@ from PIL import Image
 from weft import recipe as R
 from weft.cli import main
 from weft.commands.prepare import data_from_arguments
-from weft.data import prepare as P
-from weft.data import source, train_tokenizer
+from weft.data import prepare_plan, source, train_tokenizer
 from weft.data.drop_table import PieceReader
 from weft.data.ownership import check_no_foreign_files
 from weft.data.prepare import PrepareProgress, fingerprint, prepare
@@ -265,7 +264,9 @@ def test_the_files_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     asked: list[R.Source] = []
     monkeypatch.setattr(
-        P, "split_source", lambda given: asked.append(given) or source.split_source(given)
+        prepare_plan,
+        "split_source",
+        lambda given: asked.append(given) or source.split_source(given),
     )
     prepare(documents(tmp_path), workers=1)
     assert len(asked) == 2

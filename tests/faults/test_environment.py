@@ -10,7 +10,8 @@ import torch
 
 from tests import whole_runs
 from weft import recipe as R
-from weft.runs import run
+from weft.runs import start
+from weft.runs.run import Run
 from weft.training.checkpoint import all_checkpoints, write
 from weft.training.environment import (
     configured_environment,
@@ -97,7 +98,7 @@ def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def machine(fast: bool) -> None:
-        monkeypatch.setattr(run, "has_fast_bf16", lambda device: fast)
+        monkeypatch.setattr(start, "has_fast_bf16", lambda device: fast)
 
     kept, other = ("bf16", "fp32") if before else ("fp32", "bf16")
     recipe, said = replace(begun[0], steps=2, precision="auto"), list[str]()
@@ -119,7 +120,7 @@ def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
 def test_the_number_of_threads_can_be_kept(begun: tuple[R.Recipe, Path], tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def plot(made: run.Run, event: Any) -> None:
+    def plot(made: Run, event: Any) -> None:
         seen.append(torch.get_num_threads())
 
     assert (
@@ -142,7 +143,7 @@ def test_deterministic_algorithms_are_on_while_the_run_is_trained_alone(
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     seen: list[bool] = []
 
-    def plot(made: run.Run, event: Any) -> None:
+    def plot(made: Run, event: Any) -> None:
         seen.append(torch.are_deterministic_algorithms_enabled())
 
     recipe = replace(begun[0], deterministic=True)

@@ -116,11 +116,11 @@ def test_an_export_takes_the_newest_checkpoint_if_the_run_removes_the_one_that_i
     assert set(start(recipe, tmp_path / "run", (2, TWO[0]), stop=3)) == {"stopped"}
     real, lines, removed = export.checkpoint_reader, list[str](), list[str]()
 
-    def remove_once(checkpoint: Any, recipe: R.Recipe) -> Any:
+    def remove_once(checkpoint: Any, *parts: Any) -> Any:
         if not removed:
             removed.append(checkpoint.path.name)
             shutil.rmtree(checkpoint.path)
-        return real(checkpoint, recipe)
+        return real(checkpoint, *parts)
 
     monkeypatch.setattr(export, "checkpoint_reader", remove_once)
     export.export_checkpoint(tmp_path / "run", tmp_path / "out", "hf", lines.append)

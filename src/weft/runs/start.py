@@ -11,7 +11,7 @@ from .. import recipe as R
 from ..data.prepare import prepare_for_run
 from ..data.prepared import PreparedData
 from ..data.task_runner import ReportProgress
-from ..kernels.devices import has_fast_bf16
+from ..kernels.devices import has_fast_bf16, resolve_device
 from ..ranks import started_processes
 from ..recipe.cost import estimate_memory
 from ..training.checkpoint_facts import CheckpointFacts
@@ -57,6 +57,7 @@ def prepared_for(
     """
     with ExitStack() as stack:
         if started_processes() == 1:
+            resolve_device(recipe.device)  # before anything is written
             stack.enter_context(directory.lock())
             check_start(recipe, directory, code_changed)
         yield prepare_for_run(recipe.data, report)

@@ -46,6 +46,21 @@ def validate_as_then(run: Run, validated: int) -> None:
         validate_run(run)
 
 
+def restored_run(
+    recipe: R.Recipe,
+    prepared: PreparedData,
+    ranks: DistributedRanks,
+    checkpoint: Checkpoint | None,
+    directory: RunDirectory,
+) -> Run:
+    """Build a run at a checkpoint; None is its beginning."""
+    run = Run(recipe, prepared, ranks, is_new=checkpoint is None)
+    if checkpoint is not None:
+        check_fingerprints(run, checkpoint, directory)
+        restore_state(run, checkpoint)
+    return run
+
+
 def verify_resume(
     recipe: R.Recipe,
     prepared: PreparedData,
@@ -68,15 +83,10 @@ def verify_resume(
     environment = configured_environment(recipe.threads, recipe.deterministic)
     with place.lock(), environment, restored_random_state(ranks.device):
         prepared.check()
-        run = Run(recipe, prepared, ranks, is_new=False)
-        for checkpoint in checkpoints[-2:]:
-            check_fingerprints(run, checkpoint, place)
-        restore_state(run, last)
-        saved_digest = run.trainer.digest()
+        saved_digest = restored_run(recipe, prepared, ranks, last, place).trainer.digest()
         # As another process would begin
-        run = Run(recipe, prepared, ranks, is_new=len(checkpoints) == 1)
-        if len(checkpoints) > 1:
-            restore_state(run, checkpoints[-2])
+        before = checkpoints[-2] if len(checkpoints) > 1 else None
+        run = restored_run(recipe, prepared, ranks, before, place)
         begin = run.trainer.step
         validated = validated_step(last)
         validate_as_then(run, validated)
