@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from weft.cli import main
+from weft.commands.receipts import receipts_file
 from weft.commands.rows import image_rows
 
 SAME: dict[str, Callable[[Path], Path]] = {
@@ -79,3 +80,65 @@ def test_a_device_may_take_two_outputs(tmp_path: Path, capsys: pytest.CaptureFix
     words = ["detect", str(tmp_path / "none"), str(tmp_path / "in.png")]
     assert main([*words, "--output", os.devnull, "--coco", os.devnull]) == 2
     assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+IN_A_RUN = {
+    "classify": "classify {run} a --output {file}",
+    "of its model": "classify {run}/model a --output {file}",
+    "embed": "embed {run} a --output {file}",
+    "tag": "tag {run} a --output {file}",
+    "fill": "fill {run} a --output {file}",
+    "answer": "answer {run} --question a --context b --output {file}",
+    "generate": "generate {run} a --output {file}",
+    "a draft": "generate demo a --draft-model {run} --output {file}",
+    "translate": "translate {run} a --output {file}",
+    "detect": "detect {run} in.png --coco {file}",
+    "draw": "detect {run} in.png --draw {run}",
+    "reconstruct": "reconstruct {run} in.png --draw {run}/out.png",
+    "look": "look {run} --output {file}",
+    "evaluate": "evaluate {run} --output {file}",
+    "few shots": "evaluate {run} --arithmetic --output {file}",
+    "compare": "compare {run} --output {file}",
+    "plan": "plan {run} --picture {file}",
+}
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "log.jsonl", "new.jsonl", "model/weft.json"])
+@pytest.mark.parametrize("verb", IN_A_RUN)
+def test_no_output_takes_the_place_of_a_file_in_the_run_that_is_read(
+    verb: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    (run / "model").mkdir(parents=True)
+    for file in ("recipe.json", "log.jsonl", "model/weft.json"):
+        (run / file).write_text("{}")
+    words = IN_A_RUN[verb].format(run=run, file=run / name).split()
+    assert main(words) == 2
+    assert f"is inside {run}, the model or run that is read" in capsys.readouterr().err
+    assert {path.read_text() for path in run.rglob("*.json*")} == {"{}"}
+    assert not (run / "new.jsonl").exists()
+
+
+def test_no_output_is_another_name_of_a_file_in_the_run_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.json").write_text("{}")
+    (tmp_path / "hard.jsonl").hardlink_to(run / "recipe.json")
+    (tmp_path / "link.jsonl").symlink_to(run / "recipe.json")
+    for name in ("hard.jsonl", "link.jsonl"):
+        assert main(["classify", str(run), "a", "--output", str(tmp_path / name)]) == 2
+        assert name in capsys.readouterr().err
+    assert (run / "recipe.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("of_run", [True, False])
+def test_the_receipts_of_an_evaluation_may_be_beside_the_model(
+    of_run: bool, tmp_path: Path
+) -> None:
+    if of_run:
+        (tmp_path / "recipe.json").write_text("{}")
+    own = tmp_path / "evaluation.json"
+    assert receipts_file(Namespace(name=str(tmp_path), output=str(own))) == own
+    assert receipts_file(Namespace(name=str(tmp_path), output=None)) == (own if of_run else None)

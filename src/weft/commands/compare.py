@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import print_result
 from . import AddCommand
-from .rows import check_output_file
+from .rows import check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page
@@ -30,6 +30,8 @@ def compare(args: argparse.Namespace) -> int:
     from ..values import to_plain
 
     check_output_file(args.output)
+    for folder in args.run_folders:
+        check_outside_model("--output", [args.output], folder)
     groups = compare_runs([Path(folder) for folder in args.run_folders])
     names = quantities(groups)
     unknown = next((name for name in args.quantities if name not in names), None)

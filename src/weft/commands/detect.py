@@ -17,6 +17,7 @@ from .rows import (
     check_keeps_inputs,
     check_output_file,
     check_output_folder,
+    check_outside_model,
     check_picture_file,
     report_written,
     write_output_rows,
@@ -139,9 +140,10 @@ def write_coco(path: str, results: list[Fields]) -> None:
 
 def check_output_paths(args: argparse.Namespace) -> None:
     """Raise before the model is opened if a file cannot be written."""
-    check_different_outputs(
-        [("--output", args.output), ("--coco", args.coco), ("--draw", args.draw)]
-    )
+    outputs = [("--output", args.output), ("--coco", args.coco), ("--draw", args.draw)]
+    check_different_outputs(outputs)
+    for option, path in outputs:
+        check_outside_model(option, [path], args.name)
     check_output_file(args.output, TABLE_SUFFIXES)
     check_output_file(args.coco, option="--coco")
     if args.draw and is_picture_path(args.draw):

@@ -21,7 +21,14 @@ from .options import (
     add_texts,
     positive_int,
 )
-from .rows import TABLE_SUFFIXES, add_columns, input_rows, report_written, write_output_rows
+from .rows import (
+    TABLE_SUFFIXES,
+    add_columns,
+    check_outside_model,
+    input_rows,
+    report_written,
+    write_output_rows,
+)
 
 if TYPE_CHECKING:
     from ..generate.sampling import Sampling
@@ -51,6 +58,8 @@ def generate(args: argparse.Namespace) -> int:
         raise ValueError(
             "--num-return needs --num-beams; to sample several answers, use --num-samples"
         )
+    if args.draft_model:
+        check_outside_model("--output", [args.output], args.draft_model)
     rows = input_rows(args, [args.prompt] if args.prompt is not None else [], ())
     writer = open_generator(args, len(rows))
     column = None if args.chat and "messages" in rows[0] else text_column(args, rows)

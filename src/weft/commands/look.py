@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..console import count_of, print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, positive_int
-from .rows import check_input_files, check_keeps_inputs, check_output_file
+from .rows import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -64,6 +64,7 @@ def check_files(args: argparse.Namespace) -> None:
     relations = [args.relations] if args.relations else []
     check_input_files("--relations", relations)
     check_keeps_inputs("--output", [args.output], [args.example or "", *relations])
+    check_outside_model("--output", [args.output], args.name)
     if args.open and Path(args.output).suffix != ".html":
         raise ValueError(f"--open shows a page; give --output a name with .html, not {args.output}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..console import format_duration, format_number, print_result, report_on_first_rank, spinner
 from . import AddCommand
 from .options import add_set, finite_float, positive_int
+from .rows import check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page
@@ -23,6 +24,7 @@ def plan(args: argparse.Namespace) -> int:
     from ..plan.hardware import accelerator
     from ..plan.plan import find_plan
 
+    check_outside_model("--picture", [args.picture], args.name)
     device = accelerator(args.kind)
     workload, wishes = workload_and_wishes(args, device)
     if args.price is not None:

@@ -28,6 +28,7 @@ from .rows import (
     add_columns,
     check_keeps_inputs,
     check_output_file,
+    check_outside_model,
     report_written,
     write_output_rows,
 )
@@ -127,6 +128,7 @@ def tag(args: argparse.Namespace) -> int:
 def answer(args: argparse.Namespace) -> int:
     check_output_file(args.output, TABLE_SUFFIXES)
     check_keeps_inputs("--output", [args.output or ""], [args.file or ""])
+    check_outside_model("--output", [args.output], args.name)
     rows, official = questions(args)
     columns = columns_of(args)
     for row in rows:

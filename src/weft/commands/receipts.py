@@ -5,20 +5,18 @@ import json
 from pathlib import Path
 
 from . import Fields
-from .rows import check_output_file
+from .rows import check_output_file, check_outside_model
 
 
 def receipts_file(args: argparse.Namespace) -> Path | None:
     """Return the file of the receipts, --output or that of the run, after checking that it can be written."""
     check_output_file(args.output)
-    run = Path(args.name) / "recipe.json"
-    path = (
-        Path(args.output)
-        if args.output
-        else run.with_name("evaluation.json")
-        if run.exists()
-        else None
-    )
+    beside_model = Path(args.name) / "evaluation.json"
+    path = Path(args.output) if args.output else None
+    if path is None and beside_model.with_name("recipe.json").exists():
+        path = beside_model
+    if path is not None and path.resolve() != beside_model.resolve():
+        check_outside_model("--output", [path], args.name)
     read_receipts(path)
     return path
 

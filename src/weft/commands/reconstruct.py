@@ -5,11 +5,12 @@ import argparse
 from ..console import print_result, spinner
 from . import AddCommand
 from .options import add_device, add_model_name, add_precision, add_seed, fraction
-from .rows import check_keeps_inputs, check_picture_file
+from .rows import check_keeps_inputs, check_outside_model, check_picture_file
 
 
 def reconstruct(args: argparse.Namespace) -> int:
     check_picture_file(args.draw, "--draw")
+    check_outside_model("--draw", [args.draw], args.name)
     with spinner(f"opening {args.name}"):
         from ..inference.images import expand_folders
         from ..inference.open_model import open_model

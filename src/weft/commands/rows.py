@@ -111,6 +111,30 @@ def check_keeps_inputs(
             )
 
 
+def check_outside_model(
+    option: str, targets: Sequence[str | Path | None], name: str | Path
+) -> None:
+    """Raise if a target is inside the folder of a model or run that is read, or another name of a file in it.
+
+    Args:
+        option: that names the targets.
+        targets: files to write; None and "" are none.
+        name: of the model or run; a name that is no folder here has no files to lose.
+    """
+    folder = Path(name).resolve()
+    if folder.name == "model" and (folder.parent / "recipe.json").is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        return
+    outputs = [target for target in targets if target]
+    for target in outputs:
+        if Path(target).resolve().is_relative_to(folder):
+            raise ValueError(
+                f"{option} {target} is inside {folder}, the model or run that is read; give another place"
+            )
+    check_keeps_inputs(option, outputs, [*folder.rglob("*")])
+
+
 def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) -> None:
     """Raise if two options, given as (option, path), write to one file, by this name or by another."""
     options = dict[Any, str]()
@@ -150,6 +174,7 @@ def input_rows(
     if texts and args.file:
         raise ValueError("give a text or --input, not both")
     check_keeps_inputs("--output", [args.output or ""], [args.file or "", *texts])
+    check_outside_model("--output", [args.output], args.name)
     if args.file and args.file != "-":
         check_input_files("--input", [args.file])
     if texts:
