@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,50 @@ def test_a_finished_run_reports_a_log_that_is_not_as_it_wrote_it(
     train(runs[0], out, say=said.append)
     assert len([line for line in said if "log.jsonl" in line]) == 1
     assert not [line for line in said if "exporting" in line]
+
+
+@pytest.mark.parametrize("lost", ["log.jsonl", "a part of the log", "log and checkpoints"])
+def test_a_finished_run_stays_finished_without_its_log(
+    lost: str,
+    runs: tuple[R.Recipe, Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(runs[1], out)
+    lines = (out / "log.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "log.jsonl").unlink()
+    if lost == "a part of the log":
+        (out / "log.jsonl").write_bytes(b"".join(lines[:3]))
+    if lost == "log and checkpoints":
+        shutil.rmtree(out / "checkpoints")
+    for verb in ("resume", "status"):
+        assert cli.main([verb, str(out), "--json"]) == 0
+        status = json.loads(capsys.readouterr().out)
+        assert status["finished"]
+        assert status["state"] == "finished"
+        assert status["step"] == runs[0].steps
+
+
+def test_a_run_that_lost_its_log_is_at_the_step_of_its_checkpoint(
+    runs: tuple[R.Recipe, Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(runs[2], out)
+    (out / "log.jsonl").unlink()
+    status = run_status(out)
+    assert not status["finished"]
+    assert status["step"] == status["checkpoint_step"] == 6
+
+
+def test_a_longer_recipe_in_a_finished_run_is_not_finished(
+    runs: tuple[R.Recipe, Path, Path], tmp_path: Path
+) -> None:
+    """A kill between the new recipe and the new log."""
+    out = tmp_path / "run"
+    shutil.copytree(runs[1], out)
+    (out / "recipe.json").write_text(replace(runs[0], steps=9).to_json())
+    assert not run_status(out)["finished"]
 
 
 def test_numbers_of_a_damaged_line_reach_no_status(tmp_path: Path) -> None:

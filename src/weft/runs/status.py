@@ -35,14 +35,17 @@ def run_status(folder: Path) -> dict[str, Any]:
     saved = sorted(
         p.name for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal()
     )
-    last, done = steps[-RECENT:], steps[-1]["step"] if steps else 0
+    checkpoint_step = int(saved[-1].removeprefix("step-")) if saved else 0
+    last, logged = steps[-RECENT:], steps[-1]["step"] if steps else 0
+    done = max(logged, checkpoint_step)  # the log may be lost
     pace = total(last, "seconds") / max(len(last), 1)
     taken = [line for line in sample if "loss" in line]
     share = (
-        1 if whole else done / max(len(taken), 1)
+        1 if whole else logged / max(len(taken), 1)
     )  # of a long log, what a sample of its steps comes to
-    unit, over = sample_unit(recipe.model), done == recipe.steps and is_finished(folder)
-    end = valid["step"] or done
+    unit = sample_unit(recipe.model)
+    over = is_finished(folder) and done in (0, recipe.steps)  # 0: the model alone is left
+    end = valid["step"] or logged
     window = [
         line for line in steps if max(0, end - (recipe.eval_every or RECENT)) < line["step"] <= end
     ]
@@ -50,7 +53,7 @@ def run_status(folder: Path) -> dict[str, Any]:
     return {
         "run": str(folder),
         "recipe": recipe.name,
-        "step": done,
+        "step": recipe.steps if over else done,
         "steps": recipe.steps,
         "state": "finished" if over else "running" if is_locked(folder) else idle,
         "finished": over,
@@ -73,7 +76,7 @@ def run_status(folder: Path) -> dict[str, Any]:
         "skipped_steps": skipped_steps(folder, saved, [*steps, *taken]),
         "expert_load": steps[-1].get("expert_load") if steps else None,
         "checkpoints": saved,
-        "checkpoint_step": int(saved[-1].removeprefix("step-")) if saved else 0,
+        "checkpoint_step": checkpoint_step,
     }
 
 
