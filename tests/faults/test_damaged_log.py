@@ -203,6 +203,29 @@ def test_a_finished_run_reports_a_log_that_is_not_as_it_wrote_it(
     assert not [line for line in said if "exporting" in line]
 
 
+@pytest.mark.parametrize("checkpoints", [True, False])
+@pytest.mark.parametrize("state", ["finished", "begun"])
+@pytest.mark.parametrize("verb", ["resume {run}", "resume {run} --verify", "status {run}"])
+def test_a_damaged_line_is_reported_once(
+    verb: str,
+    state: str,
+    checkpoints: bool,
+    runs: tuple[R.Recipe, Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not checkpoints and (state == "begun" or "--verify" in verb):
+        pytest.skip("nothing to continue from")
+    out = tmp_path / "run"
+    ignored = shutil.ignore_patterns(*[] if checkpoints else ["checkpoints"])
+    shutil.copytree(runs[1].with_name(state), out, ignore=ignored)
+    text = (out / "log.jsonl").read_bytes()
+    (out / "log.jsonl").write_bytes(text.replace(b'"step": 2', b'"step": 3', 1))
+    assert cli.main(verb.format(run=out).split()) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "log.jsonl" in line]
+    assert "line 2" in line
+
+
 @pytest.mark.parametrize("lost", ["log.jsonl", "a part of the log", "log and checkpoints"])
 def test_a_finished_run_stays_finished_without_its_log(
     lost: str,

@@ -131,19 +131,26 @@ def resume(args: argparse.Namespace) -> int:
     from ..user_code import load_code_of_run
 
     load_code_of_run(Path(args.run_folder), args.code_changed)
-    if not args.verify:
-        options = RunOptions(args.device, args.precision, args.log_to, args.code_changed)
-        path, exit_code = continue_run(Path(args.run_folder), options)
-        if is_first():
-            report_run(path, args)
-        return exit_code
+    if args.verify:
+        return verify(args)
+    options = RunOptions(args.device, args.precision, args.log_to, args.code_changed)
+    path, exit_code = continue_run(Path(args.run_folder), options)
+    if is_first():
+        report_run(path, args)
+    return exit_code
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Train the last interval of a run again and compare."""
     if args.precision is not None:
         raise ValueError("--verify repeats the run in its own precision; leave --precision out")
+    from ..runs.log import check_log
     from ..runs.progress import CountProgressLine
     from ..training.compatibility import recipe_of
 
     recipe = recipe_of(Path(args.run_folder), lambda line: None)  # before torch, if it is not a run
     recipe = replace(recipe, device=args.device or recipe.device)
+    check_log(Path(args.run_folder), report)
     text = f"training the last interval of {args.run_folder} again"
     with CountProgressLine("trained again", "steps", text) as progress:
         from ..data.prepare import prepare_for_run
@@ -165,7 +172,7 @@ def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
     """Train the rest of a run, with the options that may change."""
     from ..interop.manifest import check_model_of_run
     from ..recipe import apply_overrides
-    from ..runs.log import is_finished
+    from ..runs.log import check_log, is_finished
     from ..training.compatibility import recipe_differences, recipe_of
 
     saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
@@ -174,6 +181,7 @@ def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
         raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
     if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
         check_model_of_run(folder / "model")
+        check_log(folder, report_on_first_rank)
         return folder, 0  # weft tune keeps the model alone
     return train_with_progress(recipe, folder, options)
 
@@ -230,7 +238,7 @@ def report_run(folder: Path, args: argparse.Namespace) -> None:
     """Print the status of a run and how to continue or export it."""
     from ..runs import status
 
-    run_status = status.run_status(folder)
+    run_status = status.run_status(folder, lambda line: None)  # the run itself has said it
     print_result(args, run_status, lambda width: status.status_page(run_status))
     if not run_status["finished"]:
         report_on_first_rank(

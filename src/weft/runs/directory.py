@@ -12,7 +12,7 @@ from ..training.checkpoint_facts import CheckpointFacts
 from ..training.compatibility import refuse_other, store_recipe
 from ..user_code import load_code_of_run, store_code
 from .lock import RunLock
-from .log import check_finished_log, is_finished
+from .log import check_log, is_finished
 
 Report = Callable[[str], None]
 RUNS = "runs"  # the folder that runs are written to by default
@@ -91,8 +91,8 @@ class RunDirectory:
         return find_damage(self.model)
 
     def check_log(self, report: Report) -> None:
-        """Report whether the log of a finished run is as the run wrote it."""
-        check_finished_log(self.path, report)
+        """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
+        check_log(self.path, report)
 
 
 def run_directory(directory: str | Path | RunDirectory | None, name: str) -> RunDirectory:

@@ -44,7 +44,7 @@ class RunLog:
         recipe: R.Recipe | None = None,
         report: Say = lambda line: None,
     ) -> None:
-        self.folder, self.path, self.recipe, self.say = folder, folder / "log.jsonl", recipe, report
+        self.folder, self.path, self.recipe = folder, folder / "log.jsonl", recipe
         self.writers = LogWriters(LogStart(folder, recipe, step), report)
         with named_os_errors(self.path):
             self.path.touch()
@@ -115,7 +115,7 @@ class RunLog:
         self.sync()
         write_finished(self.folder)
         shown = (self.recipe.task.loss_unit, self.recipe.metric) if self.recipe else ()
-        drawn = curve(read_log(self.path, self.say), self.folder.name, *shown)
+        drawn = curve(read_log(self.path), self.folder.name, *shown)
         write_atomically(self.folder / CURVE, drawn.encode())
 
 
@@ -134,8 +134,8 @@ def mark_unfinished(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def check_finished_log(folder: Path, report: Say) -> None:
-    """Report whether the log of a finished run is as the run wrote it."""
+def check_log(folder: Path, report: Say) -> None:
+    """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
     path, problems = folder / "log.jsonl", list[str]()
     read_log(path, problems.append)
     recorded = read_finished(folder).get("log")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,24 @@ if TYPE_CHECKING:
 RECENT = 50  # steps
 
 
-def run_status(folder: Path) -> dict[str, Any]:
+def complain(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr)
+
+
+def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[str, Any]:
     """Return the status of a run, without torch. `loss` is the mean over the steps before the last validation, or over the last few
-    without one: a mean over samples, as the validation loss is, not that of one step."""
+    without one: a mean over samples, as the validation loss is, not that of one step.
+
+    Args:
+        folder: of the run.
+        report: takes a line about each damaged file.
+    """
     from ..training.compatibility import recipe_of
     from .lock import is_locked
     from .log import excerpt, is_finished
 
-    recipe = recipe_of(folder, complain)
-    lines, sample, whole = excerpt(folder / "log.jsonl", complain)
+    recipe = recipe_of(folder, report)
+    lines, sample, whole = excerpt(folder / "log.jsonl", report)
     steps = [line for line in lines if "loss" in line]
     selected: dict[str, Any] = next(
         (line[name] for line in reversed(lines) for name in ("averaged", "best") if name in line),
@@ -90,10 +100,6 @@ def data_wait(lines: list[dict[str, Any]]) -> float | None:
 
 def total(lines: list[dict[str, Any]], name: str) -> Any:
     return sum(line.get(name) or 0 for line in lines)
-
-
-def complain(line: str) -> None:
-    print(f"weft: {line}", file=sys.stderr)
 
 
 def skipped_steps(folder: Path, saved: list[str], lines: list[dict[str, Any]]) -> list[int]:
