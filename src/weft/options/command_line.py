@@ -1,0 +1,109 @@
+"""The command line of a value of options, with argparse."""
+
+from argparse import Action, ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING
+from typing import Any, NoReturn, TypeVar
+
+from .declare import OptionField, Options, option_fields
+
+T = TypeVar("T", bound=Options)
+
+
+class WrongOption(Exception):
+    """A value that an option does not take; no ValueError, which argparse would replace by an error of its own."""
+
+
+class Parser(ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().parse_known_args(*args, **kwargs)
+        except WrongOption as error:
+            self.error(str(error))
+
+
+def add_options(parser: ArgumentParser, cls: type[Options]) -> None:
+    """Add an argument per option: first what has no name, in the order of the fields."""
+    for field in command_fields(cls):
+        add_option(parser, field)
+
+
+def command_fields(cls: type[Options]) -> Iterator[OptionField]:
+    fields = [field for field in option_fields(cls).values() if field.option.only != "python"]
+    positional = {field.name: field for field in fields if field.option.positional}
+    yield from (positional[name] for name in cls.__dataclass_fields__ if name in positional)
+    yield from (field for field in fields if not field.option.positional)
+
+
+def option_names(field: OptionField) -> tuple[str, ...]:
+    """Return the names at the command line: -o and --output; none for what is given without one."""
+    if field.option.positional:
+        return ()
+    short = (field.option.short,) if field.option.short else ()
+    return (*short, f"--{field.name.replace('_', '-')}")
+
+
+def help_text(field: OptionField) -> str:
+    """Return the help with its default."""
+    words = field.option.help
+    default = field.option.default or default_words(field.default)
+    return f"{words} (default: {default})" if default else words
+
+
+def default_words(default: Any) -> str:
+    if default is MISSING or default is None or default is False or default == "":
+        return ""
+    if isinstance(default, tuple):
+        return " ".join(map(default_words, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def add_option(parser: ArgumentParser, field: OptionField) -> Action:
+    """Add the argument of one option."""
+    names = option_names(field)
+    required = field.default is MISSING
+    settings: dict[str, Any] = {"help": help_text(field).replace("%", "%%")}
+    if not required:
+        settings["default"] = list(field.default) if field.many else field.default
+    if field.type is bool:
+        settings["action"] = BooleanOptionalAction if field.optional else "store_true"
+        return parser.add_argument(*names, **settings)
+    settings["metavar"] = field.option.metavar
+    settings["choices"] = field.choices or None
+    if field.type is not str or field.choices:
+        settings["type"] = converter(field)
+    if field.option.repeat:
+        settings["action"] = "append"
+    elif field.many:
+        settings["nargs"] = "+" if names or required else "*"
+    if names:
+        return parser.add_argument(*names, required=required, **settings)
+    if not required and not field.many:
+        settings["nargs"] = "?"
+    return parser.add_argument(field.name, **settings)
+
+
+def converter(field: OptionField) -> Callable[[str], Any]:
+    """Return a function from a word of the command line to a value; its error names the option."""
+
+    def convert(text: str) -> Any:
+        try:
+            value = field.type(text)
+        except ValueError:
+            value = None
+        if not field.allows(value):
+            name = (option_names(field) or (field.option.metavar or field.name,))[-1]
+            raise WrongOption(f"{name} {text}: give {field.wanted()}")
+        return value
+
+    return convert
+
+
+def options_from(cls: type[T], arguments: Namespace) -> T:
+    """Return the options that were parsed."""
+    return cls(**{field.name: getattr(arguments, field.name) for field in command_fields(cls)})
