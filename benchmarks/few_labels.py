@@ -19,7 +19,6 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.commands.options import positive_int
 from weft.data.prepare import prepare
 from weft.data.store import open_store
 from weft.inference.probe import probe
@@ -27,7 +26,7 @@ from weft.inference.probe import probe
 from . import command, receipt
 from .generated import small
 from .image_recipes import train
-from .trials import train_steps
+from .trials import positive_int, train_steps
 
 RATES = (1e-2, 3e-3)
 LARGER, LEAST_SQUARES = "fine-tuned at 64 pixels", "least squares"

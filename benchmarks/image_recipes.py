@@ -19,12 +19,11 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.commands.options import positive_int
 from weft.recipe.cost import run_flops
 from weft.runs.log import read_log
 
 from . import command, receipt
-from .trials import train_steps
+from .trials import positive_int, train_steps
 
 
 def train(recipe: R.Recipe, folder: Path) -> float:

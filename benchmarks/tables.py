@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import recipe as R
-from weft.commands.options import positive_int
 from weft.data.prepare import prepare
 from weft.data.store import open_store
 from weft.metrics.perplexity import perplexity
@@ -38,7 +37,7 @@ from weft.runs.log import read_log
 from weft.tasks.task import EvaluationData, predict
 
 from . import command, receipt
-from .trials import parse, train, trial_parser
+from .trials import parse, positive_int, train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 SAME = 0.01  # of the base row's value, measured here

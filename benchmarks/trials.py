@@ -31,6 +31,14 @@ def trial_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def positive_int(text: str) -> int:
+    """Return a number of the command line that is at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
 def parse(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
     """Read the options; quick runs have a folder of their own, where no measurement would take one for its own."""
     options = parser.parse_args(arguments)

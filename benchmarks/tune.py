@@ -24,7 +24,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -180,7 +180,7 @@ class Setting(NamedTuple):
     out: Path
     epochs: int
     rate: float
-    precision: str
+    precision: Literal["bf16", "fp32"]
     threads: int
 
 

@@ -1,6 +1,5 @@
 """Shared by all tests: one thread each, and `--long` for the counts of a release."""
 
-import argparse
 import re
 from functools import cache
 
@@ -8,6 +7,8 @@ import pytest
 import torch
 
 import weft.cli
+from weft.commands.verbs import all_verbs
+from weft.options.command_line import command_fields, option_names
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,12 +38,11 @@ def unshrunk(request: pytest.FixtureRequest) -> bool:
 
 @cache
 def options_by_verb() -> dict[str, set[str]]:
-    verbs = next(
-        action.choices
-        for action in weft.cli.parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
-    return {verb: set(parser._option_string_actions) for verb, parser in verbs.items()}
+    return {
+        verb.name: {name for field in command_fields(verb.options) for name in option_names(field)}
+        | {"-h", "--help"}
+        for verb in all_verbs()
+    }
 
 
 def unknown_options(verb: str, message: str) -> list[str]:
@@ -65,12 +65,12 @@ def _messages_name_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever error a test brings about: an option that it names exists on the verb that prints it."""
     run_verb = weft.cli.run_verb
 
-    def run_and_check(args: argparse.Namespace) -> int:
+    def run_and_check(call: weft.cli.Call) -> int:
         try:
-            return run_verb(args)
+            return run_verb(call)
         except ValueError as error:
-            if unknown := unknown_options(args.verb, str(error)):
-                pytest.fail(f"weft {args.verb} has no {', '.join(unknown)}: {error}")
+            if unknown := unknown_options(call.verb.name, str(error)):
+                pytest.fail(f"weft {call.verb.name} has no {', '.join(unknown)}: {error}")
             raise
 
     monkeypatch.setattr(weft.cli, "run_verb", run_and_check)

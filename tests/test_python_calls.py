@@ -256,7 +256,7 @@ def texts_without_a_label(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m, data: weft.evaluate(m), ("task=", "on=")),
+        (lambda m, data: weft.evaluate(m), ("task=", "data=")),
         (lambda m, data: weft.evaluate(m, task="clasify"), ('task="clasify"', "'classify'")),
         (lambda m, data: weft.evaluate(m, data, task="classify"), ('weft.tune("small"', "data=")),
         (lambda m, data: weft.tune("demo", data, lr=3e-4), ("'learning_rates'",)),
@@ -290,7 +290,7 @@ def test_an_error_in_python_names_calls(
         ("give lower --learning-rates", "give lower learning_rates"),
         ("say --columns WORDS TAGS", 'say columns=("WORDS", "TAGS")'),
         ("with weft tune m --task tag --data FILE", 'with weft.tune("m", task="tag", data="FILE")'),
-        ("weft evaluate m --data FILE scores it", 'weft.evaluate("m", on="FILE") scores it'),
+        ("weft evaluate m --data FILE scores it", 'weft.evaluate("m", data="FILE") scores it'),
         ("use weft classify m IMAGE", 'use weft.open("m").classify("IMAGE")'),
         (
             "train one with weft train a.py:b",

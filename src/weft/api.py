@@ -1,30 +1,34 @@
 """What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the command of the same name."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import torch
 
+from .commands.evaluate import task_options
+from .commands.evaluate_options import EvaluationFiles, ScoreOptions
+from .commands.look import EXAMPLE, OUTPUT, ViewOptions, observe
+from .commands.look import save as save_observation
 from .data.prepare import PrepareProgress, prepare_for_run
 from .data.prepared import PreparedData
 from .data.prepared import open_prepared as open_prepared_data
 from .inference.evaluate import MixtureEvaluationData, data_of_run, evaluate_model
 from .inference.evaluation_data import load_files, task_of
 from .inference.images import ImageInput
-from .inference.look import look as observe_input
 from .inference.open_model import OpenModel, open_model
 from .kernels.devices import resolve_device, resolve_dtype
-from .observe.figure import save_observation
 from .observe.panels import Observation
+from .options.declare import Option
+from .options.python_call import python_call
+from .options.shared import MODEL, DeviceOptions
 from .python_messages import python_errors
 from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.train import train as train_run
-from .synonyms import suggest
 from .tasks.predict import PredictOptions
-from .tasks.task import EvaluateOptions, EvaluationData
+from .tasks.task import EvaluationData
 from .tuning.options import TuneOptions
 from .tuning.plan import plan_tuning
 from .tuning.search import run_trials
@@ -59,21 +63,29 @@ def prepare(
     return prepare_for_run(data, report, workers)
 
 
-@python_errors()
-def open(name: str | Path, *, device: str = "auto", precision: str = "fp32") -> OpenModel:
-    """Open a model by any name, with its tokenizer and what it was trained for.
+@dataclass(frozen=True)
+class OpenCall(DeviceOptions):
+    """The arguments of `weft.open`."""
 
-    Args:
-        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the Hugging Face hub.
-        device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
-        precision: "fp32" or "bf16", of the weights.
+    name: Annotated[str | Path, MODEL]
+    _: KW_ONLY
+    precision: Annotated[Literal["fp32", "bf16"], Option("precision of the weights")] = "fp32"
+
+
+@python_errors()
+@python_call(OpenCall)
+def open(options: OpenCall) -> OpenModel:
+    """Open a model by any name, with its tokenizer and what it was trained for.
 
     Raises:
         ValueError: if there is no such model, device or precision.
     """
+    name = options.name
     if not isinstance(name, str | Path):
         raise ValueError(f"name = {name!r}; give the folder or the name of a model as text"[:200])
-    return open_model(name, device=resolve_device(device), dtype=resolve_dtype(precision))
+    return open_model(
+        name, device=resolve_device(options.device), dtype=resolve_dtype(options.precision)
+    )
 
 
 @python_errors(set="")
@@ -91,95 +103,95 @@ def load_recipe(name: str, overrides: str | Sequence[str] = ()) -> Recipe:
     return apply_overrides(read_recipe(name), changes)
 
 
-@python_errors(data="on")
-def evaluate(
-    model: str | Path | OpenModel,
-    on: str | Sequence[str] | None = None,
-    *,
-    task: str | None = None,
-    split: str = "valid",
-    batch_size: int = 32,
-    device: str = "auto",
-    precision: str = "fp32",
-    report: Callable[[str], None] = print,
-) -> dict[str, float | str]:
-    """Score a model by what it was trained for.
+AnyModel = Annotated[
+    str | Path | OpenModel, Option("an opened model, or what `weft.open` takes", only="python")
+]
 
-    Args:
-        model: an opened model, or what `weft.open` takes.
-        on: files to evaluate on (default: the data of the run).
-        task: the name of the task (default: that of the run, or the one that fits the head).
-        split: "train" or "valid", of the run's own data.
-        batch_size: the number of rows per forward pass.
-        device: of a model that is not open yet: what `weft.open` takes.
-        precision: "fp32" or "bf16", of the computation.
-        report: takes each line that says how the files were read.
+
+def opened(model: str | Path | OpenModel, device: str) -> OpenModel:
+    return model if isinstance(model, OpenModel) else open(model, device=device)
+
+
+@dataclass(frozen=True)
+class EvaluateCall(ScoreOptions):
+    """The arguments of `weft.evaluate`."""
+
+    model: AnyModel
+    data: EvaluationFiles = ()
+    _: KW_ONLY
+    report: Annotated[
+        Callable[[str], None],
+        Option("takes each line that says how the files were read", only="python"),
+    ] = print
+
+
+@python_errors()
+@python_call(EvaluateCall)
+def evaluate(options: EvaluateCall) -> dict[str, float | str]:
+    """Score a model by what it was trained for.
 
     Returns:
         The metrics by name.
     """
-    opened = model if isinstance(model, OpenModel) else open(model, device=device)
-    value = task_of(opened, task)
+    model = opened(options.model, options.device)
+    task = task_of(model, options.task)
     data: EvaluationData | MixtureEvaluationData
-    if on is not None:
-        files = [on] if isinstance(on, str) else list(on)
-        data = load_files(opened, value, files, report=report)
+    if options.data:
+        data = load_files(
+            model,
+            task,
+            options.data,
+            names=options.column_names,
+            columns=options.columns,
+            max_bad_rows=options.max_bad_row_fraction,
+            report=options.report,
+        )
     else:
-        if opened.recipe is None:
-            raise ValueError(f"{opened.name} has no data of its own; give some with on=")
-        data = data_of_run(opened.recipe.data, split)
-    options = PredictOptions(batch_size, bf16=resolve_dtype(precision) == torch.bfloat16)
-    return dict(evaluate_model(opened, value, data, EvaluateOptions(options)))
+        if model.recipe is None:
+            raise ValueError(f"{model.name} has no data of its own; give some with --data")
+        data = data_of_run(model.recipe.data, options.split)
+    bf16 = resolve_dtype(options.precision) == torch.bfloat16
+    predicting = PredictOptions(options.batch_size, bf16=bf16)
+    return dict(evaluate_model(model, task, data, task_options(options, predicting)))
+
+
+@dataclass(frozen=True)
+class LookCall(ViewOptions):
+    """The arguments of `weft.look`."""
+
+    model: AnyModel
+    example: Annotated[str | ImageInput | None, EXAMPLE] = None
+    _: KW_ONLY
+    output: Annotated[str | Path | None, replace(OUTPUT, default="none")] = None
 
 
 @python_errors()
-def look(
-    model: str | Path | OpenModel,
-    example: str | ImageInput | None = None,
-    *,
-    target: str | None = None,
-    output: str | Path | None = None,
-    device: str = "auto",
-    precision: str = "fp32",
-) -> Observation:
+@python_call(LookCall)
+def look(options: LookCall) -> Observation:
     """Observe a model on one input: attention maps, rollout, the logit lens; of an image also where it looks.
-
-    Args:
-        model: an opened model, or what `weft.open` takes.
-        example: a text, or an image (default: a sentence; of a model of images, only filters and positions).
-        target: what a decoder beside an encoder reads (default: what the model generates).
-        output: file to write: a page (.html), or a picture of every head (.png, .svg, .pdf).
-        device: of a model that is not open yet: what `weft.open` takes.
-        precision: "fp32" or "bf16", of the computation.
 
     Returns:
         The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and what else the page shows.
     """
-    opened = model if isinstance(model, OpenModel) else open(model, device=device)
-    bf16 = resolve_dtype(precision) == torch.bfloat16
-    observation = observe_input(opened, example, target, bf16)
-    if output is not None:
-        save_observation(observation, output)
+    observation, _ = observe(opened(options.model, options.device), options.example, options)
+    if options.output is not None:
+        save_observation(observation, options.output, options)
     return observation
 
 
-@python_errors()
-def tune(
-    checkpoint: str,
-    data: str | Sequence[str],
-    *,
-    valid: str | Sequence[str] = (),
-    report: Callable[[str], None] = print,
-    **options: Any,
-) -> OpenModel:
-    """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the best.
+@dataclass(frozen=True, kw_only=True)
+class TuneCall(TuneOptions):
+    """The arguments of `weft.tune`."""
 
-    Args:
-        checkpoint: what `weft.open` takes.
-        data: the files to train on.
-        valid: the files to select by (default: a part of `data` that is held out).
-        report: takes each line of progress.
-        options: fields of `weft.tuning.options.TuneOptions`, such as epochs, learning_rates, task, label, output.
+    report: Annotated[
+        Callable[[str], None], Option("takes each line of progress", only="python")
+    ] = print
+
+
+@python_errors()
+@python_call(TuneCall)
+def tune(options: TuneCall) -> OpenModel:
+    """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the best.
 
     Returns:
         The best model, opened.
@@ -187,16 +199,7 @@ def tune(
     Raises:
         ValueError: for an unknown option, and for data or a checkpoint that do not fit.
     """
-    known = [f.name for f in fields(TuneOptions)]
-    for name in options.keys() - set(known):
-        raise ValueError(f"tune has no option {name!r}; {suggest(name, known)}")
-
-    def files(paths: str | Sequence[str]) -> tuple[str, ...]:
-        return (paths,) if isinstance(paths, str) else tuple(paths)
-
-    plan = plan_tuning(
-        TuneOptions(checkpoint=checkpoint, data=files(data), valid=files(valid), **options), report
-    )
-    for _ in run_trials(plan, report):
+    plan = plan_tuning(options, options.report)
+    for _ in run_trials(plan, options.report):
         pass
     return open(plan.folder, device=plan.recipe.device)

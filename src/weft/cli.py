@@ -2,135 +2,128 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from io import TextIOWrapper
-from typing import NoReturn
+from textwrap import wrap
+from typing import NamedTuple
 
 import weft
 
-from .commands import (
-    EXIT_STOPPED,
-    compare,
-    completion,
-    detect,
-    doctor,
-    evaluate,
-    generate,
-    look,
-    models,
-    new,
-    plan,
-    predict,
-    probe,
-    quickstart,
-    reconstruct,
-    train,
-    tune,
-)
+from .commands import EXIT_STOPPED
+from .commands.train_options import ResumeOptions
+from .commands.verbs import GROUPS, Verb, all_verbs, verb_of
+from .options.command_line import Parser, add_options, command_fields, option_names, options_from
+from .options.shared import VerbOptions
+
+DESCRIPTION = "Every Transformer, woven from one block."
+# columns of a line of help beside its name
+NAME_COLUMNS = 14
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
+class Call(NamedTuple):
+    """A command line that was understood: a verb and its options."""
 
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see {self.prog} --help")
+    verb: Verb
+    options: VerbOptions
+
+
+class TopParser(Parser):
+    """The parser of `weft` itself, whose help shows the verbs in groups."""
+
+    def format_help(self) -> str:
+        width = shutil.get_terminal_size().columns - 2
+        lines = [self.format_usage(), f"{DESCRIPTION}\n"]
+        for group, functions in GROUPS.items():
+            lines.append(f"{group}:")
+            lines += [help_line(verb.name, verb.help, width) for verb in map(verb_of, functions)]
+            lines.append("")
+        lines += [
+            help_line("-h, --help", "show this help message and exit", width),
+            help_line("--version", "show the version and exit", width),
+            "\nweft VERB --help shows the options of a verb.\n",
+        ]
+        return "\n".join(lines)
+
+
+def help_line(name: str, text: str, width: int) -> str:
+    indent = " " * (NAME_COLUMNS + 2)
+    return "\n".join(
+        wrap(f"  {name:{NAME_COLUMNS}}{text}", max(width, 40), subsequent_indent=indent)
+    )
 
 
 def parser() -> Parser:
-    top = Parser(
-        prog="weft", description="Every Transformer, woven from one block.", allow_abbrev=False
-    )
+    top = TopParser(prog="weft", usage="weft [-h] [--version] VERB ...", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB")
-
-    def verb(
-        run: Callable[[argparse.Namespace], int], text: str, more: str = ""
-    ) -> argparse.ArgumentParser:
-        parser = verbs.add_parser(
-            run.__name__,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}. {more}",
-            allow_abbrev=False,
+    parsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    for verb in all_verbs():
+        own = parsers.add_parser(
+            verb.name, prog=f"weft {verb.name}", description=verb.description, allow_abbrev=False
         )
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.add_argument(
-            "--code",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="Python file with parts of your own, imported first (repeatable)",
-        )
-        parser.set_defaults(run=run)
-        return parser
-
-    for kind in (
-        models,
-        plan,
-        train,
-        tune,
-        generate,
-        predict,
-        detect,
-        evaluate,
-        probe,
-        look,
-        compare,
-        reconstruct,
-        quickstart,
-        new,
-        doctor,
-        completion,
-    ):
-        kind.add(verb)
-    verbs.choices["completion"].set_defaults(parsers=verbs.choices)
+        add_options(own, verb.options)
     return top
 
 
-def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Parse the arguments; the error for an unknown verb or option names the nearest one."""
-    from .synonyms import suggest_option, suggest_verb
+def parse_arguments(arguments: list[str]) -> Call | None:
+    """Parse the arguments; None without any. The error for an unknown verb or option names the nearest one."""
+    from .synonyms import suggest_verb
 
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
-    top = parser()
-    verbs = next(a.choices for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    verbs = {verb.name: verb for verb in all_verbs()}
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
         raise ValueError(f"no verb {arguments[0]!r}; {suggest_verb(arguments[0], verbs)}")
-    args, rest = top.parse_known_args(arguments)
+    args, rest = parser().parse_known_args(arguments)
+    rest = take_texts(args, rest)
+    verb = verbs.get(args.verb)
+    if rest:
+        refuse_rest(args, verb, rest[0])
+    if verb is None:
+        return None
+    options = options_from(verb.options, args)
+    assert isinstance(options, VerbOptions)
+    return Call(verb, options)
+
+
+def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
+    """Take texts and a prompt that stand after an option, where argparse takes none. Returns the words that are left."""
     end = rest.index("--") if "--" in rest else len(rest)
-    rest, plain = rest[:end], rest[end + 1 :]  # after two dashes everything is text
-    if hasattr(args, "texts"):  # argparse takes texts before the first option only
+    # after two dashes everything is text
+    plain = rest[end + 1 :]
+    rest = rest[:end]
+    if hasattr(args, "texts"):
         args.texts += [word for word in rest if not word.startswith("-")] + plain
-        rest, plain = [word for word in rest if word.startswith("-")], []
-    if getattr(args, "prompt", "") is None and (
-        plain or (rest and not rest[0].startswith("-"))
-    ):  # and no prompt after one
+        return [word for word in rest if word.startswith("-")]
+    if getattr(args, "prompt", "") is None and (plain or (rest and not rest[0].startswith("-"))):
         args.prompt = (plain or rest).pop(0)
     rest += plain
     if rest and getattr(args, "prompt", None) is not None and not rest[0].startswith("-"):
         raise ValueError(
             f"{rest[0]!r} is a second prompt; generate takes one here, or many with --input FILE"
         )
-    if rest:
-        option_names = [
-            o
-            for a in (verbs[args.verb] if args.verb else top)._actions
-            for o in a.option_strings
-            if o.startswith("--")
-        ]
-        verb = args.verb or "the command"
-        refuse_common_mistakes(args, verb, rest[0])
-        raise ValueError(
-            f"{verb} has no option {rest[0].partition('=')[0]!r}; {suggest_option(rest[0], option_names)}"
-            if rest[0].startswith("-")
-            else f"{verb} does not take {rest[0]!r}; give files with --data"
-            if "--data" in option_names
-            else f"{verb} does not take {rest[0]!r}; see weft {args.verb or ''} --help"
-        )
-    return args
+    return rest
+
+
+def refuse_rest(args: argparse.Namespace, verb: Verb | None, word: str) -> None:
+    """Raise ValueError for a word that no option takes."""
+    from .synonyms import suggest_option
+
+    names = ["--help", "--version"]
+    if verb is not None:
+        fields = command_fields(verb.options)
+        names = ["--help", *(name for field in fields for name in option_names(field))]
+    known = [name for name in names if name.startswith("--")]
+    name = verb.name if verb else "the command"
+    refuse_common_mistakes(args, name, word)
+    if word.startswith("-"):
+        unknown = word.partition("=")[0]
+        raise ValueError(f"{name} has no option {unknown!r}; {suggest_option(word, known)}")
+    if "--data" in known:
+        raise ValueError(f"{name} does not take {word!r}; give files with --data")
+    raise ValueError(f"{name} does not take {word!r}; see weft {args.verb or ''} --help")
 
 
 def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> None:
@@ -144,14 +137,15 @@ def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> No
         raise ValueError(f"{verb} takes its files without an option; leave --data out")
 
 
+RESUMABLE = ("prepare", "train", "resume", "tune", "quickstart")
 CONTINUES = "weft: stopped; run it again to continue"
 
 
-def stop_message(args: argparse.Namespace) -> str:
+def stop_message(call: Call) -> str:
     """Return what to print when a signal stops a verb."""
-    if args.verb == "resume" and args.verify:
-        return f"weft: stopped; nothing is verified, and {args.run_folder} is unchanged; run it again to start over"
-    return CONTINUES if args.verb in ("prepare", "train", "resume", "tune", "quickstart") else ""
+    if isinstance(call.options, ResumeOptions) and call.options.verify:
+        return f"weft: stopped; nothing is verified, and {call.options.run_folder} is unchanged; run it again to start over"
+    return CONTINUES if call.verb.name in RESUMABLE else ""
 
 
 def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:
@@ -160,14 +154,13 @@ def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:
     os._exit(EXIT_STOPPED)
 
 
-def run_verb(args: argparse.Namespace) -> int:
+def run_verb(call: Call) -> int:
     """Import the user's own parts, then run the verb."""
-    if args.code:
+    if call.options.code:
         from .user_code import load_code
 
-        load_code(args.code)
-    code: int = args.run(args)
-    return code
+        load_code(list(call.options.code))
+    return call.verb.run(call.options)
 
 
 def set_up_process(is_command: bool) -> None:
@@ -181,21 +174,21 @@ def set_up_process(is_command: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     set_up_process(is_command=arguments is None)
-    args = None
+    call = None
     try:
-        args = parse_arguments(sys.argv[1:] if arguments is None else arguments)
-        if args.verb is None:
+        call = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        if call is None:
             parser().print_help()
             return 0
-        if arguments is None and args.verb in ("train", "resume", "tune"):
-            signal.signal(signal.SIGTERM, partial(exit_on_sigterm, message=stop_message(args)))
-        code = run_verb(args)
+        if arguments is None and call.verb.name in ("train", "resume", "tune"):
+            signal.signal(signal.SIGTERM, partial(exit_on_sigterm, message=stop_message(call)))
+        code = run_verb(call)
         sys.stdout.flush()
         if arguments is None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is over, and the exit code says how
         return code
     except KeyboardInterrupt:
-        if args is not None and (message := stop_message(args)):
+        if call is not None and (message := stop_message(call)):
             print(message, file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough; rich leaves with 1 too

@@ -1,6 +1,5 @@
 """Output: JSON for programs, text for people, a spinner while they wait. Nothing heavy is imported before it is needed."""
 
-import argparse
 import json
 import os
 import sys
@@ -20,9 +19,9 @@ def console(stderr: bool = False) -> "Console":
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
-def print_result(args: argparse.Namespace, plain: Any, page: Callable[[int], Any]) -> None:
-    """Print JSON if --json is given, else the page."""
-    if args.json:
+def print_result(as_json: bool, plain: Any, page: Callable[[int], Any]) -> None:
+    """Print JSON, or the page, which takes the width of the screen."""
+    if as_json:
         print(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
         screen = console()

@@ -44,9 +44,8 @@ def in_python(message: str, names: dict[str, str] | None = None) -> str:
         return f"{name}=({words})" if ", " in words else f"{name}={words}"
 
     def call(match: re.Match[str]) -> str:
-        renamed = {"data": "on"} if match[1] == "evaluate" else {}
         options = re.finditer(r"--([a-z-]+)( \S+)", match[3])
-        arguments = (argument(option, renamed) for option in options)
+        arguments = (argument(option) for option in options)
         return f'weft.{match[1]}("{match[2]}", {", ".join(arguments)})'
 
     message = re.sub(WITH_OPTIONS, call, message)
@@ -62,7 +61,7 @@ def python_errors(**names: str) -> Callable[[F], F]:
     """Decorate a public function whose errors may come from what a command calls too.
 
     Args:
-        names: options of the command that are arguments of another name here, such as data="on".
+        names: options of the command that are arguments of another name here, such as set="overrides".
     """
 
     def reworded(error: Exception) -> Exception:

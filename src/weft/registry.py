@@ -148,6 +148,8 @@ def type_in_words(annotation: Any) -> str:
         return f"{origin.__name__}[{', '.join(inside)}]"
     if annotation is type(None):
         return "None"
+    if isinstance(annotation, list):
+        return f"[{', '.join(map(type_in_words, annotation))}]"
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 

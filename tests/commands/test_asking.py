@@ -99,7 +99,7 @@ def test_a_count_is_at_least_one(
 ) -> None:
     assert main(words.format(model).split()) == 2
     error = capsys.readouterr().err
-    assert "is less than 1" in error
+    assert "give an integer of at least 1" in error
     assert error.count("\n") == 1
 
 

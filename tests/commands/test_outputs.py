@@ -1,7 +1,6 @@
 """No output takes the place of an input or of another output, by its own name or by another of the same file."""
 
 import os
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 from PIL import Image
 
 from weft.cli import main
+from weft.commands.evaluate_options import EvaluateOptions
+from weft.commands.predict_options import TextOptions
 from weft.commands.receipts import receipts_file
 from weft.commands.rows import image_rows
 
@@ -52,9 +53,10 @@ def test_rows_are_never_written_over_their_input(
 
 def test_rows_are_never_written_over_an_image_of_the_folder_that_is_read(tmp_path: Path) -> None:
     Image.new("RGB", (32, 32)).save(tmp_path / "1.png")
-    args = Namespace(texts=[str(tmp_path)], file=None, output=str(tmp_path / "1.png"))
-    with pytest.raises(ValueError, match=str(tmp_path / "1.png")):
-        image_rows(args, [], None)
+    output = str(tmp_path / "1.png")
+    options = TextOptions(name="none", texts=[str(tmp_path)], output=output)
+    with pytest.raises(ValueError, match=output):
+        image_rows(options, [], None)
 
 
 @pytest.mark.parametrize("same", ["name", "other spelling"])
@@ -140,5 +142,7 @@ def test_the_receipts_of_an_evaluation_may_be_beside_the_model(
     if of_run:
         (tmp_path / "recipe.json").write_text("{}")
     own = tmp_path / "evaluation.json"
-    assert receipts_file(Namespace(name=str(tmp_path), output=str(own))) == own
-    assert receipts_file(Namespace(name=str(tmp_path), output=None)) == (own if of_run else None)
+    assert receipts_file(EvaluateOptions(name=str(tmp_path), output=str(own))) == own
+    assert receipts_file(EvaluateOptions(name=str(tmp_path), output=None)) == (
+        own if of_run else None
+    )

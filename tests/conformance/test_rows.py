@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from weft import recipe as R
-from weft.commands.prepare import data_from_arguments
+from weft.commands.prepare import data_from_options
+from weft.commands.train_options import PrepareOptions
 from weft.data.encode import encode_non_empty, token_list_type
 from weft.data.prepare import prepare
 from weft.data.store import PreparedFolder, Store
@@ -77,7 +78,9 @@ def test_a_row_schema_and_a_tokenizer_of_ones_own_are_prepared(
     )
     rows = [{"text": "a good loom", "stars": 4}] * 30 + [{"text": "two", "stars": 9}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = data_from_arguments([str(tmp_path / "a.jsonl")], kind="rated", tokenizer="vowels")
+    data = data_from_options(
+        PrepareOptions(paths=[str(tmp_path / "a.jsonl")], rows="rated", tokenizer="vowels")
+    )
     assert data == from_json(R.to_json(data))
     folder = prepare(data, tmp_path / "out", workers=1).folder
     store = Store(PreparedFolder(str(folder)), "train")

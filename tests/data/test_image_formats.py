@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from weft import recipe as R
-from weft.commands.prepare import data_from_arguments
+from weft.commands.prepare import data_from_options
+from weft.commands.train_options import PrepareOptions
 from weft.data import images as images_module
 from weft.data.formats import idx as idx_module
 from weft.data.formats import npz as npz_module
@@ -402,8 +403,9 @@ def test_other_columns_of_a_table_are_named_by_the_row(tmp_path: Path) -> None:
     files = [encoded(pixels) for pixels in PIXELS]
     table = pa.table({"image": [b""] * 30, "img": files, "fine_label": LABELS, "label": ["x"] * 30})
     pq.write_table(table, tmp_path / "a.parquet")
-    data = data_from_arguments(
-        [str(tmp_path / "a.parquet")], kind="images", columns=("img", "fine_label")
+    paths = [str(tmp_path / "a.parquet")]
+    data = data_from_options(
+        PrepareOptions(paths=paths, rows="images", columns=("img", "fine_label"))
     )
     assert data.rows == R.LabelledImages(image="img", label="fine_label")
     store = open_store(prepare(data, tmp_path / "prepared", workers=1).folder)

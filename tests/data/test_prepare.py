@@ -21,7 +21,8 @@ from PIL import Image
 
 from weft import recipe as R
 from weft.cli import main
-from weft.commands.prepare import data_from_arguments
+from weft.commands.prepare import data_from_options
+from weft.commands.train_options import PrepareOptions
 from weft.data import prepare_plan, source, train_tokenizer
 from weft.data.drop_table import PieceReader
 from weft.data.ownership import check_no_foreign_files
@@ -817,18 +818,20 @@ def test_an_error_in_a_worker_is_its_own_words(tmp_path: Path) -> None:
         prepare(data, tmp_path / "out", workers=2)
 
 
+def data_of(paths: list[str], **options: Any) -> R.Data:
+    return data_from_options(PrepareOptions(paths=paths, **options))
+
+
 def test_words_of_a_command_line_become_a_data_value() -> None:
-    assert data_from_arguments(
-        ["a.txt"], vocab_size=500, sentence_boundaries=True, valid=["b.txt"]
-    ) == R.Data(
+    assert data_of(["a.txt"], vocab_size=500, sentence_boundaries=True, valid=["b.txt"]) == R.Data(
         rows=R.Documents(sentence_boundaries=True),
         train=R.Source(paths=("a.txt",)),
         valid=R.Source(paths=("b.txt",)),
         tokenizer=R.ByteBPE(vocab_size=500),
     )
-    assert data_from_arguments(
+    assert data_of(
         ["a.tsv"],
-        kind="examples",
+        rows="examples",
         column_names=["x", "y", "label"],
         tokenizer="wordpiece",
         lowercase=False,
@@ -837,19 +840,18 @@ def test_words_of_a_command_line_become_a_data_value() -> None:
         train=R.Source(paths=("a.tsv",), column_names=("x", "y", "label"), has_header=False),
         tokenizer=R.WordPiece(vocab_size=32_000, lowercase=False),
     )
-    assert data_from_arguments(
-        ["a", "b"], kind="pairs", tokenizer="t.json"
-    ).tokenizer == R.TokenizerFile(path="t.json")
-    assert data_from_arguments(["a"], kind="images").tokenizer is None
+    pairs = data_of(["a", "b"], rows="pairs", tokenizer="t.json")
+    assert pairs.tokenizer == R.TokenizerFile(path="t.json")
+    assert data_of(["a"], rows="images").tokenizer is None
     for wrong, words in (
-        ({"kind": "pair"}, "did you mean 'pairs'"),
+        ({"rows": "pair"}, "did you mean 'pairs'"),
         ({"tokenizer": "bbpe"}, "did you mean 'bpe'"),
         ({"lowercase": True}, "cannot lower-case"),
         ({"format": "txt"}, "format"),
-        ({"kind": "pairs", "columns": ["one"]}, "source, target"),
+        ({"rows": "pairs", "columns": ["one"]}, "source, target"),
     ):
         with pytest.raises(ValueError, match=words):
-            data_from_arguments(["a"], **wrong)  # type: ignore[arg-type]
+            data_of(["a"], **wrong)
 
 
 def test_preparing_does_not_import_torch() -> None:

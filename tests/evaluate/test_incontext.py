@@ -221,7 +221,7 @@ def test_arithmetic_asks_ten_tasks(
         (("--arithmetic", "--shots", "99"), "give smaller numbers with --shots"),
         (("--arithmetic", "--data", "x"), "bring their own questions"),
         (("--arithmetic", "--shots", "-1"), "0 or more"),
-        (("--few-shot", "a.csv", "--arithmetic"), "not allowed with"),
+        (("--few-shot", "a.csv", "--arithmetic"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(

@@ -586,7 +586,7 @@ def plausible(verb: str, action: Any, folder: Path) -> list[Any]:
         return [world / name for name in (*MODELS, *[FITTING.get(verb, "run")] * 8)]
     if action.dest in ("recipe", "run_folder", "run_folders"):
         return [world / "recipe.json", world / "run", world / "run"]
-    if action.dest in ("paths", "data", "file", "valid", "few_shot", "examples"):
+    if action.dest in ("paths", "data", "input", "valid", "few_shot", "examples"):
         return [world / name for name in FILES]
     if action.dest == "output":
         return [

@@ -334,12 +334,21 @@ def test_lower_precision_is_asked_for_by_name(
         (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
         (["generate", "{speaker}", "--max-new-tokens", "4", "a", "b"], "'b' is a second prompt"),
         (["generate", "{speaker}", "a", "--num-return", "2"], "--num-return needs --num-beams"),
-        (["generate", "{speaker}", "a", "--max-new-tokens", "0"], "0 is less than 1"),
-        (["generate", "{speaker}", "a", "--max-new-tokens", "lots"], "'lots' is not an integer"),
-        (["generate", "{speaker}", "a", "--length-penalty", "warm"], "'warm' is not a number"),
+        (
+            ["generate", "{speaker}", "a", "--max-new-tokens", "0"],
+            "--max-new-tokens 0: give an integer of at least 1",
+        ),
+        (
+            ["generate", "{speaker}", "a", "--max-new-tokens", "lots"],
+            "--max-new-tokens lots: give an integer of at least 1",
+        ),
+        (
+            ["generate", "{speaker}", "a", "--length-penalty", "warm"],
+            "--length-penalty warm: give a number",
+        ),
         (
             ["generate", "{speaker}", "a", "--num-beams", "2", "--length-penalty", "nan"],
-            "nan is not finite",
+            "nan: give a number",
         ),
         (
             ["generate", "{speaker}", "a", "--draft-model", "{translator}"],

@@ -126,7 +126,7 @@ def test_both_sides_refuse_the_same_values_in_one_line(
     ],
 )
 def test_a_value_of_another_type_is_one_line(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=".*") as error:
+    with pytest.raises(ValueError) as error:
         Sample("m", **values)
     assert words in str(error.value)
 

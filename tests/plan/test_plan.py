@@ -7,8 +7,7 @@ import pytest
 
 import weft
 from weft import recipe as R
-from weft.cli import parse_arguments
-from weft.commands.plan import describe_gradients, workload_and_wishes
+from weft.commands.plan import PlanOptions, describe_gradients, workload_and_wishes
 from weft.console import format_number
 from weft.families import families, spec_of_name
 from weft.plan.hardware import KINDS, Accelerator, accelerator
@@ -163,8 +162,7 @@ def test_a_finished_run_is_planned_by_its_own_recipe(tmp_path: Path) -> None:
     recipe = R.load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
     (tmp_path / "model").mkdir()
     (tmp_path / "recipe.json").write_text(recipe.to_json())
-    args = parse_arguments(["plan", str(tmp_path)])
-    workload, _ = workload_and_wishes(args, H100)
+    workload, _ = workload_and_wishes(PlanOptions(name=str(tmp_path)), H100)
     assert (workload.name, workload.steps) == (recipe.name, recipe.steps)
 
 

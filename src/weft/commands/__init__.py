@@ -1,25 +1,13 @@
 """The verbs of `weft`, one file per kind. Nothing heavy is imported before its verb needs it."""
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..spec import Spec
 
 EXIT_STOPPED = 75  # stopped and saved, not finished: run it again (EX_TEMPFAIL)
-COLUMN_PREFIX = "weft_"
-COLUMN_PREFIX_HELP = f"a column whose name is taken gets the prefix {COLUMN_PREFIX}"
 Fields = dict[str, Any]
-
-
-class AddCommand(Protocol):
-    """Adds a verb to the command and returns its parser."""
-
-    def __call__(
-        self, run: Callable[[argparse.Namespace], int], text: str, more: str = ""
-    ) -> argparse.ArgumentParser: ...
 
 
 def export_hint(run: str) -> str:

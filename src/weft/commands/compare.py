@@ -1,11 +1,13 @@
 """`weft compare`."""
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console import print_result
-from . import AddCommand
+from ..options.declare import Option
+from ..options.shared import VerbOptions
 from .rows import check_output_file, check_outside_model
 
 if TYPE_CHECKING:
@@ -18,7 +20,36 @@ SETTINGS = 12  # rows of settings on a screen
 LONGEST = 48  # characters of a setting
 
 
-def compare(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(VerbOptions):
+    """The options of `weft compare`."""
+
+    run_folders: Annotated[Sequence[str], Option("folder of a run", metavar="RUN", positional=True)]
+    output: Annotated[
+        str | None,
+        Option(
+            "picture to write: .png, .svg or .pdf",
+            default="only a table",
+            metavar="FILE",
+            short="-o",
+        ),
+    ] = None
+    quantities: Annotated[
+        Sequence[str],
+        Option(
+            "what to compare, such as 'training loss' 'validation loss'",
+            default="everything",
+            metavar="NAME",
+        ),
+    ] = ()
+
+
+def compare(options: CompareOptions) -> int:
+    """Compare the curves of several runs, in a table and a picture.
+
+    Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 % interval. Training losses and gradient
+    norms are smoothed.
+    """
     from ..runs.comparison import (
         compare_runs,
         differing_settings,
@@ -29,16 +60,16 @@ def compare(args: argparse.Namespace) -> int:
     )
     from ..values import to_plain
 
-    check_output_file(args.output)
-    for folder in args.run_folders:
-        check_outside_model("--output", [args.output], folder)
-    groups = compare_runs([Path(folder) for folder in args.run_folders])
+    check_output_file(options.output)
+    for folder in options.run_folders:
+        check_outside_model("--output", [options.output], folder)
+    groups = compare_runs([Path(folder) for folder in options.run_folders])
     names = quantities(groups)
-    unknown = next((name for name in args.quantities if name not in names), None)
+    unknown = next((name for name in options.quantities if name not in names), None)
     if unknown is not None:
         raise ValueError(f"no run has {unknown!r}; there are {', '.join(map(repr, names))}")
-    if args.output:
-        draw_comparison(groups, args.output, args.quantities)
+    if options.output:
+        draw_comparison(groups, options.output, options.quantities)
     settings = differing_settings(groups)
     values = {group.name: {name: last_values(group, name) for name in names} for group in groups}
     plain = [
@@ -55,12 +86,12 @@ def compare(args: argparse.Namespace) -> int:
         for i, group in enumerate(groups)
     ]
     distinct = [name for name in distinct_quantities(groups) if name != "learning rate"]
-    columns = args.quantities or distinct[:SHOWN]
+    columns = list(options.quantities) or distinct[:SHOWN]
     print_result(
-        args, plain, lambda width: comparison_page(groups, values, columns, settings, width)
+        options.json, plain, lambda width: comparison_page(groups, values, columns, settings, width)
     )
-    if args.output and not args.json:
-        print(f"drawn in {args.output}")
+    if options.output and not options.json:
+        print(f"drawn in {options.output}")
     return 0
 
 
@@ -120,26 +151,3 @@ def comparison_table(
         for group in groups
     ]
     return plain_table("run", *columns, rows=rows, width=width)
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        compare,
-        "compare the curves of several runs, in a table and a picture",
-        "Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 % interval. Training losses and "
-        "gradient norms are smoothed.",
-    )
-    parser.add_argument("run_folders", metavar="RUN", nargs="+", help="folder of a run")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="picture to write: .png, .svg or .pdf (default: only a table)",
-    )
-    parser.add_argument(
-        "--quantities",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="what to compare, such as 'training loss' 'validation loss' (default: everything)",
-    )

@@ -1,19 +1,20 @@
 """`weft completion`: scripts for shells, written from the parser, so that they know every verb, option and choice."""
 
-import argparse
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
 
-from . import AddCommand
+from ..options.command_line import command_fields, help_text, option_names
+from ..options.declare import Option, OptionField
+from ..options.shared import VerbOptions
 
-Parsers = Mapping[str, argparse.ArgumentParser]
 RUNS = "runs/*"  # where runs are unless --output says otherwise
 FISH_RUNS = f"for run in {RUNS}; echo $run; end"
 SPEC_VERBS = ("show", "plan")  # whose NAME may be an architecture
 DEMO_VERBS = ("show", "verify", "export", "generate", "embed", "evaluate", "look", "tune")
 
 
-class Option(NamedTuple):
+class Completion(NamedTuple):
     """An option of a verb, and the words that may follow it."""
 
     flags: tuple[str, ...]
@@ -27,55 +28,73 @@ class Verb(NamedTuple):
 
     name: str
     help: str
-    options: list[Option]
+    options: list[Completion]
     words: tuple[str, ...]
-    takes_run: bool  # a run or a model
+    # a run or a model
+    takes_run: bool
 
 
-def completion(args: argparse.Namespace) -> int:
-    print(SHELLS[args.shell](describe_verbs(args.parsers)), end="")
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions(VerbOptions):
+    """The options of `weft completion`."""
+
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], Option("shell to complete in", positional=True)
+    ]
+
+
+def completion(options: CompletionOptions) -> int:
+    """Print a completion script for a shell.
+
+    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin with the way to load them.
+    """
+    print(SHELLS[options.shell](describe_verbs()), end="")
     return 0
 
 
 # What there is to complete
 
 
-def describe_verbs(parsers: Parsers) -> list[Verb]:
+def describe_verbs() -> list[Verb]:
     from ..families import families
     from ..recipe import Logger
     from ..registry import members
+    from .verbs import all_verbs
 
     sizes = tuple(f"{family.name}-{size}" for family in families() for size in family.sizes)
     by_field = {
         "device": ("auto", "cpu", "cuda", "mps"),
         "log_to": tuple(kind.name for kind in members(Logger)),
     }
-    return [describe_verb(name, parser, sizes, by_field) for name, parser in parsers.items()]
+    described = []
+    for verb in all_verbs():
+        options = [Completion(("-h", "--help"), False, (), "show this help message and exit")]
+        words: list[str] = []
+        for field in command_fields(verb.options):
+            choices = field.choices or by_field.get(field.name, ())
+            if field.option.positional:
+                words += [*choices, *argument_words(verb.name, field, sizes)]
+            else:
+                options.append(completion_of(field, choices))
+        takes_run = any(map(is_model, command_fields(verb.options)))
+        described.append(Verb(verb.name, verb.help, options, tuple(words), takes_run))
+    return described
 
 
-def describe_verb(
-    name: str,
-    parser: argparse.ArgumentParser,
-    sizes: tuple[str, ...],
-    by_field: dict[str, tuple[str, ...]],
-) -> Verb:
-    options: list[Option] = []
-    words: list[str] = []
-    takes_run = False
-    for action in parser._actions:
-        choices = tuple(map(str, action.choices or by_field.get(action.dest, ())))
-        if action.option_strings:
-            help_text = (action.help or "").replace("%%", "%")
-            options.append(
-                Option(tuple(action.option_strings), action.nargs != 0, choices, help_text)
-            )
-            continue
-        words += choices
-        if action.metavar in ("NAME", "CHECKPOINT", "RUN", "IN", "FOLDER"):
-            takes_run = True
-            words += sizes * (name in SPEC_VERBS) + ("demo",) * (name in DEMO_VERBS)
-    description = (parser.description or "").partition(". ")[0]
-    return Verb(name, description, options, tuple(words), takes_run)
+def completion_of(field: OptionField, choices: tuple[str, ...]) -> Completion:
+    return Completion(option_names(field), field.type is not bool, choices, help_text(field))
+
+
+def is_model(field: OptionField) -> bool:
+    names = ("NAME", "CHECKPOINT", "RUN", "IN", "FOLDER")
+    return field.option.positional and field.option.metavar in names
+
+
+def argument_words(verb: str, field: OptionField, sizes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the models that an argument may name."""
+    if not is_model(field):
+        return ()
+    return sizes * (verb in SPEC_VERBS) + ("demo",) * (verb in DEMO_VERBS)
 
 
 def value_cases(verbs: list[Verb]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -210,12 +229,3 @@ def quote(text: str) -> str:
 
 
 SHELLS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        completion,
-        "print a completion script for a shell",
-        'For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin with the way to load them.',
-    )
-    parser.add_argument("shell", choices=tuple(SHELLS), help="shell to complete in")

@@ -1,16 +1,18 @@
 """`weft detect`."""
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ..console import count_of, print_result, report, spinner
-from . import AddCommand, Fields
-from .options import add_batch_size, add_device, add_model_name, add_precision, fraction
+from ..options.declare import Option
+from ..options.shared import Images, VerbOptions
+from . import Fields
 from .predict import open_for_prediction
+from .predict_options import BatchOptions
 from .rows import (
     TABLE_SUFFIXES,
     check_different_outputs,
@@ -24,33 +26,80 @@ from .rows import (
 )
 
 
-def detect(args: argparse.Namespace) -> int:
-    check_output_paths(args)
-    truth = read_truth(args.coco_truth) if args.coco_truth else None
-    model, options = open_for_prediction(args)
+@dataclass(frozen=True, kw_only=True)
+class DetectOptions(BatchOptions, VerbOptions):
+    """The options of `weft detect`."""
+
+    images: Images
+    threshold: Annotated[
+        float,
+        Option(
+            "lowest score of an object, from 0 to 1; --coco has every score",
+            metavar="X",
+            least=0,
+            most=1,
+        ),
+    ] = 0.5
+    draw: Annotated[
+        str | None,
+        Option("draw the boxes: an image file, or a folder for several images", metavar="PATH"),
+    ] = None
+    coco: Annotated[
+        str | None,
+        Option(
+            "write the objects as COCO's results file, JSON; images and classes are numbered from 1",
+            metavar="FILE",
+        ),
+    ] = None
+    coco_truth: Annotated[
+        str | None,
+        Option(
+            "COCO's annotations, JSON: take the ids of images (by file name) and categories from there",
+            metavar="FILE",
+        ),
+    ] = None
+    output: Annotated[
+        str | None,
+        Option(
+            "output file: .jsonl, .json, .csv, .tsv or .parquet, one row per image with its objects",
+            metavar="FILE",
+            short="-o",
+        ),
+    ] = None
+
+
+def detect(options: DetectOptions) -> int:
+    """Detect the objects of images. Example: weft detect runs/detr scene.jpg --draw out.png."""
+    check_output_paths(options)
+    truth = read_truth(options.coco_truth) if options.coco_truth else None
+    model, predict_options = open_for_prediction(options)
     from ..inference import detect as inference
     from ..inference import methods
     from ..inference.images import expand_folders
 
-    images, names = expand_folders(args.images), methods.label_names(model)
-    drawings = draw_targets(args.draw, images) if args.draw else []
-    check_overwrites(args, drawings, images)
-    ids = coco_ids(images, names, truth) if args.coco else None
-    with spinner(f"detecting with {args.name}"):
-        detected = inference.detect_all(model, images, options)
-    if ids is not None:
+    images, names = expand_folders(options.images), methods.label_names(model)
+    drawings = draw_targets(options.draw, images) if options.draw else []
+    check_overwrites(options, drawings, images)
+    ids = coco_ids(images, names, truth) if options.coco else None
+    with spinner(f"detecting with {options.name}"):
+        detected = inference.detect_all(model, images, predict_options)
+    if options.coco and ids is not None:
         scored = {path: one.scored for path, one in zip(images, detected, strict=True)}
-        write_coco(args.coco, coco_results(scored, *ids))
+        write_coco(options.coco, coco_results(scored, *ids))
     rows: list[Fields] = [
-        {"image": path, "objects": one.above(args.threshold)}
+        {"image": path, "objects": one.above(options.threshold)}
         for path, one in zip(images, detected, strict=True)
     ]
     if drawings:
         draw_all(rows, drawings, names)
-    if args.output:
-        write_output_rows(args.output, rows)
-        return report_written(len(rows), args.output)
-    print_result(args, rows, lambda _: "\n".join(object_lines(row, args.threshold) for row in rows))
+    if options.output:
+        write_output_rows(options.output, rows)
+        return report_written(len(rows), options.output)
+    print_result(
+        options.json,
+        rows,
+        lambda _: "\n".join(object_lines(row, options.threshold) for row in rows),
+    )
     return 0
 
 
@@ -138,16 +187,16 @@ def write_coco(path: str, results: list[Fields]) -> None:
     report_written(len(results), path)
 
 
-def check_output_paths(args: argparse.Namespace) -> None:
+def check_output_paths(options: DetectOptions) -> None:
     """Raise before the model is opened if a file cannot be written."""
-    outputs = [("--output", args.output), ("--coco", args.coco), ("--draw", args.draw)]
+    outputs = [("--output", options.output), ("--coco", options.coco), ("--draw", options.draw)]
     check_different_outputs(outputs)
     for option, path in outputs:
-        check_outside_model(option, [path], args.name)
-    check_output_file(args.output, TABLE_SUFFIXES)
-    check_output_file(args.coco, option="--coco")
-    if args.draw and is_picture_path(args.draw):
-        check_picture_file(args.draw, "--draw")
+        check_outside_model(option, [path], options.name)
+    check_output_file(options.output, TABLE_SUFFIXES)
+    check_output_file(options.coco, option="--coco")
+    if options.draw and is_picture_path(options.draw):
+        check_picture_file(options.draw, "--draw")
 
 
 def is_picture_path(path: str) -> bool:
@@ -172,12 +221,12 @@ def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
 
 
 def check_overwrites(
-    args: argparse.Namespace, drawings: Sequence[Path], images: Sequence[str]
+    options: DetectOptions, drawings: Sequence[Path], images: Sequence[str]
 ) -> None:
     """Raise if an output would take the place of an image or of the annotations."""
-    inputs = [*images, args.coco_truth] if args.coco_truth else images
+    inputs = [*images, options.coco_truth] if options.coco_truth else images
     check_keeps_inputs("--draw", drawings, inputs)
-    rows = [("--output", args.output), ("--coco", args.coco)]
+    rows = [("--output", options.output), ("--coco", options.coco)]
     for option, path in rows:
         check_keeps_inputs(option, [path] if path else [], inputs)
     check_different_outputs([*rows, *(("--draw", path) for path in drawings)])
@@ -197,46 +246,3 @@ def draw_all(rows: Sequence[Fields], drawings: Sequence[Path], names: Sequence[s
         if len(drawings) == 1
         else f"{objects} in {len(rows):,} images drawn in {drawings[0].parent}"
     )
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        detect,
-        "detect the objects of images",
-        "Example: weft detect runs/detr scene.jpg --draw out.png.",
-    )
-    add_model_name(parser)
-    parser.add_argument(
-        "images", metavar="IMAGE", nargs="+", help="image files, or folders of images"
-    )
-    parser.add_argument(
-        "--threshold",
-        type=fraction,
-        default=0.5,
-        metavar="X",
-        help="lowest score of an object, from 0 to 1 (default: 0.5); --coco has every score",
-    )
-    parser.add_argument(
-        "--draw",
-        metavar="PATH",
-        help="draw the boxes: an image file, or a folder for several images",
-    )
-    parser.add_argument(
-        "--coco",
-        metavar="FILE",
-        help="write the objects as COCO's results file, JSON; images and classes are numbered from 1",
-    )
-    parser.add_argument(
-        "--coco-truth",
-        metavar="FILE",
-        help="COCO's annotations, JSON: take the ids of images (by file name) and categories from there",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file: .jsonl, .json, .csv, .tsv or .parquet, one row per image with its objects",
-    )
-    add_batch_size(parser)
-    add_precision(parser)
-    add_device(parser)

@@ -1,12 +1,12 @@
 """`weft doctor`: what is installed, what the machine offers, and what is missing."""
 
-import argparse
 import os
 import platform
 import re
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import weft
 
 from ..console import count_of, format_number, print_result, spinner
-from . import AddCommand
+from ..options.shared import VerbOptions
 
 LEAST_PYTHON, LEAST_DISK, LEAST_MEMORY = (3, 11), 1 << 30, 1 << 30
 CORE = (
@@ -57,10 +57,20 @@ EXTRAS = {
 }
 
 
-def doctor(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(VerbOptions):
+    """The options of `weft doctor`."""
+
+
+def doctor(options: DoctorOptions) -> int:
+    """Check the installation and this machine.
+
+    Versions, extras and the verbs that need them, threads, instructions, accelerators, measured speed of fp32 and bf16, free disk and
+    memory. Exits with code 1 if something that Weft needs is missing.
+    """
     with spinner("looking at this machine"):
         summary = examine()
-    print_result(args, summary, lambda width: page(summary))
+    print_result(options.json, summary, lambda width: page(summary))
     return 1 if summary["problems"] else 0
 
 
@@ -236,12 +246,3 @@ def extras_table(extras: dict[str, Any]) -> Any:
             extra["needed_by"],
         )
     return table
-
-
-def add(verb: AddCommand) -> None:
-    verb(
-        doctor,
-        "check the installation and this machine",
-        "Versions, extras and the verbs that need them, threads, instructions, accelerators, measured speed of fp32 and bf16, free "
-        "disk and memory. Exits with code 1 if something that Weft needs is missing.",
-    )

@@ -1,26 +1,24 @@
 """In-context scores: `weft evaluate NAME --few-shot FILE` and `weft evaluate NAME --arithmetic`."""
 
-import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
 from ..console import print_result, report, spinner
 from . import Fields
-from .options import add_label_texts, add_seed, positive_int
+from .evaluate_options import COUNT, EvaluateOptions
 
 if TYPE_CHECKING:
     from ..inference.in_context import InContextScore
 
-SHOTS, COUNT = (0, 1, 4, 16), 100
 
-
-def evaluate(args: argparse.Namespace) -> int:
+def evaluate(options: EvaluateOptions) -> int:
     """Under torchrun the questions are shared between the ranks."""
     from ..runs.progress import CountProgressLine
     from . import receipts
 
-    path = receipts.receipts_file(args)
-    with spinner(f"opening {args.name}"):
+    path = receipts.receipts_file(options)
+    shots = list(dict.fromkeys(options.shots))
+    with spinner(f"opening {options.name}"):
         from ..inference import in_context
         from ..inference.open_model import open_model
         from ..inference.receipts import receipt
@@ -30,63 +28,56 @@ def evaluate(args: argparse.Namespace) -> int:
         sets = (
             [
                 in_context.few_shot(
-                    args.few_shot,
-                    args.examples,
-                    columns=args.columns,
-                    names=args.column_names,
-                    label_words=args.label_texts,
-                    count=args.num_questions,
-                    max_bad_rows=args.max_bad_row_fraction,
+                    options.few_shot,
+                    options.examples,
+                    columns=options.columns,
+                    names=options.column_names,
+                    label_words=options.label_texts,
+                    count=options.num_questions,
+                    max_bad_rows=options.max_bad_row_fraction,
                     report=report,
                 )
             ]
-            if args.few_shot
-            else in_context.arithmetic(args.num_questions or COUNT, args.seed)
+            if options.few_shot
+            else in_context.arithmetic(options.num_questions or COUNT, options.seed)
         )
-        model = open_model(args.name, device=args.device)
+        model = open_model(options.name, device=options.device)
     with (
-        init_ranks(device=args.device) as ranks,
+        init_ranks(device=options.device) as ranks,
         CountProgressLine("scored", "questions") as progress,
     ):
-        began, options = (
-            time.perf_counter(),
-            PredictOptions(args.batch_size, args.precision == "bf16", args.seed, ranks),
-        )
+        began = time.perf_counter()
+        bf16 = options.precision == "bf16"
+        predict_options = PredictOptions(options.batch_size, bf16, options.seed, ranks)
         in_context_scores = list(
             in_context.evaluate_in_context(
                 model,
                 sets,
-                shots_of(args),
-                seed=args.seed,
-                options=options,
-                precision=args.precision,
+                shots,
+                seed=options.seed,
+                options=predict_options,
+                precision=options.precision,
                 progress=progress,
             )
         )
         if ranks.rank:
             return 0
     scores: dict[str, float | str] = {
-        f"{s.metric if args.few_shot else s.questions}, {s.shots}-shot": s.value
+        f"{s.metric if options.few_shot else s.questions}, {s.shots}-shot": s.value
         for s in in_context_scores
     }
-    if args.arithmetic:
-        scores |= {f"mean, {n}-shot": mean(in_context_scores, n) for n in shots_of(args)}
-    written = receipt(model, joined(sets), scores, time.perf_counter() - began, args.seed)
-    written["options"] = receipts.options_of(args)
+    if options.arithmetic:
+        scores |= {f"mean, {n}-shot": mean(in_context_scores, n) for n in shots}
+    written = receipt(model, joined(sets), scores, time.perf_counter() - began, options.seed)
+    written["options"] = receipts.options_of(options)
     print_result(
-        args, written, lambda width: page(in_context_scores, written, sets[0].choices, path)
+        options.json, written, lambda width: page(in_context_scores, written, sets[0].choices, path)
     )
     if path is not None:
         receipts.add_receipt(
-            path, f"few-shot {args.few_shot}" if args.few_shot else "arithmetic", written
+            path, f"few-shot {options.few_shot}" if options.few_shot else "arithmetic", written
         )
     return 0
-
-
-def shots_of(args: argparse.Namespace) -> list[int]:
-    if wrong := [n for n in args.shots if n < 0]:
-        raise ValueError(f"--shots {wrong[0]}: give numbers of examples, 0 or more")
-    return list(dict.fromkeys(args.shots))
 
 
 def mean(scores: "list[InContextScore]", shots: int) -> float:
@@ -131,39 +122,3 @@ def page(scores: "list[InContextScore]", written: Fields, choices: Any, path: An
         f"{written['samples']:,} questions; {scoring}; model SHA-256 {written['model'][:16]}…; {written['seconds']} s"
     ]
     return Group(table, "", *lines, *([f"receipt: {path}"] if path is not None else []))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--few-shot",
-        metavar="FILE",
-        help="in-context evaluation of a language model on a table of questions and answers: "
-        "the prompt holds solved examples, nothing is trained",
-    )
-    kind.add_argument(
-        "--arithmetic",
-        action="store_true",
-        help="in-context evaluation on the ten arithmetic tasks of GPT-3",
-    )
-    parser.add_argument(
-        "--shots",
-        type=int,
-        nargs="+",
-        default=list(SHOTS),
-        metavar="N",
-        help="in context: numbers of examples in the prompt (default: 0 1 4 16)",
-    )
-    parser.add_argument(
-        "--examples",
-        metavar="FILE",
-        help="--few-shot: table to draw the examples from (default: the other rows of FILE)",
-    )
-    add_label_texts(parser)
-    parser.add_argument(
-        "--num-questions",
-        type=positive_int,
-        metavar="N",
-        help=f"in context: number of questions (default: all rows; --arithmetic: {COUNT} per task)",
-    )
-    add_seed(parser)

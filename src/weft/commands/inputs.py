@@ -1,10 +1,10 @@
 """What `weft classify`, `tag`, `answer`, `embed` and `fill` read: texts, pairs of texts, words, questions or images."""
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import Fields
+from .predict_options import AnswerOptions, TagOptions, TextOptions
 from .rows import TABLE_SUFFIXES, image_rows, input_rows
 
 if TYPE_CHECKING:
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
 
 def input_texts(
-    args: argparse.Namespace, suffixes: tuple[str, ...] = TABLE_SUFFIXES
+    options: TextOptions, pairs: bool = False, suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
-    """Return single texts, or pairs of texts."""
-    rows = input_rows(args, args.texts, suffixes)
-    if not args.texts or not getattr(args, "pairs", False):
+    """Return single texts, or pairs of texts. `suffixes` are those of the output."""
+    texts = options.texts
+    rows = input_rows(options, texts, suffixes)
+    if not texts or not pairs:
         return rows
-    if len(args.texts) % 2:
-        raise ValueError(f"--pairs needs an even number of texts; there are {len(args.texts)}")
-    return [{"text": a, "text2": b} for a, b in zip(args.texts[::2], args.texts[1::2], strict=True)]
+    if len(texts) % 2:
+        raise ValueError(f"--pairs needs an even number of texts; there are {len(texts)}")
+    return [{"text": a, "text2": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
 
 
 class Inputs(NamedTuple):
@@ -31,30 +32,42 @@ class Inputs(NamedTuple):
     names: list[str]  # of the inputs on the screen
 
 
-def rows_and_inputs(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> Inputs:
+def rows_and_inputs(
+    options: TextOptions, rows: list[Fields], model: "OpenModel", pairs: bool | None = None
+) -> Inputs:
+    """Return what a model reads; `pairs` as `text_pairs` takes it."""
     if model.reads_images:
         image_column = getattr(model.recipe and model.recipe.data.rows, "image", None)
-        rows, images = image_rows(args, rows, image_column)
+        rows, images = image_rows(options, rows, image_column)
         return Inputs(rows, [(image, None) for image in images], [str(row["file"]) for row in rows])
-    pairs = text_pairs(args, rows, model)
+    texts = text_pairs(options, rows, model, pairs)
     return Inputs(
-        rows, pairs, ["  |  ".join(text for text in pair if text is not None) for pair in pairs]
+        rows, texts, ["  |  ".join(text for text in pair if text is not None) for pair in texts]
     )
 
 
 def text_pairs(
-    args: argparse.Namespace, rows: list[Fields], model: "OpenModel"
+    options: TextOptions, rows: list[Fields], model: "OpenModel", pairs: bool | None = None
 ) -> list[tuple[str, str | None]]:
+    """Return the texts of the rows.
+
+    Args:
+        options: of the command.
+        rows: of the command or of a file.
+        model: that reads them.
+        pairs: whether a row must have a second text (True), may have one (False), or has one text only (None).
+    """
     from ..data.reading.columns import text_columns
 
-    first, second = text_columns(rows, args.columns or trained_on(args, rows[0], model))
-    if not hasattr(args, "pairs"):
+    columns = options.columns or trained_on(options, rows[0], model, bool(pairs))
+    first, second = text_columns(rows, columns)
+    if pairs is None:
         second = None
-    elif args.pairs and second is None:
+    elif pairs and second is None:
         raise ValueError(
             f"--pairs: which column is the second text? There are {', '.join(map(repr, rows[0]))}; name both with --columns"
         )
-    if not args.texts and not args.columns and list(rows[0]) != ["text"]:
+    if not options.texts and not options.columns and list(rows[0]) != ["text"]:
         print(
             f"weft: reading {first!r} as text" + (f", {second!r} as second text" if second else ""),
             file=sys.stderr,
@@ -67,27 +80,25 @@ def text_pairs(
     return [(row[first], row[second] if second else None) for row in rows]
 
 
-def trained_on(args: argparse.Namespace, fields: Fields, model: "OpenModel") -> list[str]:
+def trained_on(options: TextOptions, fields: Fields, model: "OpenModel", pairs: bool) -> list[str]:
     """Return the columns that the run was trained on, if the rows have them."""
     from ..recipe import LabelledTexts, TemplatedPairs
 
-    row = None if args.texts or model.recipe is None else model.recipe.data.rows
+    row = None if options.texts or model.recipe is None else model.recipe.data.rows
     if isinstance(row, TemplatedPairs):
         return list(row.template_columns) if set(row.template_columns) <= set(fields) else []
-    if not isinstance(row, LabelledTexts) or (
-        row.second_text is None and getattr(args, "pairs", False)
-    ):
+    if not isinstance(row, LabelledTexts) or (row.second_text is None and pairs):
         return []
     columns = [row.text, *([row.second_text] if row.second_text else [])]
     return columns if set(columns) <= set(fields) else []
 
 
-def words_of(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
+def words_of(options: TagOptions, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
     """Return the words of a row: as stored, or its text split into words and punctuation."""
     from ..data.reading.column_names import WORD_COLUMNS, find_column
     from ..metrics.moses import tokenize
 
-    column = args.columns[0] if args.columns else find_column(rows[0], WORD_COLUMNS)
+    column = options.columns[0] if options.columns else find_column(rows[0], WORD_COLUMNS)
     if column is not None and isinstance(rows[0].get(column), list):
         wrong = next(
             (i for i, row in enumerate(rows, 1) if not isinstance(row.get(column), list)), None
@@ -96,25 +107,25 @@ def words_of(args: argparse.Namespace, rows: list[Fields], model: "OpenModel") -
             raise ValueError(f"row {wrong} has no list of words in {column!r}, as the first has")
         return [[str(word) for word in row[column]] for row in rows]
     return [
-        text.split() if args.pre_split else tokenize(text, args.language)
-        for text, _ in text_pairs(args, rows, model)
+        text.split() if options.pre_split else tokenize(text, options.language)
+        for text, _ in text_pairs(options, rows, model)
     ]
 
 
-def questions(args: argparse.Namespace) -> tuple[list[Fields], bool]:
+def questions(options: AnswerOptions) -> tuple[list[Fields], bool]:
     """Return rows with a question and a context, and whether they come from a SQuAD file."""
-    if args.question or args.context:
-        if args.file or not (args.question and args.context):
+    if options.question or options.context:
+        if options.input or not (options.question and options.context):
             raise ValueError("give --question and --context, or --input")
-        return [{"question": args.question, "context": args.context}], False
-    if args.file and is_squad(args.file):
+        return [{"question": options.question, "context": options.context}], False
+    if options.input and is_squad(options.input):
         from ..data.formats.squad import read_questions
 
         return [
             {"id": row.id, "question": row.question, "context": row.context}
-            for row in read_questions(args.file)
+            for row in read_questions(options.input)
         ], True
-    return input_rows(args, []), False
+    return input_rows(options, []), False
 
 
 def is_squad(path: str) -> bool:
@@ -123,8 +134,8 @@ def is_squad(path: str) -> bool:
     return "squad" in [f.name for f in formats_by_suffix(path)] and detect_format(path) == "squad"
 
 
-def columns_of(args: argparse.Namespace) -> tuple[str, str]:
-    if args.columns and len(args.columns) != 2:
+def columns_of(options: AnswerOptions) -> tuple[str, str]:
+    if options.columns and len(options.columns) != 2:
         raise ValueError("--columns: answer reads two, QUESTION CONTEXT")
-    question, context = args.columns or ("question", "context")
+    question, context = options.columns or ("question", "context")
     return question, context

@@ -1,42 +1,88 @@
 """`weft look`."""
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console import count_of, print_result, spinner
-from . import AddCommand
-from .options import add_device, add_model_name, add_precision, positive_int
+from ..options.declare import Option
+from ..options.shared import DeviceOptions, ModelOptions, VerbOptions
 from .rows import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from ..inference.images import ImageInput
+    from ..inference.open_model import OpenModel
+    from ..observe.panels import Observation
     from ..observe.relations import RelationScore
 
+EXAMPLE = Option(
+    "text, or image file",
+    default="a sentence; of a model of images, only filters and positions",
+    metavar="INPUT",
+    positional=True,
+)
+OUTPUT = Option("page (.html) or picture (.png, .svg, .pdf) to write", metavar="FILE", short="-o")
 
-def look(args: argparse.Namespace) -> int:
-    check_files(args)
-    with spinner(f"opening {args.name}"):
-        from ..inference.look import look as observe
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions(DeviceOptions):
+    """What is drawn of a model: the options of `weft look` and of `weft.look`."""
+
+    target: Annotated[
+        str | None,
+        Option(
+            "what the decoder beside an encoder reads",
+            default="what the model generates",
+            metavar="TEXT",
+        ),
+    ] = None
+    relations: Annotated[
+        str | None,
+        Option(
+            "CoNLL-U file: find the head that follows each dependency relation best",
+            metavar="FILE",
+        ),
+    ] = None
+    attention: Annotated[
+        str | None,
+        Option("attention of a picture, such as cross", default="the first", metavar="NAME"),
+    ] = None
+    layer: Annotated[
+        int | None, Option("layer of a picture of one head, from 1", metavar="N", least=1)
+    ] = None
+    head: Annotated[
+        int | None, Option("head of a picture of one head, from 1", metavar="N", least=1)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookOptions(ModelOptions, ViewOptions, VerbOptions):
+    """The options of `weft look`."""
+
+    example: Annotated[str | None, EXAMPLE] = None
+    output: Annotated[str, OUTPUT] = "look.html"
+    open: Annotated[bool, Option("open the page in the browser")] = False
+
+
+def look(options: LookOptions) -> int:
+    """Draw what a model attends to, as a page or a picture.
+
+    The page is one file that works offline: every head, one head, one word, what each layer would predict; of an image also attention
+    on the image, its distance, filters and positions.
+    """
+    check_files(options)
+    with spinner(f"opening {options.name}"):
         from ..inference.open_model import open_model
-        from ..observe.figure import save_observation
 
-        model = open_model(args.name, device=args.device)
-    with spinner(f"looking into {args.name}"):
-        observation = observe(model, args.example, args.target, args.precision == "bf16")
-        scores = []
-        if args.relations:
-            from ..data.conllu import read_conllu
-            from ..inference.relations import probe_relations, with_relations
-
-            scores = probe_relations(model, read_conllu(args.relations))
-            observation = with_relations(observation, scores)
-        place = {"kind": args.attention, "layer": args.layer, "head": args.head}
-        save_observation(observation, args.output, **place)
+        model = open_model(options.name, device=options.device)
+    with spinner(f"looking into {options.name}"):
+        observation, scores = observe(model, options.example, options)
+        save(observation, options.output, options)
     summary = {
-        "file": args.output,
-        "bytes": Path(args.output).stat().st_size,
+        "file": options.output,
+        "bytes": Path(options.output).stat().st_size,
         "input": observation.text,
         "attention": [
             {
@@ -50,23 +96,52 @@ def look(args: argparse.Namespace) -> int:
         ],
         "relations": [score._asdict() for score in scores],
     }
-    print_result(args, summary, lambda width: report_page(args.output, summary, scores, width))
-    if args.open:
+    print_result(
+        options.json, summary, lambda width: report_page(options.output, summary, scores, width)
+    )
+    if options.open:
         import webbrowser
 
-        webbrowser.open(Path(args.output).resolve().as_uri())
+        webbrowser.open(Path(options.output).resolve().as_uri())
     return 0
 
 
-def check_files(args: argparse.Namespace) -> None:
+def observe(
+    model: "OpenModel", example: "str | ImageInput | None", options: ViewOptions
+) -> tuple["Observation", list["RelationScore"]]:
+    """Return what the model does with the example, and the best head of each relation that is asked for."""
+    from ..inference.look import look as observe_input
+
+    observation = observe_input(model, example, options.target, options.precision == "bf16")
+    if not options.relations:
+        return observation, []
+    from ..data.conllu import read_conllu
+    from ..inference.relations import probe_relations, with_relations
+
+    scores = probe_relations(model, read_conllu(options.relations))
+    return with_relations(observation, scores), scores
+
+
+def save(observation: "Observation", path: "str | Path", options: ViewOptions) -> None:
+    """Write the page, or the picture of the attention that the options choose."""
+    from ..observe.figure import save_observation
+
+    save_observation(
+        observation, path, kind=options.attention, layer=options.layer, head=options.head
+    )
+
+
+def check_files(options: LookOptions) -> None:
     """Raise before the work if a file cannot be read, or the output not be written."""
-    check_output_file(args.output)
-    relations = [args.relations] if args.relations else []
+    check_output_file(options.output)
+    relations = [options.relations] if options.relations else []
     check_input_files("--relations", relations)
-    check_keeps_inputs("--output", [args.output], [args.example or "", *relations])
-    check_outside_model("--output", [args.output], args.name)
-    if args.open and Path(args.output).suffix != ".html":
-        raise ValueError(f"--open shows a page; give --output a name with .html, not {args.output}")
+    check_outside_model("--output", [options.output], options.name)
+    check_keeps_inputs("--output", [options.output], [options.example or "", *relations])
+    if options.open and Path(options.output).suffix != ".html":
+        raise ValueError(
+            f"--open shows a page; give --output a name with .html, not {options.output}"
+        )
 
 
 def report_page(
@@ -87,50 +162,3 @@ def report_page(
 def line(panel: dict[str, Any]) -> str:
     layers, heads = count_of(panel["layers"], "layer"), count_of(panel["heads"], "head")
     return f"{panel['kind']}: {layers} of {heads}, {panel['queries']} × {panel['keys']} tokens"
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        look,
-        "draw what a model attends to, as a page or a picture",
-        "The page is one file that works offline: every head, one head, one word, what each layer would predict; of an image "
-        "also attention on the image, its distance, filters and positions.",
-    )
-    add_model_name(parser)
-    parser.add_argument(
-        "example",
-        metavar="INPUT",
-        nargs="?",
-        help="text, or image file (default: a sentence; of a model of images, only filters and positions)",
-    )
-    parser.add_argument(
-        "--target",
-        metavar="TEXT",
-        help="what the decoder beside an encoder reads (default: what the model generates)",
-    )
-    parser.add_argument(
-        "--relations",
-        metavar="FILE",
-        help="CoNLL-U file: find the head that follows each dependency relation best",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="look.html",
-        metavar="FILE",
-        help="page (.html) or picture (.png, .svg, .pdf) to write (default: look.html)",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument(
-        "--attention",
-        metavar="NAME",
-        help="attention of a picture, such as cross (default: the first)",
-    )
-    parser.add_argument(
-        "--layer", type=positive_int, metavar="N", help="layer of a picture of one head, from 1"
-    )
-    parser.add_argument(
-        "--head", type=positive_int, metavar="N", help="head of a picture of one head, from 1"
-    )
-    add_precision(parser)
-    add_device(parser)

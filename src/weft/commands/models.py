@@ -1,39 +1,94 @@
 """`weft families`, `show`, `verify` and `export`."""
 
-import argparse
 import sys
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..console import print_result, report_on_first_rank, spinner
-from . import AddCommand, head_note
-from .options import add_set
+from ..options.declare import Option
+from ..options.shared import Overrides, Overwrite, VerbOptions
+from . import head_note
 
 if TYPE_CHECKING:
     from ..spec import Spec
 
 
-def families(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class FamiliesOptions(VerbOptions):
+    """The options of `weft families`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(VerbOptions):
+    """The options of `weft show`."""
+
+    name: Annotated[
+        str,
+        Option(
+            "model such as bert-base, llama-3.2-1b or bert, folder with config.json or weft.json, or "
+            "recipe such as recipes/bert.py or recipes/bert.py:paper",
+            metavar="NAME",
+            positional=True,
+        ),
+    ]
+    set: Overrides = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(VerbOptions):
+    """The options of `weft verify`."""
+
+    folder: Annotated[
+        str,
+        Option("folder or hub name in Hugging Face's layout", metavar="FOLDER", positional=True),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(VerbOptions):
+    """The options of `weft export`."""
+
+    folder: Annotated[
+        str, Option("folder or hub name, in either layout", metavar="IN", positional=True)
+    ]
+    output: Annotated[
+        str,
+        Option(
+            "new or empty folder; with --overwrite also the folder of a model",
+            metavar="OUT",
+            positional=True,
+        ),
+    ]
+    to: Annotated[
+        Literal["hf", "weft"], Option("layout to write: Hugging Face's or Weft's own")
+    ] = "hf"
+    overwrite: Overwrite = False
+
+
+def families(options: FamiliesOptions) -> int:
+    """List the architectures with sizes, parameters and papers."""
     from .families import families_table, family_sizes
 
     sizes = family_sizes()
-    print_result(args, sizes, lambda width: families_table(sizes, width))
+    print_result(options.json, sizes, lambda width: families_table(sizes, width))
     return 0
 
 
-def show(args: argparse.Namespace) -> int:
+def show(options: ShowOptions) -> int:
+    """Show the parts, parameters and cost of a model or a recipe."""
     from .. import spec
     from ..spec import describe as describe_module
     from . import show
 
-    if is_recipe(args.name):
-        return show_recipe(args)
-    if args.set:
+    if is_recipe(options.name):
+        return show_recipe(options)
+    if options.set:
         raise ValueError(
-            f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
+            f"--set changes a recipe, and {options.name} is a model; give a recipe's file"
         )
-    name, model = named_spec(args.name)
+    name, model = named_spec(options.name)
     length = describe_module.default_length(model)
     summary = {
         "name": name,
@@ -42,7 +97,7 @@ def show(args: argparse.Namespace) -> int:
         "length": length,
         "spec": spec.to_plain(model),
     }
-    print_result(args, summary, lambda width: show.model_page(name, model, width))
+    print_result(options.json, summary, lambda width: show.model_page(name, model, width))
     return 0
 
 
@@ -73,38 +128,42 @@ def is_recipe(name: str) -> bool:
     )
 
 
-def show_recipe(args: argparse.Namespace) -> int:
+def show_recipe(options: ShowOptions) -> int:
     from .. import recipe
     from . import show as show_module
 
     loaded_recipe = recipe.apply_overrides(
-        recipe.load_recipe(args.name), args.set, report_on_first_rank
+        recipe.load_recipe(options.name), list(options.set), report_on_first_rank
     )
     print_result(
-        args,
+        options.json,
         show_module.recipe_summary(loaded_recipe),
         lambda width: show_module.recipe_page(loaded_recipe),
     )
     return 0
 
 
-def verify(args: argparse.Namespace) -> int:
+def verify(options: VerifyOptions) -> int:
+    """Compare a model with transformers: outputs, tokens, images, generation, embeddings, classes.
+
+    Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.
+    """
     from .verify import differences_table
 
-    with spinner(f"comparing {args.folder} with transformers"):
+    with spinner(f"comparing {options.folder} with transformers"):
         from ..inference.compare import LIMIT, compare_with_transformers
         from ..inference.open_model import open_model
         from ..interop import verify
         from ..interop.hub import local_folder
 
-        folder = local_folder(model_folder(args.folder))
+        folder = local_folder(model_folder(options.folder))
         differences = verify.verify(folder)
         checks = compare_with_transformers(open_model(folder, device="cpu"), folder)
     same = all(difference <= LIMIT for difference in differences.values()) and not any(
         check.differ for check in checks
     )  # a NaN is not
     plain = {
-        "folder": args.folder,
+        "folder": options.folder,
         "differences": {n: d if isfinite(d) else None for n, d in differences.items()},
         "limit": LIMIT,
         "checks": {
@@ -113,44 +172,51 @@ def verify(args: argparse.Namespace) -> int:
         "same": same,
     }
     print_result(
-        args,
+        options.json,
         plain,
         lambda width: differences_table(
             differences, {check.name: check.line for check in checks}, width
         ),
     )
-    if not args.json:
+    if not options.json:
         print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
     return 0 if same else 1
 
 
-def export(args: argparse.Namespace) -> int:
+def export(options: ExportOptions) -> int:
+    """Export a model as a folder that Hugging Face's classes open.
+
+    Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in Hugging Face's layout or Weft's, one
+    tensor at a time.
+    """
     from ..interop.describe import check_output_folder, folder_summary
     from .export import folders_table
 
-    out, run = Path(args.output), Path(args.folder)
-    if out.resolve() == Path(model_folder(args.folder)).resolve():
-        raise ValueError(f"{args.output} is the folder to read; give another one to write")
-    check_output_folder(out, args.overwrite)
+    out, run = Path(options.output), Path(options.folder)
+    if out.resolve() == Path(model_folder(options.folder)).resolve():
+        raise ValueError(f"{options.output} is the folder to read; give another one to write")
+    check_output_folder(out, options.overwrite)
     folders = {}
-    with spinner(f"exporting {args.folder}"):
+    with spinner(f"exporting {options.folder}"):
         if (run / "recipe.json").is_file() and not (run / "model").is_dir():
             from ..runs.export import export_checkpoint
 
-            spec = export_checkpoint(run, out, args.to, lambda line: print(line, file=sys.stderr))
+            spec = export_checkpoint(
+                run, out, options.to, lambda line: print(line, file=sys.stderr)
+            )
         else:
             from ..interop.hub import local_folder
             from ..interop.loading import open_weights
             from ..interop.saving import save
 
-            folder = local_folder(model_folder(args.folder))
+            folder = local_folder(model_folder(options.folder))
             with open_weights(folder, dtype=None) as weights:
                 spec = weights.model.spec
-                save(weights.model, out, to=args.to, weights=weights.read_whole)
+                save(weights.model, out, to=options.to, weights=weights.read_whole)
             folders["read"] = folder_summary(folder, spec)
     folders["written"] = folder_summary(out, spec)
-    print_result(args, folders, lambda width: folders_table(folders, width))
-    if args.to == "hf" and (note := head_note(spec)):
+    print_result(options.json, folders, lambda width: folders_table(folders, width))
+    if options.to == "hf" and (note := head_note(spec)):
         print(f"weft: {note}", file=sys.stderr)
     return 0
 
@@ -162,45 +228,4 @@ def model_folder(name: str) -> str:
         str(model_folder)
         if (Path(name) / "recipe.json").is_file() and model_folder.is_dir()
         else name
-    )
-
-
-def add(verb: AddCommand) -> None:
-    verb(families, "list the architectures with sizes, parameters and papers")
-    parser = verb(
-        show,
-        "show the parts, parameters and cost of a model or a recipe",
-    )
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        help="model such as bert-base, llama-3.2-1b or bert, folder with config.json or weft.json, or "
-        "recipe such as recipes/bert.py or recipes/bert.py:paper",
-    )
-    add_set(parser)
-    verb(
-        verify,
-        "compare a model with transformers: outputs, tokens, images, generation, embeddings, classes",
-        "Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.",
-    ).add_argument("folder", metavar="FOLDER", help="folder or hub name in Hugging Face's layout")
-    parser = verb(
-        export,
-        "export a model as a folder that Hugging Face's classes open",
-        "Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in Hugging Face's layout or Weft's, one "
-        "tensor at a time.",
-    )
-    parser.add_argument("folder", metavar="IN", help="folder or hub name, in either layout")
-    parser.add_argument(
-        "output",
-        metavar="OUT",
-        help="new or empty folder; with --overwrite also the folder of a model",
-    )
-    parser.add_argument(
-        "--to",
-        choices=("hf", "weft"),
-        default="hf",
-        help="layout to write: Hugging Face's or Weft's own (default: hf)",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace what the output folder holds"
     )

@@ -1,13 +1,15 @@
 """`weft new`: a first recipe for the user's own data."""
 
-import argparse
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from ..console import count_of, format_duration, format_number, print_result, spinner
-from . import AddCommand, head_note
-from .options import add_column_names, add_columns_option, add_max_bad_rows
+from ..options.declare import Option
+from ..options.shared import VALID, TableOptions, VerbOptions
+from . import head_note
 from .rows import check_input_files
 
 if TYPE_CHECKING:
@@ -15,11 +17,55 @@ if TYPE_CHECKING:
     from ..spec import Spec
     from .first_recipe import Guess
 
-OBJECTIVES = ("causal-lm", "masked-lm", "span-corruption", "denoising", "replaced-tokens")
+Objective = Literal["causal-lm", "masked-lm", "span-corruption", "denoising", "replaced-tokens"]
+OBJECTIVES = get_args(Objective)
 UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
 
 
-def new(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class NewRecipeOptions(TableOptions, VerbOptions):
+    """The options of `weft new`."""
+
+    task: Annotated[
+        Literal["translate", "classify", "pretrain", "detect"],
+        Option(
+            "what the model learns: translate texts, classify texts or images, pretrain on plain text, detect objects",
+            positional=True,
+        ),
+    ]
+    data: Annotated[
+        Sequence[str],
+        Option(
+            "a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
+            metavar="DATA",
+            positional=True,
+        ),
+    ]
+    objective: Annotated[
+        Objective | None,
+        Option(
+            "what pretrain learns: to continue a text, to fill masks, to write hidden spans, to restore damaged text, or to detect replaced tokens",
+            default=OBJECTIVES[0],
+        ),
+    ] = None
+    output: Annotated[
+        str | None,
+        Option(
+            "file of the recipe",
+            default="a name after the data, such as reviews.py for reviews.csv",
+            metavar="FILE",
+            short="-o",
+        ),
+    ] = None
+    valid: Annotated[Sequence[str], replace(VALID, default="a tenth of the data")] = ()
+
+
+def new(args: NewRecipeOptions) -> int:
+    """Write a first recipe for your own data.
+
+    Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
+    reviews.csv
+    """
     from .first_recipe import NewOptions, recipe_file, recipe_name
 
     check_objective(args)
@@ -41,11 +87,11 @@ def new(args: argparse.Namespace) -> int:
         recipe = write_recipe(path, first)
         facts = first.facts | estimate(recipe)
     summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
-    print_result(args, summary, lambda width: page(path, first, facts))
+    print_result(args.json, summary, lambda width: page(path, first, facts))
     return 0
 
 
-def check_objective(args: argparse.Namespace) -> None:
+def check_objective(args: NewRecipeOptions) -> None:
     """Raise ValueError where no objective is chosen."""
     if args.objective is not None and args.task != "pretrain":
         raise ValueError(
@@ -122,44 +168,3 @@ def page(path: Path, first: "Guess", facts: dict[str, str]) -> Any:
         f"weft train {shlex.quote(str(path))}",
         first.use,
     )
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        new,
-        "write a first recipe for your own data",
-        "Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify "
-        "reviews.csv",
-    )
-    parser.add_argument(
-        "task",
-        choices=("translate", "classify", "pretrain", "detect"),
-        help="what the model learns: translate texts, classify texts or images, pretrain on plain text, detect objects",
-    )
-    parser.add_argument(
-        "data",
-        nargs="+",
-        metavar="DATA",
-        help="a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
-    )
-    parser.add_argument(
-        "--objective",
-        choices=OBJECTIVES,
-        help=f"what pretrain learns: to continue a text, to fill masks, to write hidden spans, to restore damaged text, or to detect replaced tokens (default: {OBJECTIVES[0]})",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="file of the recipe (default: a name after the data, such as reviews.py for reviews.csv)",
-    )
-    parser.add_argument(
-        "--valid",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="validation files (default: a tenth of the data)",
-    )
-    add_columns_option(parser)
-    add_column_names(parser)
-    add_max_bad_rows(parser)

@@ -1,13 +1,12 @@
 """`weft plan`: parameters, FLOPs, memory per device, bytes per link, time, energy and price of a run, before it starts."""
 
-import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console import format_duration, format_number, print_result, report_on_first_rank, spinner
-from . import AddCommand
-from .options import add_set, finite_float, positive_int
+from ..options.declare import Option
+from ..options.shared import Overrides, VerbOptions
 from .rows import check_outside_model
 
 if TYPE_CHECKING:
@@ -20,43 +19,146 @@ if TYPE_CHECKING:
 SCALES = (0.25, 0.5, 1, 2, 4)  # of the devices, for time against their number
 
 
-def plan(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(VerbOptions):
+    """The options of `weft plan`."""
+
+    name: Annotated[
+        str,
+        Option(
+            "model such as gpt3-175b, folder of a model, or recipe such as recipes/bert.py:paper",
+            metavar="NAME",
+            positional=True,
+        ),
+    ]
+    gpus: Annotated[
+        int | None, Option("number of devices", default="as few as fit", metavar="N", least=1)
+    ] = None
+    tensor: Annotated[
+        int | None,
+        Option("devices that share every layer", default="the cheapest", metavar="N", least=1),
+    ] = None
+    shard: Annotated[
+        int | None,
+        Option(
+            "devices that share weights and optimiser state",
+            default="the cheapest",
+            metavar="N",
+            least=1,
+        ),
+    ] = None
+    micro_batch_size: Annotated[
+        int | None,
+        Option(
+            "rows of one forward pass on one device", default="the cheapest", metavar="N", least=1
+        ),
+    ] = None
+    row_length: Annotated[
+        int | None,
+        Option(
+            "tokens per row, or pixels of a side", default="the model's own", metavar="N", least=1
+        ),
+    ] = None
+    kind: Annotated[
+        str,
+        Option(
+            "kind of device: h100, h200, b200, a100, a100-40gb, v100, p100, mi300x, rtx4090, tpu-v4 or cpu",
+            metavar="DEVICE",
+        ),
+    ] = "h100"
+    tokens: Annotated[
+        float | None,
+        Option(
+            "tokens or images to train on",
+            default="20 tokens per parameter, or the recipe's",
+            metavar="N",
+            above=0,
+            example="300e9",
+        ),
+    ] = None
+    checkpointing: Annotated[
+        bool,
+        Option("compute every block again in the backward pass", default="where it is cheapest"),
+    ] = False
+    price: Annotated[
+        float | None,
+        Option("dollars per device and hour", default="a list price", metavar="X"),
+    ] = None
+    cores: Annotated[
+        int | None,
+        Option("cores that prepare the text", default="64", metavar="N", least=1),
+    ] = None
+    core_price: Annotated[
+        float | None, Option("dollars per core and hour", default="a list price", metavar="X")
+    ] = None
+    prepare_rate: Annotated[
+        float | None,
+        Option(
+            "MB/s at which one core prepares text without filters",
+            default="2, measured",
+            metavar="X",
+            above=0,
+        ),
+    ] = None
+    simulate: Annotated[
+        bool,
+        Option(
+            "experimental: also measure the memory and collectives of one rank of the real model on a fake process group"
+        ),
+    ] = False
+    picture: Annotated[
+        str | None,
+        Option(
+            "draw memory by part and time against the number of devices (.png, .svg or .pdf)",
+            metavar="FILE",
+        ),
+    ] = None
+    set: Overrides = ()
+
+
+def plan(options: PlanOptions) -> int:
+    """Plan a run: FLOPs, memory per device, time, energy and price before it starts.
+
+    Refuses what does not fit, and names the one on the fewest devices that does.
+    """
     from ..plan.hardware import accelerator
     from ..plan.plan import find_plan
 
-    check_outside_model("--picture", [args.picture], args.name)
-    device = accelerator(args.kind)
-    workload, wishes = workload_and_wishes(args, device)
-    if args.price is not None:
-        device = replace(device, price=args.price)
+    check_outside_model("--picture", [options.picture], options.name)
+    device = accelerator(options.kind)
+    workload, wishes = workload_and_wishes(options, device)
+    if options.price is not None:
+        device = replace(device, price=options.price)
     best = find_plan(workload, device, wishes)
     scaling = plans_by_devices(workload, best, wishes)
     plain = best.to_plain() | {"scaling": [scaling_row(p) for p in scaling]}
     if workload.unit == "tokens":
-        plain["preparation"] = preparation_costs(args)
-    if args.simulate:
+        plain["preparation"] = preparation_costs(options)
+    if options.simulate:
         plain["simulation"] = run_simulation(best)
-    if args.picture:
+    if options.picture:
         from ..plan.picture import draw
 
-        draw(best, scaling, args.picture)
-        plain["picture"] = args.picture
-    print_result(args, plain, lambda width: plan_page(best, scaling, plain))
+        draw(best, scaling, options.picture)
+        plain["picture"] = options.picture
+    print_result(options.json, plain, lambda width: plan_page(best, scaling, plain))
     return 0
 
 
-def preparation_costs(args: argparse.Namespace) -> dict[str, Any]:
+def preparation_costs(options: PlanOptions) -> dict[str, Any]:
     """What it costs to prepare a terabyte of text."""
     from ..plan.preparation import TB, Preparation
 
-    options = {"cores": args.cores, "price": args.core_price, "tokenising": args.prepare_rate}
-    fixed = {name: value for name, value in options.items() if value is not None}
+    values: dict[str, Any] = {
+        "cores": options.cores,
+        "price": options.core_price,
+        "tokenising": options.prepare_rate,
+    }
+    fixed = {name: value for name, value in values.items() if value is not None}
     return {"per_terabyte": Preparation(TB, **fixed).to_plain()}
 
 
-def workload_and_wishes(
-    args: argparse.Namespace, device: "Accelerator"
-) -> tuple["Workload", "Wishes"]:
+def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["Workload", "Wishes"]:
     """The workload of a recipe or a model, and what options and recipe fix of its layout."""
     from ..plan.plan import Wishes
     from ..plan.workload import with_samples, workload_of_spec
@@ -64,22 +166,28 @@ def workload_and_wishes(
     from .models import is_recipe, named_spec
 
     wishes = Wishes(
-        args.gpus, args.tensor, args.shard, args.micro_batch_size, args.checkpointing or None
+        options.gpus,
+        options.tensor,
+        options.shard,
+        options.micro_batch_size,
+        options.checkpointing or None,
     )
-    if not is_recipe(args.name) and not (Path(args.name) / "recipe.json").is_file():
-        if args.set:
+    if not is_recipe(options.name) and not (Path(options.name) / "recipe.json").is_file():
+        if options.set:
             raise ValueError(
-                f"--set changes a recipe, and {args.name} is a model; give a recipe's file"
+                f"--set changes a recipe, and {options.name} is a model; give a recipe's file"
             )
-        name, spec = named_spec(args.name)
-        return workload_of_spec(name, spec, args.row_length, args.tokens), wishes
+        name, spec = named_spec(options.name)
+        return workload_of_spec(name, spec, options.row_length, options.tokens), wishes
     from .. import recipe
 
-    if args.row_length:
+    if options.row_length:
         raise ValueError("--row-length is for a model; a recipe has --set batch.length=…")
-    loaded = recipe.apply_overrides(recipe.load_recipe(args.name), args.set, report_on_first_rank)
+    loaded = recipe.apply_overrides(
+        recipe.load_recipe(options.name), list(options.set), report_on_first_rank
+    )
     workload = workload_of_recipe(loaded, device.fastest_precision)
-    return with_samples(workload, args.tokens), wishes.with_defaults_of(loaded)
+    return with_samples(workload, options.tokens), wishes.with_defaults_of(loaded)
 
 
 def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> list["Plan"]:
@@ -264,87 +372,3 @@ def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("", calls),
     ]
-
-
-def positive_number(text: str) -> float:
-    try:
-        value = finite_float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no number; give one such as 300e9") from None
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        plan,
-        "plan a run: FLOPs, memory per device, time, energy and price before it starts",
-        "Refuses what does not fit, and names the one on the fewest devices that does.",
-    )
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        help="model such as gpt3-175b, folder of a model, or recipe such as recipes/bert.py:paper",
-    )
-    numbers = (
-        ("--gpus", "number of devices (default: as few as fit)"),
-        ("--tensor", "devices that share every layer (default: the cheapest)"),
-        ("--shard", "devices that share weights and optimiser state (default: the cheapest)"),
-        ("--micro-batch-size", "rows of one forward pass on one device (default: the cheapest)"),
-        ("--row-length", "tokens per row, or pixels of a side (default: the model's own)"),
-    )
-    for option, text in numbers:
-        parser.add_argument(option, type=positive_int, metavar="N", help=text)
-    parser.add_argument(
-        "--kind",
-        default="h100",
-        metavar="DEVICE",
-        help="kind of device: h100, h200, b200, a100, a100-40gb, v100, p100, mi300x, rtx4090, tpu-v4 or cpu (default: h100)",
-    )
-    parser.add_argument(
-        "--tokens",
-        type=positive_number,
-        metavar="N",
-        help="tokens or images to train on (default: 20 tokens per parameter, or the recipe's)",
-    )
-    parser.add_argument(
-        "--checkpointing",
-        action="store_true",
-        help="compute every block again in the backward pass (default: where it is cheapest)",
-    )
-    parser.add_argument(
-        "--price",
-        type=finite_float,
-        metavar="X",
-        help="dollars per device and hour (default: a list price)",
-    )
-    parser.add_argument(
-        "--cores",
-        type=positive_int,
-        metavar="N",
-        help="cores that prepare the text (default: 64)",
-    )
-    parser.add_argument(
-        "--core-price",
-        type=finite_float,
-        metavar="X",
-        help="dollars per core and hour (default: a list price)",
-    )
-    parser.add_argument(
-        "--prepare-rate",
-        type=positive_number,
-        metavar="X",
-        help="MB/s at which one core prepares text without filters (default: 2, measured)",
-    )
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="experimental: also measure the memory and collectives of one rank of the real model on a fake process group",
-    )
-    parser.add_argument(
-        "--picture",
-        metavar="FILE",
-        help="draw memory by part and time against the number of devices (.png, .svg or .pdf)",
-    )
-    add_set(parser)

@@ -1,6 +1,5 @@
 """`weft classify`, `tag`, `answer`, `embed` and `fill`."""
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,20 +7,17 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ..console import print_result, spinner
-from . import COLUMN_PREFIX_HELP, AddCommand, Fields
+from ..options.shared import ModelOptions
+from . import Fields
 from .inputs import columns_of, input_texts, questions, rows_and_inputs, text_pairs, words_of
-from .options import (
-    add_batch_size,
-    add_column_names,
-    add_columns_option,
-    add_device,
-    add_input,
-    add_max_bad_rows,
-    add_model_name,
-    add_precision,
-    add_texts,
-    finite_float,
-    positive_int,
+from .predict_options import (
+    AnswerOptions,
+    BatchOptions,
+    ClassifyOptions,
+    EmbedOptions,
+    FillOptions,
+    PredictionOptions,
+    TagOptions,
 )
 from .rows import (
     TABLE_SUFFIXES,
@@ -38,14 +34,15 @@ if TYPE_CHECKING:
     from ..tasks.predict import PredictOptions
 
 
-def classify(args: argparse.Namespace) -> int:
-    rows = input_texts(args)
-    model, options = open_for_prediction(args)
-    rows, inputs, input_names = rows_and_inputs(args, rows, model)
+def classify(options: ClassifyOptions) -> int:
+    """Classify texts, pairs of texts or images, or predict a number."""
+    rows = input_texts(options, pairs=options.pairs)
+    model, predict_options = open_for_prediction(options)
+    rows, inputs, input_names = rows_and_inputs(options, rows, model, options.pairs)
     from ..inference import methods
 
-    with prediction_progress(args, options) as options:
-        predictions = methods.classify(model, inputs, options)
+    with prediction_progress(options, predict_options) as predict_options:
+        predictions = methods.classify(model, inputs, predict_options)
     names = methods.label_names(model)
 
     def class_fields(probabilities: list[float] | float) -> Fields:
@@ -67,22 +64,23 @@ def classify(args: argparse.Namespace) -> int:
         return f"{label_text}  {input_name}"
 
     return output_predictions(
-        args,
+        options,
         rows,
         [class_fields(probabilities) for probabilities in predictions],
         lambda fields_of_rows: "\n".join(map(line, fields_of_rows, input_names)),
     )
 
 
-def tag(args: argparse.Namespace) -> int:
-    rows = input_texts(args)
-    model, options = open_for_prediction(args)
-    sentences = words_of(args, rows, model)
+def tag(options: TagOptions) -> int:
+    """Tag every word of a text."""
+    rows = input_texts(options)
+    model, predict_options = open_for_prediction(options)
+    sentences = words_of(options, rows, model)
     from ..inference import methods
     from ..metrics.entities import find_entities
 
-    with prediction_progress(args, options) as options:
-        predictions = methods.tag(model, sentences, options)
+    with prediction_progress(options, predict_options) as predict_options:
+        predictions = methods.tag(model, sentences, predict_options)
     if cut := sum(any(share == 0 for _, share in tags) for tags in predictions):
         print(
             f"weft: {cut:,} of {len(rows):,} rows are longer than the model reads; their last words have no tag",
@@ -118,36 +116,37 @@ def tag(args: argparse.Namespace) -> int:
         )
 
     return output_predictions(
-        args,
+        options,
         rows,
         [*map(tag_fields, rows, sentences, predictions)],
         lambda fields_of_rows: "\n".join(map(line, fields_of_rows, sentences)),
     )
 
 
-def answer(args: argparse.Namespace) -> int:
-    check_output_file(args.output, TABLE_SUFFIXES)
-    check_keeps_inputs("--output", [args.output or ""], [args.file or ""])
-    check_outside_model("--output", [args.output], args.name)
-    rows, official = questions(args)
-    columns = columns_of(args)
+def answer(options: AnswerOptions) -> int:
+    """Answer a question with a span of a text."""
+    check_output_file(options.output, TABLE_SUFFIXES)
+    check_outside_model("--output", [options.output], options.name)
+    check_keeps_inputs("--output", [options.output or ""], [options.input or ""])
+    rows, official = questions(options)
+    columns = columns_of(options)
     for row in rows:
         if not all(isinstance(row.get(name), str) and row[name].strip() for name in columns):
             raise ValueError(
                 f"give a question and a context; {str(row)[:80]} lacks one of them (columns {' and '.join(map(repr, columns))})"
             )
-    model, options = open_for_prediction(args)
+    model, predict_options = open_for_prediction(options)
     from ..inference import methods
 
-    with prediction_progress(args, options) as options:
+    with prediction_progress(options, predict_options) as predict_options:
         answers = methods.answer(
-            model, [(row[columns[0]], row[columns[1]]) for row in rows], options
+            model, [(row[columns[0]], row[columns[1]]) for row in rows], predict_options
         )
     predictions = []
     for answer in answers:
         none = (
-            args.no_answer_threshold is not None
-            and answer.no_answer_margin > args.no_answer_threshold
+            options.no_answer_threshold is not None
+            and answer.no_answer_margin > options.no_answer_threshold
         )
         predictions.append(
             {
@@ -159,11 +158,11 @@ def answer(args: argparse.Namespace) -> int:
             }
         )
     if (
-        official and args.output and args.output.endswith(".json")
+        official and options.output and options.output.endswith(".json")
     ):  # as SQuAD's own script reads them
         import json
 
-        with open(args.output, "w", encoding="utf-8") as file:
+        with open(options.output, "w", encoding="utf-8") as file:
             json.dump(
                 {
                     row["id"]: answered["prediction"]
@@ -172,9 +171,9 @@ def answer(args: argparse.Namespace) -> int:
                 file,
                 ensure_ascii=False,
             )
-        return report_written(len(rows), args.output)
+        return report_written(len(rows), options.output)
     return output_predictions(
-        args,
+        options,
         rows,
         predictions,
         lambda answers: "\n".join(answered["prediction"] or "(no answer)" for answered in answers),
@@ -186,42 +185,46 @@ def finite_or_none(score: float) -> float | None:
     return score if isfinite(score) else None
 
 
-def embed(args: argparse.Namespace) -> int:
-    rows = input_texts(args, (*TABLE_SUFFIXES, ".npy"))
-    model, options = open_for_prediction(args)
-    rows, inputs, input_names = rows_and_inputs(args, rows, model)
+def embed(options: EmbedOptions) -> int:
+    """Compute one embedding vector per text or image. With --output vectors.npy, writes one array of the shape (inputs, width)."""
+    rows = input_texts(options, suffixes=(*TABLE_SUFFIXES, ".npy"))
+    model, predict_options = open_for_prediction(options)
+    rows, inputs, input_names = rows_and_inputs(options, rows, model)
     items = [first for first, _ in inputs]
     from ..inference import methods
 
-    with prediction_progress(args, options) as options:
-        embeddings = methods.embed(model, items, args.pooling, args.normalise, options)
-    if args.output and args.output.lower().endswith(".npy"):
+    with prediction_progress(options, predict_options) as predict_options:
+        embeddings = methods.embed(
+            model, items, options.pooling, options.normalise, predict_options
+        )
+    if options.output and options.output.lower().endswith(".npy"):
         import numpy as np
 
-        with open(args.output, "wb") as file:
+        with open(options.output, "wb") as file:
             np.save(file, np.array(embeddings, np.float32), allow_pickle=False)
-        return report_written(len(rows), args.output)
+        return report_written(len(rows), options.output)
 
     def line(name: str, embedding: list[float]) -> str:
         first = ", ".join(f"{x:.4f}" for x in embedding[:4])
         return f"[{first}, … {len(embedding)} numbers]  {name}"
 
     return output_predictions(
-        args,
+        options,
         rows,
         [{"vector": embedding} for embedding in embeddings],
         lambda _: "\n".join(map(line, input_names, embeddings)),
     )
 
 
-def fill(args: argparse.Namespace) -> int:
-    rows = input_texts(args)
-    model, options = open_for_prediction(args)
-    texts = [first for first, _ in text_pairs(args, rows, model)]
+def fill(options: FillOptions) -> int:
+    """Predict masked words. Example: weft fill NAME "the man went to the [MASK]"."""
+    rows = input_texts(options)
+    model, predict_options = open_for_prediction(options)
+    texts = [first for first, _ in text_pairs(options, rows, model)]
     from ..inference import methods
 
-    with prediction_progress(args, options) as options:
-        predictions = methods.fill(model, texts, args.top_k, options)
+    with prediction_progress(options, predict_options) as predict_options:
+        predictions = methods.fill(model, texts, options.top_k, predict_options)
     filled = [
         {
             "guesses": [
@@ -238,129 +241,41 @@ def fill(args: argparse.Namespace) -> int:
         )
 
     return output_predictions(
-        args, rows, filled, lambda _: "\n".join(map(line, texts, predictions)).lstrip("\n")
+        options, rows, filled, lambda _: "\n".join(map(line, texts, predictions)).lstrip("\n")
     )
 
 
-def open_for_prediction(args: argparse.Namespace) -> tuple["OpenModel", "PredictOptions"]:
-    with spinner(f"opening {args.name}"):
+def open_for_prediction(options: BatchOptions) -> tuple["OpenModel", "PredictOptions"]:
+    with spinner(f"opening {options.name}"):
         from ..inference.open_model import open_model
         from ..tasks.predict import PredictOptions
 
-        model = open_model(args.name, device=args.device)
-        return model, PredictOptions(batch_size=args.batch_size, bf16=args.precision == "bf16")
+        model = open_model(options.name, device=options.device)
+        return model, PredictOptions(
+            batch_size=options.batch_size, bf16=options.precision == "bf16"
+        )
 
 
 @contextmanager
 def prediction_progress(
-    args: argparse.Namespace, options: "PredictOptions"
+    options: ModelOptions, predict_options: "PredictOptions"
 ) -> "Iterator[PredictOptions]":
     """Show how many rows are done while the model predicts."""
     from ..runs.progress import CountProgressLine
 
-    with CountProgressLine("predicted", text=f"predicting with {args.name}") as progress:
-        yield options._replace(progress=progress)
-
-
-# What goes out
+    with CountProgressLine("predicted", text=f"predicting with {options.name}") as progress:
+        yield predict_options._replace(progress=progress)
 
 
 def output_predictions(
-    args: argparse.Namespace,
+    options: PredictionOptions,
     rows: list[Fields],
     predictions: list[Fields],
     page: Callable[[list[Fields]], str],
 ) -> int:
     add_columns(rows, predictions)
-    if args.output:
-        write_output_rows(args.output, rows)
-        return report_written(len(rows), args.output)
-    print_result(args, rows, lambda width: page(predictions))
+    if options.output:
+        write_output_rows(options.output, rows)
+        return report_written(len(rows), options.output)
+    print_result(options.json, rows, lambda width: page(predictions))
     return 0
-
-
-def add(verb: AddCommand) -> None:
-    def common(
-        parser: argparse.ArgumentParser,
-        columns: str = "column of the text",
-        also: str = "",
-        takes_texts: bool = True,
-    ) -> argparse.ArgumentParser:
-        add_model_name(parser)
-        if takes_texts:
-            add_texts(parser)
-        add_input(parser)
-        parser.add_argument(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help=f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}{also}",
-        )
-        add_columns_option(parser, columns)
-        add_column_names(parser)
-        add_max_bad_rows(parser, 0.0)
-        add_batch_size(parser)
-        add_precision(parser)
-        add_device(parser)
-        return parser
-
-    common(
-        verb(classify, "classify texts, pairs of texts or images, or predict a number"),
-        "column of the text, or both columns of a pair",
-    ).add_argument("--pairs", action="store_true", help="take the texts in pairs")
-    parser = common(verb(tag, "tag every word of a text"), "column of the text or of the words")
-    parser.add_argument(
-        "--pre-split",
-        action="store_true",
-        help="the text is already tokenised: split at spaces only",
-    )
-    parser.add_argument(
-        "--language",
-        default="en",
-        help="language whose rules split words and punctuation (default: en)",
-    )
-    parser = common(
-        verb(answer, "answer a question with a span of a text"),
-        "columns of the question and the context",
-        takes_texts=False,
-    )
-    parser.add_argument("--question", metavar="TEXT", help="question to answer")
-    parser.add_argument("--context", metavar="TEXT", help="text that contains the answer")
-    parser.add_argument(
-        "--no-answer-threshold",
-        type=finite_float,
-        metavar="X",
-        help="give no answer where that scores more than X above the best span (default: always answer)",
-    )
-    parser = common(
-        verb(
-            embed,
-            "compute one embedding vector per text or image",
-            "With --output vectors.npy, writes one array of the shape (inputs, width).",
-        ),
-        also="; or .npy, the vectors alone",
-    )
-    parser.add_argument(
-        "--pooling",
-        choices=("mean", "max", "cls", "last"),
-        help="how the vectors of the tokens become one (default: as modules.json says, else the mean; of images the class token)",
-    )
-    parser.add_argument(
-        "--normalise",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="scale vectors to length 1 (default: as the folder's modules.json says, else no)",
-    )
-    common(
-        verb(
-            fill,
-            "predict masked words",
-            'Example: weft fill NAME "the man went to the [MASK]".',
-        )
-    ).add_argument(
-        "--top-k",
-        type=positive_int,
-        default=5,
-        metavar="N",
-        help="number of predictions per mask (default: 5)",
-    )

@@ -17,54 +17,37 @@ from ..registry import members
 from ..runs.progress import PrepareProgressLine, prepare_speed
 from ..synonyms import suggest
 from ..values import from_plain
+from .train_options import PrepareOptions
 
 
-def data_from_arguments(
-    paths: Sequence[str],
-    *,
-    kind: str = "documents",
-    format: str | None = None,
-    document_boundary: str = "blank",
-    tokenizer: str = "byte-bpe",
-    vocab_size: int = 32_000,
-    lowercase: bool | None = None,
-    sentence_boundaries: bool = False,
-    valid: Sequence[str] = (),
-    column_names: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    numeric_label: bool = False,
-    filters: Sequence[str] = (),
-) -> R.Data:
-    """`filters` are names of filters with their defaults, for the training files. `columns` are those that the row reads, in its order, the label last; without them, `column_names` are. `tokenizer` may be a file."""
-    row = row_schema_from_arguments(
-        kind,
-        tuple(columns or (column_names if kind in ("pairs", "examples") else ())),
-        sentence_boundaries,
-        numeric_label,
-    )
+def data_from_options(options: PrepareOptions) -> R.Data:
+    """Return the data of files. The tokenizer may be a file; `--columns` are those that the row reads, in its order, the label last."""
     cut = None
+    row = row_schema_from_options(options)
     if row.text_columns:
-        cut = tokenizer_from_arguments(tokenizer, vocab_size, lowercase)
-
-    def source(files: Sequence[str]) -> R.Source:
-        source: R.Source = from_plain(
-            {
-                "kind": "Source",
-                "paths": list(files),
-                "format": format,
-                "document_boundary": document_boundary,
-                "column_names": list(column_names),
-                "has_header": not column_names,
-            }
-        )
-        return source
-
+        cut = tokenizer_from_options(options)
     return R.Data(
         rows=row,
-        train=replace(source(paths), filters=filters_from_names(filters)),
-        valid=source(valid) if valid else None,
+        train=replace(
+            source_of_files(options, options.paths), filters=filters_from_names(options.filters)
+        ),
+        valid=source_of_files(options, options.valid) if options.valid else None,
         tokenizer=cut,
     )
+
+
+def source_of_files(options: PrepareOptions, files: Sequence[str]) -> R.Source:
+    source: R.Source = from_plain(
+        {
+            "kind": "Source",
+            "paths": list(files),
+            "format": options.format,
+            "document_boundary": options.document_boundary,
+            "column_names": list(options.column_names),
+            "has_header": not options.column_names,
+        }
+    )
+    return source
 
 
 def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
@@ -75,17 +58,20 @@ def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
     return tuple(known[name]() for name in names)
 
 
-def row_schema_from_arguments(
-    kind: str, columns: tuple[str, ...], sentence_boundaries: bool, numeric_label: bool
-) -> R.RowSchema:
+def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
+    """Return the rows that are read; pairs and examples take their columns from `--column-names` where `--columns` gives none."""
+    kind = options.rows
+    columns = options.columns
+    if kind in ("pairs", "examples"):
+        columns = columns or options.column_names
     schemas: dict[str, Any] = {schema.name: schema for schema in members(R.RowSchema)}
     if kind not in schemas:
         raise ValueError(f"no kind of rows is called {kind!r}; {suggest(kind, list(schemas))}")
     schema = schemas[kind]
     optional = {f.name for f in fields(schema) if f.default is None}
     known = {f.name for f in fields(schema)}
-    options = {"sentence_boundaries": sentence_boundaries, "numeric_label": numeric_label}
-    values: dict[str, Any] = {name: value for name, value in options.items() if name in known}
+    flags = ("sentence_boundaries", "numeric_label")
+    values: dict[str, Any] = {name: getattr(options, name) for name in flags if name in known}
     if columns:
         names = schema.column_fields
         if len(columns) < len(names):
@@ -100,7 +86,8 @@ def row_schema_from_arguments(
     return row
 
 
-def tokenizer_from_arguments(name: str, vocabulary: int, lowercase: bool | None) -> R.TokenizerSpec:
+def tokenizer_from_options(options: PrepareOptions) -> R.TokenizerSpec:
+    name = options.tokenizer
     if name.endswith(".json") or os.path.exists(name):
         return R.TokenizerFile(path=name)
     kinds: dict[str, Any] = {
@@ -110,9 +97,11 @@ def tokenizer_from_arguments(name: str, vocabulary: int, lowercase: bool | None)
         raise ValueError(
             f"no tokenizer and no file is called {name!r}; {suggest(name, list(kinds))}"
         )
-    values = {"vocab_size": vocabulary} | ({} if lowercase is None else {"lowercase": lowercase})
+    values: dict[str, Any] = {"vocab_size": options.vocab_size}
+    if options.lowercase is not None:
+        values["lowercase"] = options.lowercase
     known = {kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()}
-    if lowercase is not None and "lowercase" not in known[name]:
+    if options.lowercase and "lowercase" not in known[name]:
         able = " or ".join(kind for kind in kinds if "lowercase" in known[kind])
         raise ValueError(f"{name} cannot lower-case the text; leave --lowercase out, or use {able}")
     tokenizer: R.TokenizerSpec = kinds[name](

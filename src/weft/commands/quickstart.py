@@ -1,19 +1,20 @@
 """`weft quickstart`: build, train, sample, look and export on text that ships with Weft, each step as the command that does it."""
 
-import argparse
 import gzip
 import json
 import shlex
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ..console import print_result
 from ..interop.hub import PACKAGED
-from . import EXIT_STOPPED, AddCommand
-from .options import positive_int
+from ..options.declare import Option
+from ..options.shared import VerbOptions
+from . import EXIT_STOPPED
 
 TEXT, RECIPE, STEPS = "shakespeare.txt", "recipe.py", 400
 RECIPE_TEXT = '''"""A language model of Shakespeare's characters, from `weft quickstart`; every line is yours to change.
@@ -104,9 +105,25 @@ def steps_of(folder: Path) -> list[Step]:
     ]
 
 
-def quickstart(args: argparse.Namespace) -> int:
-    folder = Path(args.output)
-    write_files(folder, args.steps)
+@dataclass(frozen=True, kw_only=True)
+class QuickstartOptions(VerbOptions):
+    """The options of `weft quickstart`."""
+
+    output: Annotated[
+        str,
+        Option("folder of everything that is written", metavar="FOLDER", short="-o"),
+    ] = "quickstart"
+    steps: Annotated[int, Option("number of training steps", metavar="N", least=1)] = STEPS
+
+
+def quickstart(options: QuickstartOptions) -> int:
+    """Walk through building, training, sampling, looking and exporting.
+
+    About two minutes on two cores, offline, on text that ships with Weft. Prints every command that it runs and what to try next. Run
+    it again to resume.
+    """
+    folder = Path(options.output)
+    write_files(folder, options.steps)
     times: list[dict[str, Any]] = []
     steps = steps_of(folder)
     for number, step in enumerate(steps, 1):
@@ -116,7 +133,7 @@ def quickstart(args: argparse.Namespace) -> int:
             continue  # as an earlier walk left it
         print(f"\n[{number}/{len(steps)}] {step.title}\n$ {command}", file=sys.stderr, flush=True)
         begin = time.monotonic()
-        out = sys.stderr if args.json else None
+        out = sys.stderr if options.json else None
         code = subprocess.run(
             [sys.executable, "-m", "weft", *step.arguments], stdout=out
         ).returncode
@@ -127,7 +144,7 @@ def quickstart(args: argparse.Namespace) -> int:
         times.append({"command": command, "seconds": round(time.monotonic() - begin, 1)})
         print(f"next: {step.next}", file=sys.stderr, flush=True)
     summary = {"folder": str(folder), "steps": times}
-    print_result(args, summary, lambda width: page(folder, times))
+    print_result(options.json, summary, lambda width: page(folder, times))
     return 0
 
 
@@ -169,27 +186,4 @@ def page(folder: Path, times: list[dict[str, Any]]) -> str:
     return (
         f"\n{seconds}\n\nEverything is in {folder}. With your own data: weft new pretrain FILE, or weft new classify FILE.csv; "
         "with your own parts: examples/extend."
-    )
-
-
-def add(verb: AddCommand) -> None:
-    parser = verb(
-        quickstart,
-        "walk through building, training, sampling, looking and exporting",
-        "About two minutes on two cores, offline, on text that ships with Weft. Prints every command that it runs and what to try "
-        "next. Run it again to resume.",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="quickstart",
-        metavar="FOLDER",
-        help="folder of everything that is written (default: quickstart)",
-    )
-    parser.add_argument(
-        "--steps",
-        type=positive_int,
-        default=STEPS,
-        metavar="N",
-        help=f"number of training steps (default: {STEPS})",
     )

@@ -1,22 +1,25 @@
 """Receipts of evaluations in a run's folder."""
 
-import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import Fields
 from .rows import check_output_file, check_outside_model
 
+if TYPE_CHECKING:
+    from .evaluate_options import EvaluateOptions
 
-def receipts_file(args: argparse.Namespace) -> Path | None:
+
+def receipts_file(options: "EvaluateOptions") -> Path | None:
     """Return the file of the receipts, --output or that of the run, after checking that it can be written."""
-    check_output_file(args.output)
-    beside_model = Path(args.name) / "evaluation.json"
-    path = Path(args.output) if args.output else None
+    check_output_file(options.output)
+    beside_model = Path(options.name) / "evaluation.json"
+    path = Path(options.output) if options.output else None
     if path is None and beside_model.with_name("recipe.json").exists():
         path = beside_model
     if path is not None and path.resolve() != beside_model.resolve():
-        check_outside_model("--output", [path], args.name)
+        check_outside_model("--output", [path], options.name)
     read_receipts(path)
     return path
 
@@ -35,12 +38,12 @@ def read_receipts(path: Path | None) -> Fields:
 
 
 # Options without effect on a score, or whose effect the hashes of model and data contain
-NOT_COMPARED = {"name", "verb", "run", "output", "json", "device", "batch_size", "data", "few_shot"}
+NOT_COMPARED = {"name", "output", "json", "device", "batch_size", "data", "few_shot"}
 
 
-def options_of(args: argparse.Namespace) -> Fields:
+def options_of(options: "EvaluateOptions") -> Fields:
     """Return the options of an evaluation that its scores depend on."""
-    return {name: value for name, value in vars(args).items() if name not in NOT_COMPARED}
+    return {name: value for name, value in vars(options).items() if name not in NOT_COMPARED}
 
 
 def add_receipt(path: Path, data_name: str, written: Fields) -> None:

@@ -1,6 +1,5 @@
 """Rows that a verb reads and writes."""
 
-import argparse
 import json
 import os
 import sys
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..console import count_of, report
-from . import COLUMN_PREFIX, Fields
+from ..options.shared import COLUMN_PREFIX, RowOptions
+from . import Fields
+from .predict_options import TextOptions
 
 if TYPE_CHECKING:
     from ..data.reading.rows import BadRowEntries
@@ -165,29 +166,39 @@ def write_output_rows(path: str, rows: list[Fields]) -> None:
 
 
 def input_rows(
-    args: argparse.Namespace, texts: Sequence[str], suffixes: tuple[str, ...] = TABLE_SUFFIXES
+    options: RowOptions,
+    texts: Sequence[str],
+    suffixes: tuple[str, ...] = TABLE_SUFFIXES,
+    whole: bool = False,
 ) -> list[Fields]:
-    """Return the rows of the command line, of a file, or of standard input. `suffixes` are those of the output."""
+    """Return the rows of the command line, of a file, or of standard input.
+
+    Args:
+        options: of the command.
+        texts: of the command line.
+        suffixes: of the output.
+        whole: whether standard input is one text.
+    """
     from ..data.reading.inputs import open_input
 
-    check_output_file(args.output, suffixes)
-    if texts and args.file:
+    check_output_file(options.output, suffixes)
+    check_outside_model("--output", [options.output], options.name)
+    if texts and options.input:
         raise ValueError("give a text or --input, not both")
-    check_keeps_inputs("--output", [args.output or ""], [args.file or "", *texts])
-    check_outside_model("--output", [args.output], args.name)
-    if args.file and args.file != "-":
-        check_input_files("--input", [args.file])
+    check_keeps_inputs("--output", [options.output or ""], [options.input or "", *texts])
+    if options.input and options.input != "-":
+        check_input_files("--input", [options.input])
     if texts:
         return [{"text": text} for text in texts]
-    if not args.file and sys.stdin.isatty():
+    if not options.input and sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
     table = open_input(
-        args.file or "-",
-        getattr(args, "columns", ()),
-        getattr(args, "column_names", ()),
-        reference=source_of_run(args.name),
-        max_bad_rows=args.max_bad_row_fraction,
-        whole=args.verb == "generate" and not args.file,
+        options.input or "-",
+        options.columns,
+        options.column_names,
+        reference=source_of_run(options.name),
+        max_bad_rows=options.max_bad_row_fraction,
+        whole=whole and not options.input,
     )
     read = table.readable()
     for note in read.notes():
@@ -195,17 +206,17 @@ def input_rows(
     rows = [item.fields for item in read.rows]
     if not rows:
         raise ValueError(
-            f"{args.file or 'standard input'} holds no row; give at least one text or image"
+            f"{options.input or 'standard input'} holds no row; give at least one text or image"
         )
     return rows
 
 
-def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | None) -> ImageRows:
+def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None) -> ImageRows:
     """Return one row per image, without bytes, and the images: files and folders of the command line, or file names or bytes in a column
     of a table. The column `file` names the image where the table has no such column.
 
     Args:
-        args: of the command.
+        options: of the command.
         rows: of the table.
         trained_on: the column of the images that the model was trained on.
     """
@@ -214,14 +225,14 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
     from ..data.reading.rows import BadRowEntries
     from ..inference.images import expand_folders
 
-    source = "standard input" if args.file in (None, "-") else args.file
+    source = "standard input" if options.input in (None, "-") else options.input
 
-    if args.texts:
-        files = expand_folders(args.texts)
-        check_keeps_inputs("--output", [args.output or ""], files)
+    if options.texts:
+        files = expand_folders(options.texts)
+        check_keeps_inputs("--output", [options.output or ""], files)
         listed = ImageRows([{"file": file} for file in files], list(files))
-        return readable_images(listed, [], args.max_bad_row_fraction)
-    column = next(iter(args.columns or ()), None) or image_column(rows, trained_on)
+        return readable_images(listed, [], options.max_bad_row_fraction)
+    column = next(iter(options.columns), None) or image_column(rows, trained_on)
     check_columns_exist(rows[0], [column])
     images = [image_in_cell(row.get(column)) for row in rows]
     table, empty = ImageRows([], []), BadRowEntries()
@@ -237,7 +248,7 @@ def image_rows(args: argparse.Namespace, rows: list[Fields], trained_on: str | N
         raise ValueError(
             f"{describe_bad_rows(empty)}; give image files or folders, or name the column with --columns"
         )
-    return readable_images(table, empty, args.max_bad_row_fraction)
+    return readable_images(table, empty, options.max_bad_row_fraction)
 
 
 def readable_images(images: ImageRows, empty: "BadRowEntries", max_bad_rows: float) -> ImageRows:

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from glob import glob, has_magic
 from io import BufferedReader
 from pathlib import Path
@@ -57,7 +57,7 @@ def find(path: str) -> list[str]:
     )
 
 
-def expand(paths: tuple[str, ...]) -> list[str]:
+def expand(paths: Sequence[str]) -> list[str]:
     return [name for path in paths for name in find(path)]
 
 

@@ -118,9 +118,11 @@ def load_labelled_images(
     max_bad_rows: float,
     report: Callable[[str], None],
     columns: Sequence[str] = (),
+    column_names: Sequence[str] = (),
 ) -> InMemoryStore:
     """Labelled images of files or of a folder with one sub-folder per class; the classes are those that are there, unless given."""
-    table = open_table(paths, columns, expected=R.LabelledImages(), max_bad_rows=max_bad_rows)
+    row = R.LabelledImages()
+    table = open_table(paths, columns, column_names, expected=row, max_bad_rows=max_bad_rows)
     if not table.rows:
         raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
     rows = table.row_schema(R.Classification)

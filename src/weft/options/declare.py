@@ -9,7 +9,7 @@ A value is checked whenever it is made, so that the command line and Python refu
 
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache, reduce
+from functools import reduce
 from inspect import get_annotations
 from math import inf, isfinite
 from operator import or_
@@ -117,6 +117,10 @@ class OptionField(NamedTuple):
         return value
 
 
+# of each class, taken apart once
+FIELDS: dict[type, dict[str, OptionField]] = {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Base of the options of a verb. Several values are stored as a tuple; one text is a list of one."""
@@ -126,12 +130,13 @@ class Options:
             object.__setattr__(self, field.name, field.checked(getattr(self, field.name)))
 
 
-@cache
 def option_fields(cls: type[Options]) -> dict[str, OptionField]:
     """Return the options of a value by name: its own first, then those of its bases in their order."""
-    place = {name: i for i, base in enumerate(cls.__mro__) for name in get_annotations(base)}
-    ordered = sorted(fields(cls), key=lambda field: place[field.name])
-    return {field.name: option_field(field) for field in ordered}
+    if cls not in FIELDS:
+        place = {name: i for i, base in enumerate(cls.__mro__) for name in get_annotations(base)}
+        ordered = sorted(fields(cls), key=lambda field: place[field.name])
+        FIELDS[cls] = {field.name: option_field(field) for field in ordered}
+    return FIELDS[cls]
 
 
 def option_field(field: "Field[Any]") -> OptionField:

@@ -1,7 +1,7 @@
 """The Python call of a value of options: it takes the fields as its arguments."""
 
 from collections.abc import Callable
-from dataclasses import MISSING
+from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc
 from typing import Any, ParamSpec, TypeVar
@@ -32,7 +32,9 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in kwargs.keys() - signature.parameters.keys():
                 known = list(signature.parameters)
-                raise ValueError(f"{function.__name__} has no option {name!r}; {suggest(name, known)}")
+                raise ValueError(
+                    f"{function.__name__} has no option {name!r}; {suggest(name, known)}"
+                )
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -49,8 +51,9 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
 def python_fields(cls: type[Options]) -> list[OptionField]:
     """Return the options that Python takes, in the order of the call."""
     known = option_fields(cls)
-    ordered = sorted(cls.__dataclass_fields__.values(), key=lambda field: bool(field.kw_only))
-    return [known[field.name] for field in ordered if known[field.name].option.only != "command"]
+    positional = [field.name for field in fields(cls) if not field.kw_only]
+    names = dict.fromkeys([*positional, *known])
+    return [known[name] for name in names if known[name].option.only != "command"]
 
 
 def signature_of(cls: type[Options]) -> Signature:
@@ -60,7 +63,7 @@ def signature_of(cls: type[Options]) -> Signature:
 def parameter(cls: type[Options], field: OptionField) -> Parameter:
     declared = cls.__dataclass_fields__[field.name]
     kind = Parameter.KEYWORD_ONLY if declared.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-    words = TypeInWords(in_words(declared.type))
+    words = TypeInWords("str | " * (field.many and field.type is str) + in_words(declared.type))
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, kind, default=default, annotation=words)
 

@@ -41,13 +41,22 @@ NUM_BEAMS = Option("number of beams of beam search", metavar="N", least=1)
 NO_ANSWER_THRESHOLD = Option(
     "give no answer where that scores more than X above the best span", metavar="X"
 )
+POOLING = Option("how the vectors of the tokens become one")
+RUN = Option("folder of the run", metavar="RUN", short="-o")
 VALID = Option("validation files", metavar="FILE")
+ROWS_OUTPUT = Option(
+    f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}",
+    metavar="FILE",
+    short="-o",
+)
 IMAGES = Option("image files, or folders of images", metavar="IMAGE", positional=True)
 
 Device = Annotated[str, DEVICE]
 Precision = Annotated[Literal["fp32", "bf16"], PRECISION]
 TrainingPrecision = Annotated[Literal["auto", "fp32", "bf16"], TRAINING_PRECISION]
 BatchSize = Annotated[int, BATCH_SIZE]
+LengthPenalty = Annotated[float, Option("length penalty of beam search", metavar="X")]
+Overwrite = Annotated[bool, Option("replace what the output folder holds")]
 Images = Annotated[Sequence[str], IMAGES]
 Texts = Annotated[
     Sequence[str],
@@ -130,11 +139,7 @@ class RowOptions(ModelOptions, TableOptions):
     ] = None
     output: Annotated[
         str | None,
-        Option(
-            f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}",
-            metavar="FILE",
-            short="-o",
-        ),
+        ROWS_OUTPUT,
     ] = None
     max_bad_row_fraction: Annotated[float, BAD_ROWS] = 0.0
 
@@ -144,7 +149,7 @@ class BeamSearchOptions(Options):
     """How a sequence is searched for."""
 
     num_beams: Annotated[int, NUM_BEAMS] = 4
-    length_penalty: Annotated[float, Option("length penalty of beam search", metavar="X")] = 0.6
+    length_penalty: LengthPenalty = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +188,6 @@ class SamplingOptions(Options):
     ] = None
     repetition_penalty: Annotated[
         float,
-        Option(
-            "above 1, tokens that occurred before become less likely", metavar="R", above=0
-        ),
+        Option("above 1, tokens that occurred before become less likely", metavar="R", above=0),
     ] = 1.0
     seed: Annotated[int | None, replace(SEED, default="0")] = None

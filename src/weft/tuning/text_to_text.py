@@ -126,7 +126,7 @@ def build_template(
         template=options.source_prefix + body,
         target=target,
         labels=labels,
-        label_texts=options.label_texts or None,
+        label_texts=tuple(options.label_texts) or None,
     )
     wrong = next((name for name in schema.template_columns if name not in first), None)
     if wrong is not None:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import random
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from weft.data.reading.columns import infer_row_schema
 from weft.data.reading.rows import load_source
 from weft.data.source import resolve_source
 from weft.inference.evaluation_data import load_files
+from weft.options.shared import RowOptions
 
 LABELS = ("down", "side", "up")
 LETTERS = "abc  xyz,;|'\"\\{}[]#-éß日😀"
@@ -56,17 +56,7 @@ def doors(path: Path) -> dict[str, list[dict[str, str]]]:
         [str(path)],
         report=loud.append,
     )
-    asked = input_rows(
-        Namespace(
-            file=str(path),
-            output=None,
-            name="none",
-            column_names=[],
-            max_bad_row_fraction=0.0,
-            verb="classify",
-        ),
-        [],
-    )
+    asked = input_rows(RowOptions(name="none", input=str(path)), [])
     found = {
         "train": [item.fields for item in load_source(train)[0]],
         "tune": examples_of([str(path)]).rows,

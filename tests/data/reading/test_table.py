@@ -3,7 +3,6 @@
 import gzip
 import json
 import struct
-from argparse import Namespace
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +24,7 @@ from weft.commands.guess import guess
 from weft.commands.rows import input_rows
 from weft.data.quarantine import MAX_BAD_ROWS
 from weft.inference.evaluation_data import load_files
+from weft.options.shared import RowOptions
 
 ROWS = [(f"the {kind} film is number {i}", ("neg", "pos")[i % 2]) for i, kind in enumerate("abcdefghij" * 6)]  # fmt: skip
 RECORDS = [{"text": text, "label": label} for text, label in ROWS]
@@ -149,9 +149,9 @@ def ask_evaluate(path: str, classes: tuple[str, ...]) -> Answer:
 
 def ask_inputs(path: str, classes: tuple[str, ...]) -> Answer:
     """What `weft classify RUN -i FILE` reads."""
-    options = {"output": None, "name": "none", "column_names": [], "columns": []}
-    args = Namespace(file=path, verb="classify", max_bad_row_fraction=MAX_BAD_ROWS, **options)
-    return Answer(None, tuple(input_rows(args, [])[0]), None, len(input_rows(args, [])))
+    options = RowOptions(name="none", input=path, max_bad_row_fraction=MAX_BAD_ROWS)
+    rows = input_rows(options, [])
+    return Answer(None, tuple(rows[0]), None, len(rows))
 
 
 def ask_python(path: str, classes: tuple[str, ...]) -> Answer:

@@ -1,0 +1,113 @@
+"""The options of `weft evaluate` and of `weft.evaluate`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from ..options.declare import Option, Options
+from ..options.shared import (
+    MAX_LENGTH,
+    NO_ANSWER_THRESHOLD,
+    SEED,
+    BatchSize,
+    BeamSearchOptions,
+    DeviceOptions,
+    LabelTexts,
+    ModelOptions,
+    TableOptions,
+    VerbOptions,
+)
+
+# questions per arithmetic task
+COUNT = 100
+
+
+EvaluationFiles = Annotated[
+    Sequence[str],
+    Option(
+        "files to evaluate on: one, or two aligned ones, also as .gz",
+        default="the data of the run",
+        metavar="FILE",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(TableOptions, BeamSearchOptions, DeviceOptions):
+    """How a model is scored by what it was trained for: the options of `weft evaluate` and of `weft.evaluate`."""
+
+    split: Annotated[Literal["valid", "train"], Option("split of the run's own data")] = "valid"
+    task: Annotated[
+        str | None,
+        Option(
+            "task of a model without a recipe, such as classify, tag, answer, translate or perplexity",
+            metavar="TASK",
+        ),
+    ] = None
+    max_length: Annotated[int | None, replace(MAX_LENGTH, default="the recipe's")] = None
+    stride: Annotated[
+        int | None,
+        Option(
+            "distance between windows of running text",
+            default="half the length",
+            metavar="TOKENS",
+            least=1,
+        ),
+    ] = None
+    language: Annotated[
+        str | None,
+        Option("target language, for tokenised BLEU", default="from the suffix of the file"),
+    ] = None
+    no_answer_threshold: Annotated[float, NO_ANSWER_THRESHOLD] = 0.0
+    batch_size: BatchSize = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class InContextOptions(Options):
+    """How a language model is scored on questions, with solved examples in its prompt."""
+
+    few_shot: Annotated[
+        str | None,
+        Option(
+            "in-context evaluation of a language model on a table of questions and answers: "
+            "the prompt holds solved examples, nothing is trained",
+            metavar="FILE",
+        ),
+    ] = None
+    arithmetic: Annotated[
+        bool, Option("in-context evaluation on the ten arithmetic tasks of GPT-3")
+    ] = False
+    shots: Annotated[
+        Sequence[int],
+        Option("in context: numbers of examples in the prompt", metavar="N", least=0),
+    ] = (0, 1, 4, 16)
+    examples: Annotated[
+        str | None,
+        Option(
+            "--few-shot: table to draw the examples from",
+            default="the other rows of FILE",
+            metavar="FILE",
+        ),
+    ] = None
+    label_texts: LabelTexts = ()
+    num_questions: Annotated[
+        int | None,
+        Option(
+            "in context: number of questions",
+            default=f"all rows; --arithmetic: {COUNT} per task",
+            metavar="N",
+            least=1,
+        ),
+    ] = None
+    seed: Annotated[int, SEED] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(ModelOptions, ScoreOptions, InContextOptions, VerbOptions):
+    """The options of `weft evaluate`."""
+
+    data: EvaluationFiles = ()
+    output: Annotated[
+        str | None,
+        Option("file of the receipt", default="RUN/evaluation.json", metavar="FILE", short="-o"),
+    ] = None
