@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 from runpy import run_path
+from typing import Any
 
 import pytest
 import torch
@@ -66,6 +67,18 @@ def test_an_opened_model_shows_its_own_names_only() -> None:
 def test_what_is_no_text_is_one_clear_line(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"is of type \w+; give a text, or a list of texts$"):
         ready(None, "gpt2").generate(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["a"], ("a",)])
+def test_a_list_where_one_text_is_expected_is_one_clear_line(wrong: Any) -> None:
+    one = r"is of type \w+; give one text, and call this once per text$"
+    with pytest.raises(ValueError, match=f"^prompt = .* {one}"):
+        ready(None, "gpt2").stream(wrong)
+    reader = ready(S.SpanHead())
+    with pytest.raises(ValueError, match=f"^question = .* {one}"):
+        reader.answer(wrong, "a b")
+    with pytest.raises(ValueError, match=f"^context = .* {one}"):
+        reader.answer("a", wrong)
 
 
 def test_one_text_gives_one_result_and_a_list_a_list() -> None:

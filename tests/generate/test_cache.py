@@ -1,9 +1,13 @@
 """The cache holds no more than it must, and can take back."""
 
+import re
+from collections.abc import Callable
+
 import pytest
 import torch
 
 import weft
+from weft.generate.session import open_session
 from weft.model.cache import ROLLBACK_TOKENS
 
 from .made import model_of
@@ -103,3 +107,33 @@ def test_beams_that_forgot_what_they_shared_are_copied_in_full() -> None:
     cache.reorder(row)
     whole = torch.cat((ids[:, :4].expand(3, -1), apart[row], torch.full((3, 1), 7)), 1)
     assert (read(model, whole[:, -1:], cache) - model(whole)[:, -1]).abs().max() < 1e-9
+
+
+OTHER = (RuntimeError("an invalid device function"), TypeError("new_cache() takes 1 argument"))
+
+
+@pytest.mark.parametrize("error", OTHER, ids=lambda error: type(error).__name__)
+def test_an_error_that_is_not_of_memory_is_raised_as_it_is(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of("gpt2").eval()
+    monkeypatch.setattr(model, "new_cache", failing(error))
+    with pytest.raises(type(error), match=re.escape(str(error))):
+        open_session(model, [[3, 4]], None, 5)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory")])
+def test_a_cache_that_does_not_fit_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of("gpt2").eval()
+    monkeypatch.setattr(model, "new_cache", failing(error))
+    with pytest.raises(ValueError, match=r"max_new_tokens = 5: .* give fewer tokens"):
+        open_session(model, [[3, 4]], None, 5)
+
+
+def failing(error: Exception) -> Callable[[int, int], None]:
+    def new_cache(batch: int, capacity: int) -> None:
+        raise error
+
+    return new_cache

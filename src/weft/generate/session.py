@@ -1,5 +1,6 @@
 """Decoding sessions: a batch that a model reads a few tokens at a time, with its cache."""
 
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 
@@ -100,12 +101,21 @@ def open_session(
     check_length(model, length, max_new_tokens)
     try:
         session = DecodingSession(model, len(inputs), length + max_new_tokens, memory)
-    except (RuntimeError, TypeError):  # of the allocator, and of a size beyond 64 bits
+    except (RuntimeError, TypeError, MemoryError) as error:
+        if not is_memory_error(error):
+            raise
         raise ValueError(
             f"max_new_tokens = {max_new_tokens:,}: keys and values of so many tokens do not fit into memory "
             f"for {count_of(len(inputs), 'prompt')}; give fewer tokens, or a smaller batch"
         ) from None
     return session, [list(row) for row in inputs]
+
+
+def is_memory_error(error: Exception) -> bool:
+    """Return whether memory ran out, or a size is beyond 64 bits: on the CPU torch has no type of error for either."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return bool(re.search("allocate memory|out of memory|overflow", str(error), re.IGNORECASE))
 
 
 def prefill(

@@ -128,7 +128,7 @@ class OpenModel(LoadedModel):
             ValueError: at the call, for an unknown option, a value out of its range, or a prompt that is no text.
         """
         check_method(self, "stream")
-        (text,) = as_list([prompt])
+        text = one_text("prompt", prompt)
         generator = TextGenerator(self)
         ids = generator.encode_prompt(text)
         return generator.stream(
@@ -206,8 +206,8 @@ class OpenModel(LoadedModel):
     def answer(self, question: str, context: str) -> str:
         """Return the span of `context` that answers `question`."""
         check_method(self, "answer")
-        question, context = as_list([question, context])
-        return methods.answer(self, [(question, context)])[0].text
+        pair = one_text("question", question), one_text("context", context)
+        return methods.answer(self, [pair])[0].text
 
     def fill(self, texts: str | list[str], *, top_k: int = 5, batch_size: int = 32) -> Any:
         """Return the most likely tokens and their probabilities for every mask of a text.
@@ -334,6 +334,15 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
                 f"{short(item)} is of type {type(item).__name__}; give {expected[what]}, or a list of {what}s"
             )
     return items
+
+
+def one_text(name: str, text: object) -> str:
+    """Return the text; ValueError for what is no text, also for a list of texts."""
+    if not isinstance(text, str):
+        raise ValueError(
+            f"{name} = {short(text)} is of type {type(text).__name__}; give one text, and call this once per text"
+        )
+    return text
 
 
 def like_input(inputs: Any, results: list[Any]) -> Any:
