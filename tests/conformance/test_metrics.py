@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from math import inf, nan
 from typing import Any
 
+import numpy as np
 import pytest
-from torch import nn
+from torch import nn, tensor
 
 from weft.recipe import BestCheckpoint
 from weft.recipe.metrics import Metric, find_metric, greater_is_better
@@ -113,3 +114,25 @@ def test_the_best_by_a_metric_that_validation_does_not_measure_is_refused_by_nam
     best = BestWeights(BestCheckpoint(metric="f1"), nn.Linear(1, 1))
     with pytest.raises(ValueError, match=r"'f1': validation measures loss, accuracy; choose one"):
         best.update_best(1, {"loss": 0.5, "accuracy": 0.9})  # of tags that are no entities
+
+
+def overlap(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
+    pairs = zip(predictions, references, strict=True)
+    yield "overlap", float(np.mean([float(sum((p > 0) == (r > 0))) for p, r in pairs]))
+
+
+def overwriting(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
+    predictions[0][0] += 1
+    yield from overlap(predictions, references)
+
+
+def test_predictions_may_be_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = [np.array([0.0, nan]), np.array([1.0, 1.0])]
+    predictions = [np.array([0.0, 1.0]), np.array([1.0, nan])]
+    monkeypatch.setitem(NAMED, Metric, dict(NAMED[Metric]))
+    register(Metric, "overlap")(overlap)
+    register(Metric, "overwriting")(overwriting)
+    check_metric("overlap", predictions, masks)
+    check_metric("overlap", [*map(tensor, predictions)], [*map(tensor, masks)])
+    with pytest.raises(AssertionError, match="overwriting changes what it is given"):
+        check_metric("overwriting", predictions, masks)

@@ -36,7 +36,7 @@ def check_metric(
     assert isinstance(checked.greater_is_better, bool), f"{name}.greater_is_better: True or False"
     copies = deepcopy((predictions, references))
     scores = numbers_of(checked, predictions, references)
-    assert (predictions, references) == copies, f"{name} changes what it is given"
+    assert is_same((predictions, references), copies), f"{name} changes what it is given"
     check_order(checked, predictions, references, scores)
     main = next(iter(scores))
     best = numbers_of(checked, references if perfect is None else perfect, references)[main]
@@ -47,6 +47,24 @@ def check_metric(
     except ValueError:
         return
     raise AssertionError(f"{name} takes {len(predictions) - 1} predictions of {len(references)}")
+
+
+def is_same(before: Any, now: Any) -> bool:
+    """Return whether two values are equal: arrays and tensors by their elements, NaN is equal to itself."""
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, dict):
+        return before.keys() == now.keys() and all(is_same(before[k], now[k]) for k in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(now) and all(map(is_same, before, now))
+    if hasattr(before, "shape"):
+        return before.shape == now.shape and bool(elements_equal(before, now).all())
+    return before is now or bool(before == now)
+
+
+def elements_equal(before: Any, now: Any) -> Any:
+    """Return which elements of two arrays are equal, or both NaN."""
+    return (before == now) | ((before != before) & (now != now))
 
 
 def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
