@@ -1,6 +1,9 @@
 """No output takes the place of an input or of another output, by its own name or by another of the same file."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +149,24 @@ def test_the_receipts_of_an_evaluation_may_be_beside_the_model(
     assert receipts_file(EvaluateOptions(name=str(tmp_path), output=None)) == (
         own if of_run else None
     )
+
+
+ADD_RECEIPTS = """
+import sys
+from pathlib import Path
+from weft.commands.receipts import add_receipt
+
+for number in range(20):
+    written = {"model": sys.argv[2], "data": number, "options": {}, "scores": {}}
+    add_receipt(Path(sys.argv[1]), "valid", written)
+"""
+
+
+def test_processes_that_write_the_same_receipts_lose_none(tmp_path: Path) -> None:
+    file = tmp_path / "evaluation.json"
+    words = [sys.executable, "-c", ADD_RECEIPTS, str(file)]
+    processes = [subprocess.Popen([*words, f"model {i}"]) for i in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    receipts = json.loads(file.read_text()).values()
+    assert len({(one["model"], one["data"]) for one in receipts}) == 80
+    assert os.listdir(tmp_path) == ["evaluation.json"]

@@ -48,10 +48,12 @@ def options_of(options: "EvaluateOptions") -> Fields:
 
 def add_receipt(path: Path, data_name: str, written: Fields) -> None:
     """Write a receipt beside the others; it replaces only one of the same model, data and options."""
+    from ..runs.lock import exclusive
     from ..storage import digest_plain
 
     digest = digest_plain(written["model"], written["data"], written["options"])
-    write_receipts(path, read_receipts(path) | {f"{data_name} ({digest[:16]})": written})
+    with exclusive(path.parent):
+        write_receipts(path, read_receipts(path) | {f"{data_name} ({digest[:16]})": written})
 
 
 def write_receipts(path: Path, receipts: Fields) -> None:

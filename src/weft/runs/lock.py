@@ -4,7 +4,8 @@ import fcntl
 import json
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gethostname
 
@@ -48,6 +49,18 @@ def is_locked(run: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in this block for the same folder; a file system without locks gives none."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class RunLock:
