@@ -1005,3 +1005,23 @@ def test_the_surest_format_is_taken_and_a_missing_file_is_told_by_its_name(tmp_p
     ]
     with pytest.raises(files.MissingFile, match=r"gone\.json"):
         detect_format(str(tmp_path / "gone.json"))  # of an array, SQuAD or COCO
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+@pytest.mark.parametrize("text", ["[1, 2, 3]", "[\n1,\n2\n]", '["a, b", "c, d"]', "[[1,2],[3,4]]"])
+def test_a_json_array_without_objects_is_refused_in_one_line(
+    text: str, name: str, tmp_path: Path
+) -> None:
+    raw = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    with pytest.raises(ValueError, match=rf"{name} is a JSON array .* \[{{\"text\"") as error:
+        detect_format(str(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+def test_a_table_whose_first_cell_has_brackets_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("[note],text\n[1],a\n")
+    (tmp_path / "b.json").write_text("[]\n")
+    (tmp_path / "c.json").write_text('[\n {"text": "a"}]\n')
+    names = [detect_format(str(tmp_path / name)) for name in ("a.csv", "b.json", "c.json")]
+    assert names == ["csv", "json", "json"]

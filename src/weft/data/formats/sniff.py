@@ -51,6 +51,11 @@ def surest_format(head: bytes, path: str) -> Format:
     score, surest = max(
         ((format.sniff(head, path), format) for format in all_formats()), key=lambda pair: pair[0]
     )
+    if (score <= 0 or surest.name in ("csv", "tsv")) and is_array_without_objects(head, path):
+        raise UnknownFormat(
+            f"{path} is a JSON array of other values than objects; write one object per row, such as "
+            '[{"text": "…"}, {"text": "…"}]'
+        )
     if score <= 0 and is_binary(head):
         raise UnknownFormat(
             f"{path} is a binary file, which no format recognises; {binary_fix(head)}"
@@ -61,3 +66,9 @@ def surest_format(head: bytes, path: str) -> Format:
             "of these, or name its format (weft prepare --format, in a recipe Source.format)"
         )
     return surest
+
+
+def is_array_without_objects(head: bytes, path: str) -> bool:
+    """Return whether a file named as JSON begins as an array that no format of JSON recognises."""
+    named_json = any(format.name == "json" for format in formats_by_suffix(path))
+    return named_json and "".join(full_lines(head)).lstrip().startswith("[")
