@@ -593,3 +593,12 @@ def test_a_message_that_names_an_option_of_another_verb_fails_every_test() -> No
     ]
     assert unknown_options("new", "with weft prepare --rows or weft train --set a=1") == []
     assert unknown_options("train", "torchrun --nproc-per-node 2, or --set seed=1") == []
+
+
+def test_a_run_of_less_than_a_second_is_said_to_be_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("weft.training.machine.speed", lambda precision: 1e30)
+    assert main(["new", "classify", "reviews.csv", "-o", "mine.py", "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)["guessed"]["cost"]
+    assert cost.endswith(": under a second here")

@@ -146,10 +146,11 @@ def estimate(recipe: "Recipe") -> dict[str, str]:
 
     flops = run_flops(recipe)
     seconds = flops / (UTILISATION * speed(recipe.precision))
+    duration = f"about {format_duration(seconds)}" if seconds >= 1 else "under a second"
     return {
         "model": f"{recipe.model.parameter_count():,} parameters",
         "export": export_fact(recipe.model),
-        "cost": f"{count_of(recipe.steps, 'step')}, {format_number(flops, 'FLOP')}: about {format_duration(seconds)} here",
+        "cost": f"{count_of(recipe.steps, 'step')}, {format_number(flops, 'FLOP')}: {duration} here",
     }
 
 
