@@ -595,6 +595,28 @@ def test_a_message_that_names_an_option_of_another_verb_fails_every_test() -> No
     assert unknown_options("train", "torchrun --nproc-per-node 2, or --set seed=1") == []
 
 
+@pytest.mark.parametrize(
+    ("files", "valid", "shared"),
+    [
+        (["reviews.csv"], ["reviews.csv"], "reviews.csv"),
+        (["reviews.csv"], ["link.csv"], "reviews.csv"),
+        (["reviews.csv"], ["revi*.csv"], "reviews.csv"),
+        (["photos"], ["photos"], "photos"),
+        (["reviews.csv"], ["other.csv"], None),
+        (["photos"], ["labels.csv", "photos"], None),
+    ],
+)
+def test_a_validation_file_that_is_trained_on_is_reported(
+    files: list[str], valid: list[str], shared: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy("reviews.csv", "other.csv")
+    Path("link.csv").symlink_to("reviews.csv")
+    assert main(["new", "classify", *files, "--valid", *valid, "-o", "mine.py"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "also trained on" in line]
+    assert len(lines) == (shared is not None)
+    assert all(str(Path(str(shared)).resolve()) in line for line in lines)
+
+
 def test_a_run_of_less_than_a_second_is_said_to_be_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from ..console import count_of, format_duration, format_number, print_result, sp
 from ..options.declare import Option
 from ..options.shared import VALID, TableOptions, VerbOptions
 from . import head_note
-from .rows import check_input_files
+from .rows import check_input_files, warn_of_shared_files
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -78,6 +78,7 @@ def new(args: NewRecipeOptions) -> int:
     if not path.parent.is_dir():
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
     check_input_files("new", [*args.data, *args.valid])
+    warn_of_shared_files(args.data, args.valid)
     with spinner(f"reading {args.data[0]}"):
         from .guess import guess
 

@@ -49,6 +49,26 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
             raise MissingFile(f"{option} {path}: {error}") from None
 
 
+def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
+    """Report files that are trained on and validated on. A folder may hold the images of two tables."""
+    from ..addresses import is_remote
+    from ..data.files import find
+
+    def places(paths: Sequence[str]) -> set[str]:
+        found = [file for path in paths for file in ([path] if is_remote(path) else find(path))]
+        return {file if is_remote(file) else os.path.realpath(file) for file in found}
+
+    valid_places = places(valid)
+    shared = valid_places & places(data)
+    if shared != valid_places:
+        shared = {place for place in shared if not os.path.isdir(place)}
+    if shared:
+        report(
+            f"--valid {min(shared)} is also trained on, so its metrics do not hold for new data; "
+            "give other files, or leave --valid out"
+        )
+
+
 def check_output_file(
     path: str | None, suffixes: tuple[str, ...] = (), option: str = "--output"
 ) -> None:
