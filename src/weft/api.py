@@ -27,11 +27,11 @@ from .python_messages import python_errors
 from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.train import train as train_run
+from .studies.search import run_trials
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluationData
 from .tuning.options import TuneOptions
 from .tuning.plan import plan_tuning
-from .tuning.search import run_trials
 
 train = python_errors(output="directory")(train_run)
 open_prepared = python_errors()(open_prepared_data)

@@ -44,7 +44,7 @@ FLOORS = {
     "inference": 5,
     "runs": 5.5,
     "tuning": 6,
-    "study": 6,
+    "studies": 6.2,
     "serve": 6,
     "testing": 6.5,
     "commands": 7,

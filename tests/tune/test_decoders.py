@@ -16,7 +16,7 @@ from weft.data.prepare import prepare
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
-from weft.tuning import search
+from weft.studies import search
 from weft.tuning.options import TuneOptions
 from weft.tuning.plan import plan_tuning
 

@@ -17,9 +17,9 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
+from weft.studies import search
 from weft.tasks.task import predict
 from weft.tasks.text_to_text import class_probabilities
-from weft.tuning import search
 from weft.tuning.options import TuneOptions
 from weft.tuning.plan import plan_tuning
 

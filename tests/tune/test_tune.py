@@ -21,8 +21,8 @@ from weft.inference.open_model import open_model
 from weft.interop.loading import load
 from weft.interop.saving import save
 from weft.model.model import build
+from weft.studies import results, search
 from weft.training.optimisers import Optimiser
-from weft.tuning import search
 from weft.tuning.options import TuneOptions
 from weft.tuning.plan import plan_tuning
 
@@ -150,8 +150,8 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     log = tmp_path / "trial" / "log.jsonl"
     log.parent.mkdir()
     log.write_text('{"step": 1, "loss": 2.0, "seconds": 1.0}\n')
-    assert search.trial_result(log.parent, "accuracy", 1e-3, 0) is None
-    data, lines, measured = write_examples(tmp_path / "train.jsonl", 60), [], search.trial_result
+    assert results.trial_result(log.parent, "accuracy", 1e-3, 0) is None
+    data, lines, measured = write_examples(tmp_path / "train.jsonl", 60), [], results.trial_result
 
     def options(out: str) -> TuneOptions:
         return two_rates(start, data, tmp_path / out, epochs=1)
@@ -159,13 +159,13 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     def finite_at_first(folder: Path, metric: str, lr: float, seed: int) -> dict[str, Any] | None:
         return measured(folder, metric, lr, seed) if lr == 1e-3 else None
 
-    monkeypatch.setattr(search, "trial_result", finite_at_first)
+    monkeypatch.setattr(results, "trial_result", finite_at_first)
     for _ in search.run_trials(plan_tuning(options("one")), lines.append):
         pass
     assert [trial["lr"] for trial in table(tmp_path / "one")["trials"]] == [1e-3]
     assert any("no validation gave a finite accuracy; left out" in line for line in lines)
     assert (tmp_path / "one" / "model").exists()
-    monkeypatch.setattr(search, "trial_result", lambda *of_trial: None)
+    monkeypatch.setattr(results, "trial_result", lambda *of_trial: None)
     with pytest.raises(ValueError, match="give lower --learning-rates"):
         list(search.run_trials(plan_tuning(options("none")), print))
 

@@ -13,8 +13,8 @@ from . import EXIT_STOPPED, export_hint
 from .rows import check_input_files
 
 if TYPE_CHECKING:
+    from ..studies.search import TrialStep
     from ..tuning.plan import TunePlan
-    from ..tuning.search import TrialStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ def tune(args: TuneVerbOptions) -> int:
     check_model_folder(args.checkpoint)
     from ..runs import progress
     from ..runs.train import RunStopped
+    from ..studies.search import run_trials
     from ..tuning.plan import RESULTS_FILE, plan_tuning
-    from ..tuning.search import run_trials
 
     with progress.PrepareProgressLine("reading the data") as preparing:
         plan = plan_tuning(args, report, preparing.show)

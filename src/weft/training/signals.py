@@ -3,17 +3,21 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-from .loop import Trainer
+
+class Stoppable(Protocol):
+    """What stops at its next opportunity once this is set, such as a trainer after its step."""
+
+    stop_requested: bool
 
 
 @contextmanager
-def stop_on_signal(trainer: Trainer) -> Iterator[None]:
-    """Stop the trainer after the current step on Ctrl-C and SIGTERM, also if they come several times."""
+def stop_on_signal(work: Stoppable) -> Iterator[None]:
+    """Request a stop on Ctrl-C and SIGTERM, also if they come several times."""
 
     def ask(*_: Any) -> None:
-        trainer.stop_requested = True
+        work.stop_requested = True
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

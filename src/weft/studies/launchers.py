@@ -1,0 +1,179 @@
+"""Launchers start the runs of a study and wait for them: in this process, or in processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ..runs.train import RunStopped, train
+from ..training.signals import stop_on_signal
+from ..training.step import TrainStep
+from ..training.validation import Progress, ignore_progress
+from .runs import State, StudyRun, forget_failure, last_line, record_failure
+
+OUTPUT_FILE = "output.txt"  # what a process of its own prints
+POLL_SECONDS = 0.1
+
+
+class RunEvent(NamedTuple):
+    """What happened to a run.
+
+    Attributes:
+        run: of the study.
+        state: "running" at its start or a step; else how it ended: "done", "failed", or "waiting" if it was stopped and saved.
+        step: that was taken, where the launcher sees steps.
+        line: the last line of a run that failed.
+    """
+
+    run: StudyRun
+    state: State
+    step: TrainStep | None = None
+    line: str = ""
+
+
+class Launcher(Protocol):
+    """Starts runs, as many at a time as it may, and waits until all have ended. A launcher for Slurm arrays or Ray is another class with
+    this method; a run needs only its directory, whose recipe.json is written, and its prepared data."""
+
+    def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
+        """Yield an event at each start or step, and one when a run ends. Failures are recorded with `record_failure`. Closing the
+        iterator stops all runs, which save their last step."""
+        ...
+
+
+@dataclass(frozen=True)
+class ThisProcess:
+    """Runs one after the other in this process, with an event per step. An error is recorded, and ends the study as it ends a single run.
+
+    Args:
+        report: takes each line of a run.
+        validation_progress: called while a run validates.
+    """
+
+    report: Callable[[str], None]
+    validation_progress: Progress = ignore_progress
+
+    def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
+        for run in runs:
+            forget_failure(run.directory)
+            steps = train(
+                run.recipe,
+                run.prepared,
+                run.directory,
+                report=self.report,
+                validation_progress=self.validation_progress,
+            )
+            try:
+                with closing(steps):
+                    for step in steps:
+                        yield RunEvent(run, "running", step)
+            except RunStopped:
+                raise
+            except Exception as error:
+                record_failure(run.directory, f"{type(error).__name__}: {error}")
+                raise
+            yield RunEvent(run, "done")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Each run in a process of its own on this machine, which ends with this one. A run that fails is recorded with its last line, and the
+    others continue.
+
+    Args:
+        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default all cores.
+    """
+
+    at_most: int
+
+    def __post_init__(self) -> None:
+        if self.at_most < 1:
+            raise ValueError(f"at_most = {self.at_most}: give 1 or more")
+
+    def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
+        waiting = list(runs)
+        running = list[RunProcess]()
+        stop = StopRequest()
+        try:
+            with stop_on_signal(stop):
+                while running or (waiting and not stop.stop_requested):
+                    while waiting and len(running) < self.at_most and not stop.stop_requested:
+                        running.append(RunProcess(waiting.pop(0)))
+                        yield RunEvent(running[-1].run, "running")
+                    time.sleep(POLL_SECONDS)
+                    if stop.stop_requested:
+                        terminate(running)
+                    for process in [process for process in running if process.has_ended()]:
+                        running.remove(process)
+                        yield process.end()
+        finally:
+            terminate(running)
+            for process in running:
+                process.wait()
+        if stop.stop_requested:
+            raise RunStopped("stopped and saved; run it again to continue")
+
+
+class StopRequest:
+    """Whether a signal has come."""
+
+    stop_requested = False
+
+
+class RunProcess:
+    """A run in a process of its own, with its output in a file of the run's directory. It is the leader of a new session: Ctrl-C reaches
+    it through this process, once.
+
+    Args:
+        run: of the study, whose recipe.json is written.
+    """
+
+    def __init__(self, run: StudyRun) -> None:
+        self.run = run
+        self.output = run.directory / OUTPUT_FILE
+        self.is_terminated = False
+        forget_failure(run.directory)
+        arguments = (run.directory, run.prepared.folder, os.getpid())
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.process", *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def terminate(self) -> None:
+        """Ask the run once to save its step and to stop."""
+        if not self.is_terminated:
+            self.is_terminated = True
+            self.process.terminate()
+
+    def wait(self) -> None:
+        self.process.wait()
+
+    def end(self) -> RunEvent:
+        """Return the event of its end, recorded if it failed."""
+        code = self.process.wait()
+        if code == 0:
+            return RunEvent(self.run, "done")
+        if self.is_terminated or code == os.EX_TEMPFAIL:
+            return RunEvent(self.run, "waiting")
+        line = last_line(self.output) or f"exit code {code}"
+        if code < 0:
+            line = f"ended by signal {-code} ({signal.strsignal(-code)})"
+        record_failure(self.run.directory, line)
+        return RunEvent(self.run, "failed", line=line)
+
+
+def terminate(running: Sequence[RunProcess]) -> None:
+    for process in running:
+        process.terminate()

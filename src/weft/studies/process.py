@@ -1,0 +1,43 @@
+"""One run of a study in a process of its own: `python -m weft.studies.process RUN PREPARED PARENT`. It exits with 0 when the run is done,
+and with 75 once it is stopped and saved."""
+
+import os
+import sys
+from pathlib import Path
+
+from ..processes import die_with_parent
+
+
+def train_directory(directory: Path, prepared: str) -> None:
+    """Train the rest of a run whose recipe.json is written and whose data are prepared.
+
+    Raises:
+        RunStopped: as `runs.train.train` does.
+    """
+    from ..addresses import locate
+    from ..data.prepared import PreparedData
+    from ..runs.train import train
+    from ..training.compatibility import recipe_of
+    from ..user_code import load_code_of_run
+
+    load_code_of_run(directory)
+    recipe = recipe_of(directory, lambda line: None)
+    for _ in train(recipe, PreparedData(recipe.data, locate(prepared)), directory):
+        pass
+
+
+def main(directory: str, prepared: str, parent: str) -> int:
+    die_with_parent()
+    if os.getppid() != int(parent):  # it ended before the line above
+        return os.EX_TEMPFAIL
+    from ..runs.train import RunStopped
+
+    try:
+        train_directory(Path(directory), prepared)
+    except RunStopped:
+        return os.EX_TEMPFAIL
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,206 @@
+"""The results of a search: one row per trial, and the best trial as the model of the whole."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .. import recipe as R
+from ..interop.companion_files import copy_companion_files
+from ..interop.manifest import find_damage, write_finished, write_manifest
+from ..runs.log import CURVE, is_finished, mark_unfinished, read_log
+from ..storage import rename, write_atomically
+from ..training.compatibility import recipe_of
+from ..tuning.plan import RESULTS_FILE, TunePlan
+from .runs import StudyRun, is_done
+
+Report = Callable[[str], None]
+Result = dict[str, Any]
+
+
+class Results:
+    """The results of all trials in the folder of a search. Their order does not depend on which trial ends first: those that the table
+    has, those of this call as planned, then others that were found.
+
+    Args:
+        plan: of the trials.
+        report: takes a line about each trial that is left out.
+    """
+
+    def __init__(self, plan: TunePlan, report: Report) -> None:
+        self.plan = plan
+        self.report = report
+        recorded = recorded_trials(plan)
+        self.recorded = [*recorded]
+        self.planned = list[str]()
+        self.known = finished_trials(plan, recorded, report)
+        self.failures = list[str]()
+
+    def without_known(self, recipes: Sequence[R.Recipe]) -> list[R.Recipe]:
+        """Plan trials; return those that have no result yet."""
+        self.planned += [recipe.name for recipe in recipes]
+        return [recipe for recipe in recipes if recipe.name not in self.known]
+
+    def add(self, run: StudyRun, failure: str) -> None:
+        """Add a trial that has ended, and write the table."""
+        recipe = run.recipe
+        metric = self.plan.metric
+        if failure:
+            self.failures.append(f"{recipe.name} failed: {failure}")
+            self.report(f"{self.failures[-1]}; left out")
+            return
+        result = trial_result(run.directory, metric, recipe.optimiser.lr, recipe.seed)
+        if result is None:
+            self.report(f"{recipe.name}: no validation gave a finite {metric}; left out")
+            return
+        self.known[recipe.name] = result
+        self.record()
+
+    def in_order(self) -> list[Result]:
+        names = dict.fromkeys([*self.recorded, *self.planned, *self.known])
+        return [self.known[name] for name in names if name in self.known]
+
+    def best(self) -> Result:
+        """Return the best trial; of equal ones, the first."""
+        return best_trial(self.in_order(), self.plan)
+
+    def best_of_first_seed(self) -> Result:
+        """Return the best trial among those with the first seed: rates are compared at the same one."""
+        done = self.in_order()
+        if not done:
+            reason = f"no validation gave a finite {self.plan.metric}; give lower --learning-rates"
+            raise ValueError(f"{self.plan.folder}: {'; '.join(self.failures) or reason}")
+        seed = self.plan.recipe.seed
+        return best_trial([one for one in done if one["seed"] == seed] or done, self.plan)
+
+    def record(self) -> None:
+        """Write the table, and delete the checkpoints of all finished trials but the best."""
+        best = self.best()
+        for one in self.known.values():
+            if one is not best:
+                shutil.rmtree(self.plan.folder / one["trial"] / "checkpoints", ignore_errors=True)
+        table = results_table(self.plan, self.in_order())
+        write_atomically(
+            self.plan.folder / RESULTS_FILE, (json.dumps(table, indent=1) + "\n").encode()
+        )
+
+
+def best_trial(done: list[Result], plan: TunePlan) -> Result:
+    best: Result = plan.best_of(done, key=lambda trial: trial[plan.metric])
+    return best
+
+
+# Trials of earlier calls
+
+
+def trial_folders(plan: TunePlan) -> list[Path]:
+    """Return the folders that trials of earlier calls may be in. The last one is that of the whole, which has a copy of the best trial:
+    of a trial whose own folder was removed, the only one. A damaged copy is made again."""
+    folders = sorted(plan.folder.glob("trial-*"))
+    with suppress(ValueError, OSError):
+        R.recipe_of_run(plan.folder)
+        folders.append(plan.folder)
+    return folders
+
+
+def same_trial(plan: TunePlan, begun: R.Recipe) -> R.Recipe:
+    """Return the plan's recipe at the learning rate and the seed of another trial."""
+    return plan.trial_recipe(begun.optimiser.lr, begun.seed)
+
+
+def recorded_trials(plan: TunePlan) -> dict[str, Result]:
+    """Return the trials in the table of results by name; none if the table is missing or damaged."""
+    try:
+        trials = json.loads((plan.folder / RESULTS_FILE).read_text())["trials"]
+        return {one["trial"]: one for one in trials if isinstance(one[plan.metric], int | float)}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def finished_trials(
+    plan: TunePlan, recorded: dict[str, Result], report: Report
+) -> dict[str, Result]:
+    """Return the results of the finished trials of earlier calls by name."""
+    results = dict[str, Result]()
+    for folder in trial_folders(plan):
+        if not is_finished(folder):
+            continue
+        recipe = same_trial(plan, recipe_of(folder, report))
+        if recipe.name in results or not is_done(folder, recipe):
+            continue
+        result = recorded.get(recipe.name) or trial_result(
+            folder, plan.metric, recipe.optimiser.lr, recipe.seed
+        )
+        if result is not None:
+            results[recipe.name] = result | {"trial": recipe.name}
+    return results
+
+
+def trial_result(folder: Path, metric: str, lr: float, seed: int) -> Result | None:
+    """Return the best of a finished trial; None where nothing finite was measured."""
+    lines = read_log(folder / "log.jsonl")
+    best = next((line["best"] for line in reversed(lines) if "best" in line), None)
+    if best is None:
+        return None
+    seconds = sum(line["seconds"] for line in lines if "seconds" in line)
+    return {
+        "trial": folder.name,
+        "lr": lr,
+        "seed": seed,
+        metric: best[metric],
+        "step": best["step"],
+        "seconds": round(seconds, 1),
+        "valid": {name: number for name, number in best.items() if name != "step"},
+    }
+
+
+# The table and the model
+
+
+def results_table(plan: TunePlan, done: list[Result]) -> dict[str, Any]:
+    return {
+        "run": str(plan.folder),
+        "checkpoint": plan.recipe.init_from,
+        "task": plan.task,
+        "data": plan.summary,
+        "metric": plan.metric,
+        "train_rows": plan.train_rows,
+        "valid_rows": plan.valid_rows,
+        "majority": plan.majority,
+        "length": plan.recipe.batch.length,
+        "steps": plan.recipe.steps,
+        "precision": plan.recipe.precision,
+        "trials": done,
+        "best": best_trial(done, plan)["trial"],
+    }
+
+
+def publish_best(plan: TunePlan, trial: str) -> None:
+    """Copy a trial's model, log and recipe up: the folder then opens like any finished run. If it has them already, it stays as it is.
+    The curve, which marks a run as finished, goes first and comes last: a call that was killed in between is repaired by the next one.
+    """
+    best = plan.folder / trial
+    if is_published(plan, trial):
+        return
+    new = plan.folder / ".model"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(best / "model", new)
+    copy_companion_files(Path(str(plan.recipe.init_from)), new, plan.recipe.model)
+    write_manifest(new)
+    mark_unfinished(plan.folder)
+    shutil.rmtree(plan.folder / "model", ignore_errors=True)
+    rename(new, plan.folder / "model")
+    for file in ("log.jsonl", "recipe.json"):
+        write_atomically(plan.folder / file, (best / file).read_bytes())
+    write_finished(plan.folder)
+    write_atomically(plan.folder / CURVE, (best / CURVE).read_bytes())
+
+
+def is_published(plan: TunePlan, trial: str) -> bool:
+    """Return whether the folder has an undamaged copy of this trial."""
+    if not is_finished(plan.folder) or plan.folder not in trial_folders(plan):
+        return False
+    same = R.recipe_of_run(plan.folder).name == trial
+    return same and find_damage(plan.folder / "model") is None
