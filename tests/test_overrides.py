@@ -423,7 +423,7 @@ def reaches(recipe: R.Recipe, place: str) -> bool:
         ("tune x --data y --dev z", "set the validation data with --valid"),
         ("tune x --data y --rates 1", "set the learning rate with --learning-rates"),
         ("resume x --check", "set the proof of exact resume with --verify"),
-        ("train x.py --xyz", "there is --help, --json"),
+        ("train x.py --xyz", "there is --help, --set"),
         ("train x.py y.py", "train does not take 'y.py'"),
     ],
 )

@@ -220,7 +220,7 @@ def test_arithmetic_asks_ten_tasks(
     [
         (("--arithmetic", "--shots", "99"), "give smaller numbers with --shots"),
         (("--arithmetic", "--data", "x"), "bring their own questions"),
-        (("--arithmetic", "--shots", "-1"), "0 or more"),
+        (("--arithmetic", "--shots", "-1"), "--shots -1: give an integer of at least 0"),
         (("--few-shot", "a.csv", "--arithmetic"), "cannot be combined"),
     ],
 )

@@ -318,7 +318,10 @@ def test_lower_precision_is_asked_for_by_name(
     [
         (["generate", "{speaker}", ""], "the prompt is empty"),
         (["generate", "{speaker}", "a", "--max-new-tokens", "90"], "64 positions; "),
-        (["generate", "{speaker}", "a", "--top-p", "3"], "Sampling.top_p = 3.0"),
+        (
+            ["generate", "{speaker}", "a", "--top-p", "3"],
+            "--top-p 3: give a number above 0, at most 1",
+        ),
         (["translate", "{speaker}", "a"], "no encoder"),
         (["generate", "{speaker}", "a", "--input", "x"], "not both"),
         (["generate", "{speaker}", "--input", "no.txt"], "no file no.txt here"),

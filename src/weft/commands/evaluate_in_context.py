@@ -8,7 +8,7 @@ from . import Fields
 from .evaluate_options import COUNT, EvaluateOptions
 
 if TYPE_CHECKING:
-    from ..inference.in_context import InContextScore
+    from ..inference.in_context import InContextScore, QuestionSet
 
 
 def evaluate(options: EvaluateOptions) -> int:
@@ -25,30 +25,16 @@ def evaluate(options: EvaluateOptions) -> int:
         from ..tasks.predict import PredictOptions
         from ..training.parallel import init_ranks
 
-        sets = (
-            [
-                in_context.few_shot(
-                    options.few_shot,
-                    options.examples,
-                    columns=options.columns,
-                    names=options.column_names,
-                    label_words=options.label_texts,
-                    count=options.num_questions,
-                    max_bad_rows=options.max_bad_row_fraction,
-                    report=report,
-                )
-            ]
-            if options.few_shot
-            else in_context.arithmetic(options.num_questions or COUNT, options.seed)
-        )
+        sets = question_sets(options)
         model = open_model(options.name, device=options.device)
     with (
         init_ranks(device=options.device) as ranks,
         CountProgressLine("scored", "questions") as progress,
     ):
         began = time.perf_counter()
-        bf16 = options.precision == "bf16"
-        predict_options = PredictOptions(options.batch_size, bf16, options.seed, ranks)
+        predict_options = PredictOptions(
+            options.batch_size, options.precision == "bf16", options.seed, ranks
+        )
         in_context_scores = list(
             in_context.evaluate_in_context(
                 model,
@@ -62,12 +48,7 @@ def evaluate(options: EvaluateOptions) -> int:
         )
         if ranks.rank:
             return 0
-    scores: dict[str, float | str] = {
-        f"{s.metric if options.few_shot else s.questions}, {s.shots}-shot": s.value
-        for s in in_context_scores
-    }
-    if options.arithmetic:
-        scores |= {f"mean, {n}-shot": mean(in_context_scores, n) for n in shots}
+    scores = named_scores(options, in_context_scores)
     written = receipt(model, joined(sets), scores, time.perf_counter() - began, options.seed)
     written["options"] = receipts.options_of(options)
     print_result(
@@ -78,6 +59,38 @@ def evaluate(options: EvaluateOptions) -> int:
             path, f"few-shot {options.few_shot}" if options.few_shot else "arithmetic", written
         )
     return 0
+
+
+def question_sets(options: EvaluateOptions) -> "list[QuestionSet]":
+    """Return the questions of a file, or of every arithmetic task."""
+    from ..inference import in_context
+
+    if not options.few_shot:
+        return list(in_context.arithmetic(options.num_questions or COUNT, options.seed))
+    questions = in_context.few_shot(
+        options.few_shot,
+        options.examples,
+        columns=options.columns,
+        names=options.column_names,
+        label_words=options.label_texts,
+        count=options.num_questions,
+        max_bad_rows=options.max_bad_row_fraction,
+        report=report,
+    )
+    return [questions]
+
+
+def named_scores(
+    options: EvaluateOptions, scores: "list[InContextScore]"
+) -> dict[str, float | str]:
+    """Return the scores as the receipt names them."""
+    values: dict[str, float | str] = {
+        f"{s.metric if options.few_shot else s.questions}, {s.shots}-shot": s.value for s in scores
+    }
+    if options.arithmetic:
+        shots = dict.fromkeys(options.shots)
+        values |= {f"mean, {n}-shot": mean(scores, n) for n in shots}
+    return values
 
 
 def mean(scores: "list[InContextScore]", shots: int) -> float:

@@ -5,7 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from ..runs.directory import RunDirectory
-from ..runs.train import RunStopped, ignore_message
+from ..runs.start import ignore_message
+from ..runs.train import RunStopped
 from ..storage import make_folder
 from .launchers import Launcher, RunEvent
 from .runs import StudyRun, check_begun, is_done
