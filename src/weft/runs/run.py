@@ -17,7 +17,7 @@ from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import TaskImplementation
 from ..training.loop import Trainer, state_digest
 from ..training.parallel import DistributedRanks, torchrun_notes
-from ..training.trainable import freeze_untrained, initialise_from
+from ..training.trainable import freeze_untrained
 from ..training.validation import Progress, ignore_progress
 from .teachers import check_teacher_pixels
 
@@ -28,7 +28,7 @@ class Run:
     Args:
         recipe: of the run, with the precision that `decided_precision` returns.
         prepared: its data.
-        ranks: of this process, on the recipe's grid (default: one process on the recipe's device).
+        ranks: of this process, on the recipe's grid.
         is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
     """
 
@@ -36,10 +36,9 @@ class Run:
         self,
         recipe: R.Recipe,
         prepared: PreparedData,
-        ranks: DistributedRanks | None = None,
+        ranks: DistributedRanks,
         is_new: bool = True,
     ) -> None:
-        ranks = ranks or DistributedRanks(device=recipe.device)
         self.recipe = recipe
         self.prepared = prepared
         self.validation_progress: Progress = ignore_progress
@@ -56,14 +55,11 @@ class Run:
         self.fingerprints = {"data": prepared.fingerprint} | {
             name: state_digest({name: dict(model.state_dict())}) for name, model in frozen.items()
         }
-        starts_from = recipe.init_from if is_new else None
-        if starts_from is not None and not ranks.splits_weights:
-            initialise_from(self.loss.model, starts_from)
         freeze_untrained(self.loss.model, recipe.trainable, recipe.seed)
         self.check_phases()
-        late_start = starts_from if ranks.splits_weights else None
         open_batches = partial(self.open_batches, ranks)
-        self.trainer = Trainer(recipe, self.loss, open_batches, ranks, late_start)
+        starts_from = recipe.init_from if is_new else None
+        self.trainer = Trainer(recipe, self.loss, open_batches, ranks, starts_from)
 
     @property
     def preprocess(self) -> Preprocess:

@@ -99,7 +99,7 @@ def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
 
 
 def freeze_untrained(model: Model, trained: R.Trainable | None, seed: int = 0) -> None:
-    """Freeze what is not trained. Once the weights to start from are in place; the state then has its final names."""
+    """Freeze what is not trained. The state then has its final names."""
     if trained is None:
         return
     for part in model.body:
