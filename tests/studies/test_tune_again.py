@@ -2,10 +2,15 @@
 are refused before anything changes."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +20,26 @@ from weft import recipe as R
 from weft.data.prepare import prepare
 from weft.interop.loading import load
 from weft.interop.manifest import find_damage
-from weft.studies import search
+from weft.runs.lock import RunLock
+from weft.studies import results, search
+from weft.studies.launchers import Processes
 from weft.tuning.options import TuneOptions
 from weft.tuning.plan import plan_tuning
 
 from ..tune.made import checkpoint, write_examples
+from .runs import killed
 
 GOOD, BAD = 3e-3, 1e-9  # a rate at which the model learns, and one at which it does not
 
 
-def tune(options: TuneOptions, stop_after: int | None = None) -> list[str]:
+def tune(
+    options: TuneOptions,
+    stop_after: int | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> list[str]:
     """Tune, or stop after a number of steps; return the trials that were trained."""
     trained = dict[str, None]()
-    steps = search.run_trials(plan_tuning(options), lambda line: None)
+    steps = search.run_trials(plan_tuning(options), report)
     for number, step in enumerate(steps, 1):
         trained[f"trial-{step.lr:g}-{step.seed}"] = None
         if number == stop_after:
@@ -60,13 +72,14 @@ def first(tmp_path: Path) -> TuneOptions:
 
 
 def held(options: TuneOptions, *parts: str) -> dict[str, str]:
-    """The digests of all files in the folder, or in parts of it, but the lock, which names its last holder."""
+    """The digests of all files in the folder, or in parts of it, but the lock, which names its last
+    holder, and what a killed write leaves."""
     root = Path(str(options.output))
     files = [file for part in parts or (".",) for file in sorted((root / part).rglob("*"))]
     return {
         str(file.relative_to(root)): sha256(file.read_bytes()).hexdigest()
         for file in files
-        if file.is_file() and file.name != "lock"
+        if file.is_file() and file.name != "lock" and file.suffix != ".tmp"
     }
 
 
@@ -109,8 +122,13 @@ def test_a_better_trial_of_a_second_call_becomes_the_model(
 
 def test_more_seeds_go_to_the_best_rate_of_all_calls(first: TuneOptions) -> None:
     more = replace(first, learning_rates=(BAD,), seeds=2)
-    assert tune(more) == ["trial-1e-09-0", "trial-0.003-1"]
+    lines = list[str]()
+    assert tune(more, report=lines.append) == ["trial-1e-09-0", "trial-0.003-1"]
     assert names(first) == ["trial-0.003-0", "trial-1e-09-0", "trial-0.003-1"]
+    loss = table(first)["trials"][0]["loss"]
+    assert lines == [
+        f"trial-0.003-0 of an earlier call is the best with seed 0 (loss {loss:.4f}), so further seeds use its learning rate 0.003"
+    ]
     assert tune(more) == []
 
 
@@ -205,3 +223,106 @@ def test_rows_that_were_held_out_are_not_written_over_when_they_are_the_input(
     with pytest.raises(ValueError, match="another --output"):
         tune(replace(first, data=(str(out / "data" / "train.jsonl"),)))
     assert (out / "data" / "train.jsonl").read_bytes() == before
+
+
+def test_a_second_call_at_the_same_time_is_refused_in_one_line(first: TuneOptions) -> None:
+    before = held(first)
+    with (
+        RunLock(Path(str(first.output))),
+        pytest.raises(ValueError, match=r"is being trained by process \d+.*give another"),
+    ):
+        tune(replace(first, learning_rates=(BAD,)))
+    assert held(first) == before
+
+
+WRITES = ("open", "os.", "shutil.")
+
+
+def kill_at(operation: int) -> None:
+    """Kill this process before its n-th operation on files."""
+    left = operation
+
+    def hook(event: str, _: object) -> None:
+        nonlocal left
+        if event.startswith(WRITES) and event not in ("os.listdir", "os.scandir"):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def test_a_call_that_is_killed_anywhere_while_it_publishes_is_repaired_by_the_next(
+    first: TuneOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder has the model of a worse trial, and a better one is published."""
+    worse = replace(first, output=str(tmp_path / "other"), learning_rates=(BAD,))
+    out, backup = tmp_path / "other", tmp_path / "backup"
+    tune(worse)
+    better = replace(worse, learning_rates=(GOOD,))
+    plan = plan_tuning(better)
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "publish_best", lambda *_: None)
+        tune(better)
+    shutil.copytree(out, backup)
+    assert tune(better) == []
+    expected = held(better)
+
+    def publish(operation: int) -> None:
+        kill_at(operation)
+        results.publish_best(plan, "trial-0.003-0")
+
+    for operation in count(1):
+        shutil.rmtree(out)
+        shutil.copytree(backup, out)
+        code = killed(lambda operation=operation: publish(operation))
+        assert list(search.run_trials(plan, print)) == []
+        assert held(better) == expected
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert operation > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_most", [1, 2])
+def test_trials_in_processes_give_the_same_table_and_model(
+    at_most: int, first: TuneOptions, tmp_path: Path
+) -> None:
+    one, two = (both_rounds(first, tmp_path / name) for name in ("one", "two"))
+    tune(one)
+    assert list(search.run_trials(plan_tuning(two), print, launcher=Processes(at_most))) == []
+    assert without_times(two) == without_times(one)
+    assert held(two, "model") == held(one, "model")
+
+
+def test_a_call_that_is_killed_in_any_trial_ends_with_the_same_table_and_model(
+    first: TuneOptions, tmp_path: Path
+) -> None:
+    one, two = (both_rounds(first, tmp_path / name) for name in ("one", "two"))
+    tune(one)
+    steps = plan_tuning(one).recipe.steps
+
+    def tune_and_die(last: int) -> None:
+        for number, _ in enumerate(search.run_trials(plan_tuning(two), print), 1):
+            if number == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    # In the first trial, in the second, after its last step, and in a further seed; each begins anew
+    for last in (3, steps + 2, steps, steps + 4):
+        assert killed(lambda last=last: tune_and_die(last)) == -signal.SIGKILL
+    assert tune(two) == ["trial-0.003-1"]
+    assert without_times(two) == without_times(one)
+    assert held(two, "model") == held(one, "model")
+
+
+def both_rounds(options: TuneOptions, output: Path) -> TuneOptions:
+    """The options of a search with two rates and a further seed, in a folder of its own."""
+    return replace(options, output=str(output), learning_rates=(1e-3, GOOD), seeds=2)
+
+
+def without_times(options: TuneOptions) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in one.items() if key != "seconds"}
+        for one in table(options)["trials"]
+    ]
