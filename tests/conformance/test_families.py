@@ -5,8 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from tests.twins.test_start import SMALL
+from weft import build
 from weft import spec as S
 from weft.families import Codec, Family, family, family_names
 from weft.registry import NAMED, register
@@ -25,6 +28,24 @@ def restored() -> Iterator[None]:
 @pytest.mark.parametrize("name", family_names())
 def test_our_families_conform(name: str) -> None:
     check_family(family(name), **SMALL[name], **PAD.get(name, {}))
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_an_empty_batch_gives_an_empty_result(name: str) -> None:
+    """Also in training, with its gradient."""
+    spec = family(name)(**SMALL[name])
+    model = build(spec)
+    size = getattr(spec.source, "image_size", (64, 64))
+    sides = size if isinstance(size, tuple) else (size, size)
+    batch = [torch.zeros(0, 3, *sides)]
+    if isinstance(spec.source, S.Tokens):
+        both = spec.encoder is not None and spec.decoder is not None
+        batch = [torch.zeros(0, 3, dtype=torch.long)] * (1 + both)
+    for training in (False, True):
+        result = model.train(training)(*batch)
+        tensors = [result] if isinstance(result, Tensor) else [*result][:1]
+        assert [len(tensor) for tensor in tensors] == [0]
+        tensors[0].sum().backward()
 
 
 def test_a_family_that_is_not_registered_is_found() -> None:

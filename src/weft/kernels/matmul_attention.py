@@ -65,7 +65,11 @@ class MatmulAttention(torch.autograd.Function):
         (B, H, L, _), (G, M) = q_BHLK.shape, k_BGMK.shape[1:3]
         rows = (B * G, H // G * L, M)  # one matrix a group, its heads one under another
         with torch.autocast(q_BHLK.device.type, enabled=False):
-            q, k, v = q_BHLK.reshape(*rows[:2], -1), k_BGMK.flatten(0, 1), v_BGMK.flatten(0, 1)
+            q, k, v = (
+                q_BHLK.reshape(*rows[:2], q_BHLK.shape[-1]),
+                k_BGMK.flatten(0, 1),
+                v_BGMK.flatten(0, 1),
+            )
             weight_BHLM = q.new_empty(B, H, L, M)
             if bias is not None:
                 weight_BHLM.copy_(bias)
@@ -80,17 +84,17 @@ class MatmulAttention(torch.autograd.Function):
             if grow != 1:
                 y.mul_(grow)
         context.save_for_backward(q, k, v, weight, dropped_weight)
-        context.scale, context.grow, context.shape = scale, grow, (B, H, L, M)
+        context.scale, context.grow, context.shape = scale, grow, (B, H, L, M, G)
         context.bias = bias.shape if bias is not None and context.needs_input_grad[3] else None
-        return y.view(B, H, L, -1)
+        return y.view(B, H, L, v.shape[-1])
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, grad_BHLK: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weight, dropped_weight = context.saved_tensors
-        B, H, L, M = context.shape
+        B, H, L, M, G = context.shape
         with torch.autocast(q.device.type, enabled=False):
-            grad = grad_BHLK.reshape(*q.shape[:2], -1)
+            grad = grad_BHLK.reshape(*q.shape[:2], v.shape[-1])
             if context.grow != 1:
                 grad = grad * context.grow
             dv, ds = torch.bmm(dropped_weight.mT, grad), torch.bmm(grad, v.mT)
@@ -100,9 +104,9 @@ class MatmulAttention(torch.autograd.Function):
             dq, dk = torch.bmm(ds, k).mul_(context.scale), torch.bmm(ds.mT, q).mul_(context.scale)
             dbias = None if context.bias is None else ds.view(B, H, L, M).sum_to_size(context.bias)
         return (
-            dq.view(B, H, L, -1),
-            dk.view(B, -1, *k.shape[1:]),
-            dv.view(B, -1, *v.shape[1:]),
+            dq.view(B, H, L, q.shape[-1]),
+            dk.view(B, G, *k.shape[1:]),
+            dv.view(B, G, *v.shape[1:]),
             dbias,
             None,
             None,

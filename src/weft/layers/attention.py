@@ -108,9 +108,9 @@ class AttentionLayer(nn.Module):
         else:
             q_BHLK = self.place_queries(self.query(placed_BLD), context)
             k_BGMK, v_BGMK = self.cross_keys_values(memory_BMD, context, store)
-        beams, L = len(q_BHLK) // len(k_BGMK), q_BHLK.shape[2]
-        if beams == 1:
+        if q_BHLK.shape[0] == k_BGMK.shape[0]:
             return self.join_heads(self.attend(q_BHLK, k_BGMK, v_BGMK, context))
+        beams, L = q_BHLK.shape[0] // k_BGMK.shape[0], q_BHLK.shape[2]
         q_BHLK = (
             q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
         )  # beams of one sentence share its keys
@@ -150,7 +150,7 @@ class AttentionLayer(nn.Module):
         if layout == "projected":
             return k_BGMK
         place_BGMK = self.split_heads(place_BMD, self.head_dim)
-        return torch.cat((k_BGMK, place_BGMK.expand(len(k_BGMK), -1, -1, -1)), -1)
+        return torch.cat((k_BGMK, place_BGMK.expand(k_BGMK.shape[0], -1, -1, -1)), -1)
 
     def cross_keys_values(
         self, memory_BMD: Tensor, context: AttentionContext, store: Store | None

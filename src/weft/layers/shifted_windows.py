@@ -48,7 +48,9 @@ class ShiftedWindowAttention(AttentionLayer):
         rows, columns = context.grid
         height, width = window = self.window_size(context.grid)
         shift = self.shift if min(rows, columns) > self.size else 0
-        padded = (-(-rows // height) * height, -(-columns // width) * width)
+        down = -(-rows // height)
+        across = -(-columns // width)
+        padded = (down * height, across * width)
         x = cast_for_autocast(x_BLD).unflatten(1, context.grid)
         x = F.pad(x, (0, 0, 0, padded[1] - columns, 0, padded[0] - rows))
         if shift:
@@ -56,9 +58,9 @@ class ShiftedWindowAttention(AttentionLayer):
         windows = partition_windows(x, window)
         context = context._replace(mask=self.mask(padded, window, shift, context), causal=False)
         if shift:
-            context = context._replace(split_backend=windows_as_heads(len(windows) // len(x)))
+            context = context._replace(split_backend=windows_as_heads(down * across))
         y = super().forward(windows, None, context)
-        y = y.view(-1, padded[0] // height, padded[1] // width, height, width, y.shape[-1])
+        y = y.view(-1, down, across, height, width, y.shape[-1])
         y = y.transpose(2, 3).reshape(-1, *padded, y.shape[-1])
         if shift:
             y = y.roll((shift, shift), (1, 2))
