@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -83,3 +84,35 @@ def test_a_family_may_be_registered_again_where_it_is_defined_and_nowhere_else()
     with pytest.raises(ValueError, match="a Family named 'bert' is already registered"):
         register(replace(OWN, name="bert"))
     assert family("bert").paper == "arXiv:1810.04805"
+
+
+VALUES = {
+    "positions": (64, S.SinusoidalPositions2D(), S.SinusoidalPositions2D(scale="unit")),
+    "stem": (64, S.ConvStem(widths=(64,) * 3), S.ConvStem(widths=(64,))),
+}
+DOCUMENTED = [
+    (name, argument)
+    for name in family_names()
+    for argument in VALUES
+    if argument in signature(family(name)).parameters
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), DOCUMENTED)
+def test_only_values_that_a_family_accepts_are_documented(name: str, argument: str) -> None:
+    (line,) = [line for line in help_lines(name) if line.startswith(f"{argument}: ")]
+    number, *values = VALUES[argument]
+    assert is_accepted(name, argument, number) != ("as a value" in line)
+    assert any(is_accepted(name, argument, value) for value in values) == ("as a value" in line)
+
+
+def help_lines(name: str) -> list[str]:
+    return [line.strip() for line in (family(name).__doc__ or "").splitlines()]
+
+
+def is_accepted(name: str, argument: str, value: Any) -> bool:
+    try:
+        family(name)(**{argument: value})
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True

@@ -55,7 +55,7 @@ ARGUMENTS = {  # what an argument sets; a family of one's own may have others
     "normed": "whether a norm follows the embedding",
     "offset": "the number of rows at the start of the position table that are not used",
     "patch_size": "the height and width of a patch in pixels",
-    "positions": "the rows of the position table, or the positions as a value",
+    "positions": "the positions as a value",
     "qk_norm": "the norm of queries and keys, as a value",
     "queries": "the number of object queries",
     "query": "the scores are divided by its square root",
@@ -68,7 +68,7 @@ ARGUMENTS = {  # what an argument sets; a family of one's own may have others
     "side_by_side": "whether attention and feed-forward read the same input",
     "softcap": "the bound of the attention scores",
     "special_tokens": "the ids of padding, start and end, as weft.SpecialTokens",
-    "stem": "what embeds an image, or its width",
+    "stem": "what embeds an image, as a value",
     "temperature": "the base of the sines of the image positions",
     "theta": "the base of the rotary positions",
     "tied": "whether the head shares the token table",
@@ -79,6 +79,11 @@ ARGUMENTS = {  # what an argument sets; a family of one's own may have others
     "width": "the width of the model",
     "widths": "the channels of each stage",
     "window": "how many tokens, or rows and columns of patches, a window spans",
+}
+
+COUNTS = {  # of arguments that are a whole number in some families and a value in others
+    "positions": "the rows of the position table",
+    "stem": "the width of what embeds an image",
 }
 
 
@@ -185,7 +190,8 @@ def call_docstring(family: Any) -> str:
         default = "of the size" if p.default is Parameter.empty else "of the family"
         if p.name in defaults:
             default = format_inline(defaults[p.name])
-        text = ARGUMENTS.get(p.name, str(p.annotation))
+        counts = COUNTS if p.annotation == "int" else {}
+        text = counts.get(p.name) or ARGUMENTS.get(p.name, str(p.annotation))
         key = f"; {keys[p.name]} in config.json" if p.name in keys else ""
         lines.append(f"    {p.name}: {text} (default: {default}{key}).")
     return "\n".join([*lines, "", "Returns:", "    The spec, for `weft.build`.", ""])
