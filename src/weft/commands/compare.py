@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..console import print_result
 from ..options.declare import Option
 from ..options.shared import VerbOptions
-from .rows import check_output_file, check_outside_model
+from .files import check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page

@@ -11,19 +11,17 @@ from ..console import count_of, print_result, report, spinner
 from ..options.declare import Option
 from ..options.shared import Images, VerbOptions
 from . import Fields
-from .predict import open_for_prediction
-from .predict_options import BatchOptions
-from .rows import (
-    TABLE_SUFFIXES,
+from .files import (
     check_different_outputs,
     check_keeps_inputs,
     check_output_file,
     check_output_folder,
     check_outside_model,
     check_picture_file,
-    report_written,
-    write_output_rows,
 )
+from .predict import open_for_prediction
+from .predict_options import BatchOptions
+from .rows import TABLE_SUFFIXES, report_written, write_output_rows
 
 
 @dataclass(frozen=True, kw_only=True)

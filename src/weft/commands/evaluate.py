@@ -8,8 +8,8 @@ from ..console import print_result, report, spinner
 from ..interop.hub import check_model_folder
 from . import evaluate_in_context
 from .evaluate_options import EvaluateOptions, ScoreOptions
+from .files import check_input_files
 from .receipts import add_receipt, options_of, receipts_file
-from .rows import check_input_files
 
 if TYPE_CHECKING:
     from ..inference.evaluate import MixtureEvaluationData

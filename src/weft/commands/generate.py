@@ -24,14 +24,8 @@ from ..options.shared import (
     VerbOptions,
 )
 from . import Fields
-from .rows import (
-    TABLE_SUFFIXES,
-    add_columns,
-    check_outside_model,
-    input_rows,
-    report_written,
-    write_output_rows,
-)
+from .files import check_outside_model
+from .rows import TABLE_SUFFIXES, add_columns, input_rows, report_written, write_output_rows
 
 if TYPE_CHECKING:
     from ..generate.sampling import Sampling

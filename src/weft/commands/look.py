@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..console import count_of, print_result, spinner
 from ..options.declare import Option
 from ..options.shared import DeviceOptions, ModelOptions, VerbOptions
-from .rows import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
+from .files import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import Group

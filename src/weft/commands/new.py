@@ -10,7 +10,7 @@ from ..console import count_of, format_duration, format_number, print_result, sp
 from ..options.declare import Option
 from ..options.shared import VALID, TableOptions, VerbOptions
 from . import head_note
-from .rows import check_input_files, warn_of_shared_files
+from .files import check_input_files, warn_of_shared_files
 
 if TYPE_CHECKING:
     from ..recipe import Recipe

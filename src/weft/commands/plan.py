@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..console import format_duration, format_number, print_result, report_on_first_rank, spinner
 from ..options.declare import Option
 from ..options.shared import Overrides, VerbOptions
-from .rows import check_outside_model
+from .files import check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page

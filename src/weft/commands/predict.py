@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..console import print_result, spinner
 from ..options.shared import ModelOptions
 from . import Fields
+from .files import check_keeps_inputs, check_output_file, check_outside_model
 from .inputs import columns_of, input_texts, questions, rows_and_inputs, text_pairs, words_of
 from .predict_options import (
     AnswerOptions,
@@ -19,15 +20,7 @@ from .predict_options import (
     PredictionOptions,
     TagOptions,
 )
-from .rows import (
-    TABLE_SUFFIXES,
-    add_columns,
-    check_keeps_inputs,
-    check_output_file,
-    check_outside_model,
-    report_written,
-    write_output_rows,
-)
+from .rows import TABLE_SUFFIXES, add_columns, report_written, write_output_rows
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import Fields
-from .rows import check_output_file, check_outside_model
+from .files import check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from .evaluate_options import EvaluateOptions

@@ -6,7 +6,7 @@ from typing import Annotated
 from ..console import print_result, spinner
 from ..options.declare import Option
 from ..options.shared import SEED, DeviceOptions, Images, ModelOptions, VerbOptions
-from .rows import check_keeps_inputs, check_outside_model, check_picture_file
+from .files import check_keeps_inputs, check_outside_model, check_picture_file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from ..interop.hub import check_model_folder
 from ..options.shared import VerbOptions
 from ..tuning.options import TuneOptions
 from . import EXIT_STOPPED, export_hint
-from .rows import check_input_files
+from .files import check_input_files
 
 if TYPE_CHECKING:
     from ..studies.search import TrialStep

@@ -1,0 +1,147 @@
+"""Checks of the files that a verb reads and writes, before its work begins."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..console import report
+
+NOT_WRITTEN = (".gz", ".zst", ".xls", ".xlsx", ".npy")
+
+
+def check_input_files(option: str, paths: Sequence[str]) -> None:
+    """Raise before torch is imported if a file is missing."""
+    from ..addresses import is_remote
+    from ..data.files import MissingFile, find
+
+    for path in paths:
+        try:
+            if not is_remote(path):  # an address is opened once, when it is read
+                find(path)
+        except MissingFile as error:
+            raise MissingFile(f"{option} {path}: {error}") from None
+
+
+def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
+    """Report files that are trained on and validated on. A folder may hold the images of two tables."""
+    from ..addresses import is_remote
+    from ..data.files import find
+
+    def places(paths: Sequence[str]) -> set[str]:
+        found = [file for path in paths for file in ([path] if is_remote(path) else find(path))]
+        return {file if is_remote(file) else os.path.realpath(file) for file in found}
+
+    valid_places = places(valid)
+    shared = valid_places & places(data)
+    if shared != valid_places:
+        shared = {place for place in shared if not os.path.isdir(place)}
+    if shared:
+        report(
+            f"--valid {min(shared)} is also trained on, so its metrics do not hold for new data; "
+            "give other files, or leave --valid out"
+        )
+
+
+def check_output_file(
+    path: str | None, suffixes: tuple[str, ...] = (), option: str = "--output"
+) -> None:
+    """Raise before the work if the output file cannot be written. With `suffixes`, its name has one of these, or none."""
+    if path is None:
+        return
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffixes and suffix not in ("", *suffixes):
+        raise ValueError(
+            f"{option} {path}: {file.suffix} is not written; give a name with {', '.join(suffixes)}"
+        )
+    if not suffixes and suffix in NOT_WRITTEN:
+        raise ValueError(
+            f"{option} {path}: {file.suffix} is not written; see --help for the endings that are"
+        )
+    if file.is_dir():
+        raise ValueError(f"{option} {path} is a folder; name a file in it")
+    if file.is_fifo():
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            raise ValueError(f"{option} {path} is a pipe that nobody reads") from None
+    if not file.parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {file.parent}; make it first")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(f"{option} {path} cannot be written; give a file that can")
+
+
+def check_picture_file(path: str, option: str) -> None:
+    """Raise before the work if a picture cannot be written."""
+    from PIL import Image
+
+    check_output_file(path, option=option)
+    Image.init()
+    extension = Path(path).suffix
+    if Image.EXTENSION.get(extension.lower()) not in Image.SAVE:
+        raise ValueError(
+            f"{option} {path}: unknown image file extension {extension!r}; give a file such as out.png"
+        )
+
+
+def check_output_folder(path: str, option: str) -> None:
+    """Raise before the work if a folder cannot be made or written to; nothing is made yet."""
+    there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {there} is a file; give a folder")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{option} {path} cannot be written; give a folder that can")
+
+
+def check_keeps_inputs(
+    option: str, targets: Sequence[str | Path], inputs: Sequence[str | Path]
+) -> None:
+    """Raise if a target is one of the inputs, by this name or by another: it would be overwritten."""
+    input_numbers = {file_number(path) for path in inputs if os.path.isfile(path)}
+    for target in targets:
+        if os.path.isfile(target) and file_number(target) in input_numbers:
+            raise ValueError(
+                f"{option}: {target} is an input, which would be overwritten; give another place"
+            )
+
+
+def check_outside_model(
+    option: str, targets: Sequence[str | Path | None], name: str | Path
+) -> None:
+    """Raise if a target is inside the folder of a model or run that is read, or another name of a file in it.
+
+    Args:
+        option: that names the targets.
+        targets: files to write; None and "" are none.
+        name: of the model or run; a name that is no folder here has no files to lose.
+    """
+    folder = Path(name).resolve()
+    if folder.name == "model" and (folder.parent / "recipe.json").is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        return
+    outputs = [target for target in targets if target]
+    for target in outputs:
+        if Path(target).resolve().is_relative_to(folder):
+            raise ValueError(
+                f"{option} {target} is inside {folder}, the model or run that is read; give another place"
+            )
+    check_keeps_inputs(option, outputs, [*folder.rglob("*")])
+
+
+def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) -> None:
+    """Raise if two options, given as (option, path), write to one file, by this name or by another."""
+    options = dict[Any, str]()
+    for option, path in outputs:
+        if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        file = file_number(path) if os.path.exists(path) else os.path.realpath(path)
+        if (other := options.setdefault(file, option)) != option:
+            raise ValueError(f"{other} and {option} both write {path}; give them different files")
+
+
+def file_number(path: str | Path) -> tuple[int, int]:
+    """What all names of one file share: links, and other cases where the disk does not tell them apart."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
