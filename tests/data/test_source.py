@@ -1025,3 +1025,36 @@ def test_a_table_whose_first_cell_has_brackets_is_a_table(tmp_path: Path) -> Non
     (tmp_path / "c.json").write_text('[\n {"text": "a"}]\n')
     names = [detect_format(str(tmp_path / name)) for name in ("a.csv", "b.json", "c.json")]
     assert names == ["csv", "json", "json"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"])
+def test_a_random_split_gives_each_row_to_one_side_whatever_the_pieces(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = [{"text": f"row {i}", "label": str(i % 2)} for i in range(2000)]
+    path = tmp_path / name
+    lines = [f"{row['text']},{row['label']}\n" for row in table]
+    texts_by_suffix = {
+        ".csv": "text,label\n" + "".join(lines),
+        ".tsv": "text\tlabel\n" + "".join(line.replace(",", "\t") for line in lines),
+        ".jsonl": "".join(json.dumps(row) + "\n" for row in table),
+        ".json": json.dumps(table),
+    }
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(table), path, row_group_size=300)
+    else:
+        path.write_text(texts_by_suffix[path.suffix])
+
+    def part(begin: float, end: float, seed: int = 0) -> list[Any]:
+        given = R.Source(paths=(str(path),), fraction=(begin, end), split_seed=seed)
+        return rows(given, R.LabelledTexts())
+
+    train, valid = part(0.0, 0.9), part(0.9, 1.0)
+    assert sorted(row["text"] for row in train + valid) == sorted(row["text"] for row in table)
+    assert 150 < len(valid) < 250
+    numbers = [int(row["text"].split()[1]) for row in valid]
+    assert numbers == sorted(numbers)
+    assert min(numbers) < 100
+    assert part(0.9, 1.0, seed=1) != valid
+    monkeypatch.setattr(source, "PIECE_BYTES", 5000)
+    assert part(0.9, 1.0) == valid

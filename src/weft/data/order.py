@@ -16,6 +16,12 @@ def hash_words(*key: int | str) -> tuple[int, ...]:
     return tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, 64, 8))
 
 
+def random_position(*key: int | str) -> float:
+    """Return a number from 0 to 1, without 1, from a key. Nothing is cached, since each row of a table has a key of its own."""
+    digest = sha512(" ".join(map(str, ("position", *key))).encode()).digest()
+    return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
+
+
 def hash_to_int(*key: int) -> int:
     """One number below 2 ** 63 from several."""
     return hash_words("mix", *key)[0] >> 1

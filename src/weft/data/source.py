@@ -11,7 +11,9 @@ from ..recipe.formats import Format, Piece, SourceItem
 from ..registry import named
 from ..values import to_plain
 from .files import MissingFile, find
+from .formats.base import WHOLE
 from .formats.sniff import detect_format, formats_by_suffix
+from .order import random_position
 
 ReadPiece = Callable[[int, Piece, tuple[str, ...]], Iterator[SourceItem]]  # by the piece's number
 PIECE_BYTES = 1 << 24  # of a piece: a shard is made in seconds
@@ -56,14 +58,35 @@ def split_source(source: R.Source) -> list[Piece]:
         raise ValueError(
             f"Source.fraction = {source.fraction}: give a start and a larger end, such as (0.0, 0.9)"
         )
-    return format_of(source).pieces(source, PIECE_BYTES)
+    whole = source if source.split_seed is None else replace(source, fraction=WHOLE)
+    return format_of(source).pieces(whole, PIECE_BYTES)
 
 
 def read_piece(
     source: R.Source, piece: Piece, columns: tuple[str, ...] = ()
 ) -> Iterator[SourceItem]:
     """The rows of a piece in the files' order, bad ones in their place."""
-    return format_of(source).read(piece, source, columns)
+    if source.split_seed is None:
+        return format_of(source).read(piece, source, columns)
+    items = format_of(source).read(piece, replace(source, fraction=WHOLE), columns)
+    return keep_fraction(items, piece, source.fraction, source.split_seed)
+
+
+def keep_fraction(
+    items: Iterator[SourceItem], piece: Piece, fraction: tuple[float, float], seed: int
+) -> Iterator[SourceItem]:
+    """Yield the rows of a piece whose position in a random order is in a fraction."""
+    begin, end = fraction
+    for item in items:
+        # That of an image is no file of the piece
+        path = item.path if item.path in piece.paths else piece.paths[0]
+        if begin <= row_position(seed, path, item.offset) < end:
+            yield item
+
+
+def row_position(seed: int, path: str, offset: int) -> float:
+    """Return where a row is in a random order, from 0 to 1: a pure function of the seed, the name of its file and its place there."""
+    return random_position(seed, os.path.basename(path), offset)
 
 
 def reading_settings(source: R.Source) -> Any:
@@ -71,4 +94,6 @@ def reading_settings(source: R.Source) -> Any:
     settings = {name: plain for name, plain in to_plain(source).items() if name != "paths"}
     if not source.filters:  # as written before there were filters
         del settings["filters"]
+    if source.split_seed is None:  # as written before there were random splits
+        del settings["split_seed"]
     return settings

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..registry import choice, names
+from ..spec import NonNegativeInt
 from ..synonyms import suggest
 from .filters import Filter
 from .formats import Format
@@ -31,6 +32,9 @@ class Source:
         0.0,
         1.0,
     )  # read only this part of each file
+    split_seed: NonNegativeInt | None = (
+        None  # `fraction` picks rows of a table at random, by this seed; None: consecutive rows
+    )
     filters: tuple[Filter, ...] = ()
 
     def __post_init__(self) -> None:
