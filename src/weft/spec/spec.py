@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..registry import choice
 from ..values import NonNegativeInt, PositiveInt, from_plain, to_json, to_plain
+from .attention import Attention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .heads import Head, LayerMix, PixelDecoder
 from .initialisation import Init, NormalInit
@@ -232,3 +233,17 @@ def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> 
     ):
         return spec
     return replace(spec, head=replace(spec.head, labels=tuple(labels)))  # type: ignore[type-var]
+
+
+def max_row_length(spec: Spec) -> int | None:
+    """Return the longest row that learned positions and Linformer's projections allow; None without either."""
+    tables = [
+        t.positions for t in (spec.source, spec.target) if isinstance(t, Tokens | SharedTokens)
+    ]
+    patterns = [
+        placed.block.attention.inner.pattern
+        for placed in iterate_blocks(spec)
+        if isinstance(placed.block.attention.inner, Attention)
+    ]
+    limits = (part.max_length for part in (*tables, *patterns) if part is not None)
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -23,7 +23,7 @@ from ..layers.roles import with_base_rate
 from ..layers.sequence import HiddenStates, sequence_keys
 from ..model.initialisation import initialise_weights
 from ..model.model import Model, build
-from ..spec.spec import iterate_blocks
+from ..spec.spec import max_row_length
 
 ROUTER_TERMS = ("balance", "router_z")  # loss terms of every task whose model has experts
 ArrayRow = dict[str, np.ndarray]
@@ -302,20 +302,6 @@ def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
 
 
 # Checks
-
-
-def max_row_length(spec: S.Spec) -> int | None:
-    """Return the longest row that learned positions and Linformer's projections allow; None without either."""
-    tables = [
-        t.positions for t in (spec.source, spec.target) if isinstance(t, S.Tokens | S.SharedTokens)
-    ]
-    patterns = [
-        placed.block.attention.inner.pattern
-        for placed in iterate_blocks(spec)
-        if isinstance(placed.block.attention.inner, S.Attention)
-    ]
-    limits = (part.max_length for part in (*tables, *patterns) if part is not None)
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def text_room(length: int, special_tokens: int) -> int:

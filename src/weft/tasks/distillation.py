@@ -15,6 +15,7 @@ from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
 from ..metrics.perplexity import perplexity
 from ..model.heads import ClassifierHeadLayer
 from ..model.model import Model
+from ..spec.spec import max_row_length
 from . import causal_lm, classification
 from .base import (
     ArrayRow,
@@ -25,7 +26,6 @@ from .base import (
     TaskContext,
     encode_batch,
     logits_at,
-    max_row_length,
 )
 from .predict import probabilities, token_losses
 from .task import EvaluationData, Metrics, TaskImplementation

@@ -18,7 +18,8 @@ from ..generate.text_generator import Progress
 from ..metrics.perplexity import evaluation_windows
 from ..model.model import Model
 from ..ranks import Ranks
-from .base import Batch, LengthLimitedSamples, Preprocess, max_row_length, selected_labels
+from ..spec.spec import max_row_length
+from .base import Batch, LengthLimitedSamples, Preprocess, selected_labels
 
 DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less
 

@@ -15,6 +15,7 @@ from ..data.formats.squad import Question, iterate_questions, read_questions
 from ..data.in_memory import InMemoryStore
 from ..kernels.cross_entropy import cross_entropy
 from ..metrics.squad import AnswerPrediction, squad_metrics
+from ..spec.spec import max_row_length
 from .base import (
     ArrayRow,
     Batch,
@@ -24,7 +25,6 @@ from .base import (
     TaskContext,
     check_head,
     encode_batch,
-    max_row_length,
 )
 from .pair_encoding import PairEncoding
 from .task import (
