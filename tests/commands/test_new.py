@@ -16,8 +16,8 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft.cli import main
-from weft.commands import guess_images
 from weft.data import images
+from weft.suggest import image_samples
 
 from ..conftest import unknown_options
 
@@ -118,7 +118,6 @@ def write_broken_data() -> None:
         Path("cut", name).mkdir(parents=True)
         for i in range(4):
             Path("cut", name, f"{i}.jpg").write_bytes(cut.getvalue()[: len(cut.getvalue()) // 2])
-    np.savez("rare.npz", images=np.zeros((40, 28, 28), np.uint8), labels=[*[0, 1] * 19, 2, 2])
     for name in ("a", "b"):
         Path("two_bad", name).mkdir(parents=True)
         for i in range(6):
@@ -262,10 +261,6 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["classify", "one_of_each"], "one_of_each has too few images of each class"),
         (["classify", "splits"], "and here those of train are: give splits/train"),
         (["classify", "empty_class"], "every image has the class a; a class is a sub-folder"),
-        (
-            ["classify", "rare.npz"],
-            "2 has no image to train on beside the held-out ones; give more",
-        ),
         (["classify", "photos", "bytes.parquet"], "bytes.parquet is not a folder; give the folder"),
         (
             ["detect", "boxes.json", "images", "--valid", "boxes.json"],
@@ -322,7 +317,7 @@ def test_of_large_images_a_few_are_decoded_and_a_damaged_one_among_the_others_is
 ) -> None:
     decoded: list[bytes] = []
     monkeypatch.setattr(images, "open_image", decoded.append)
-    monkeypatch.setattr(guess_images, "SAMPLE_PIXELS", 4 * 40 * 60 - 1)
+    monkeypatch.setattr(image_samples, "SAMPLE_PIXELS", 4 * 40 * 60 - 1)
     Path("photos/red/5.png").write_bytes(b"no image")
     guessed = guessed_of(["classify", "photos"], capsys)
     assert "1 of 12 rows set aside (photos/red/5.png: cannot identify" in guessed["warning"]
@@ -365,16 +360,23 @@ def test_images_of_one_size_are_shifted_and_others_cut(capsys: pytest.CaptureFix
         assert weft.load_recipe(f"side{side}.py").task.transforms[0] == first
 
 
-def test_images_that_are_sorted_by_class_are_no_fair_validation(
+def test_rows_sorted_by_class_are_validated_on_rows_of_every_class(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    images = np.zeros((40, 32, 32), np.uint8)
-    np.savez("digits.npz", images=images, labels=np.arange(40) // 20)
-    warning = guessed_of(["classify", "digits.npz"], capsys)["warning"]
-    assert "40 images are few" in warning
-    assert "sorted by label" in warning
-    images_and_valid = ["classify", "digits.npz", "--valid", "digits.npz", "-o", "other.py"]
-    assert "sorted by label" not in guessed_of(images_and_valid, capsys)["warning"]
+    images = np.zeros((200, 32, 32), np.uint8)
+    np.savez("digits.npz", images=images, labels=np.arange(200) // 100)
+    rng = random.Random(0)
+    rows = [f"{sentence(rng)},{label}" for label in sorted(["pos", "neg"] * 100)]
+    Path("sorted.csv").write_text("\n".join(["text,label", *rows]))
+    for file, name in (("digits.npz", "images"), ("sorted.csv", "texts")):
+        guessed = guessed_of(["classify", file, "-o", f"{name}.py"], capsys)
+        assert guessed["validation"] == "20 of 200 rows held out, chosen at random"
+        recipe = weft.load_recipe(f"{name}.py")
+        prepared = weft.prepare(recipe.data)
+        valid = prepared.open("valid")
+        assert valid is not None
+        assert (len(prepared.train), len(valid)) == (180, 20)
+        assert set(map(int, valid.column("label"))) == {0, 1}
 
 
 def test_a_detector_of_large_boxes_has_larger_cells(capsys: pytest.CaptureFixture[str]) -> None:
@@ -405,38 +407,36 @@ def guessed_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
     return guessed
 
 
-def test_rows_sorted_by_label_are_warned_of_unless_other_files_validate(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rng = random.Random(0)
-    rows = [f"{sentence(rng)},{label}" for label in sorted(["pos", "neg"] * 20)]
-    Path("sorted.csv").write_text("\n".join(["text,label", *rows]))
-    rng.shuffle(rows)
-    Path("mixed.csv").write_text("\n".join(["text,label", *rows]))
-    assert "sorted by label" in guessed_of(["classify", "sorted.csv"], capsys)["warning"]
-    assert "warning" not in guessed_of(["classify", "mixed.csv"], capsys)
-    assert "warning" not in guessed_of(["classify", "sorted.csv", "--valid", "mixed.csv"], capsys)
-
-
 def test_more_bad_rows_are_allowed_in_the_recipe_too(capsys: pytest.CaptureFixture[str]) -> None:
     guessed = guessed_of(["classify", "wide.csv", "--max-bad-row-fraction", "0.5"], capsys)
     assert guessed["rows"] == "2 (csv)"
     assert weft.load_recipe("recipe.py").data.max_bad_row_fraction == 0.5
 
 
-def test_a_run_has_the_name_of_the_file_or_its_folder_and_a_number_if_that_is_taken(
+def test_a_run_has_the_name_of_the_data_or_its_folder_and_a_number_if_that_is_taken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for folder in ("films", "books"):
         Path(folder).mkdir()
         shutil.copy("reviews.csv", f"{folder}/train.csv")
-        guessed_of(["classify", f"{folder}/train.csv"], capsys)
-        assert weft.load_recipe("recipe.py").name == folder
+        assert main(["new", "classify", f"{folder}/train.csv"]) == 0
+        assert weft.load_recipe(f"{folder}.py").name == folder
     for name in ("reviews", "reviews-2"):
         Path("runs", name).mkdir(parents=True)
-    guessed_of(["classify", "reviews.csv"], capsys)
-    assert weft.load_recipe("recipe.py").name == "reviews-3"
-    assert "weft classify runs/reviews-3 " in Path("recipe.py").read_text()
+    assert main(["new", "classify", "reviews.csv"]) == 0
+    assert weft.load_recipe("reviews-3.py").name == "reviews-3"
+    assert "weft classify runs/reviews-3 " in Path("reviews-3.py").read_text()
+
+
+def test_two_recipes_of_one_text_have_runs_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("causal-lm", "masked-lm"):
+        words = ["new", "pretrain", "text.txt", "--objective", name, "-o", f"{name}.py"]
+        assert main(words) == 0
+        assert weft.load_recipe(f"{name}.py").name == name
+    Path("runs/mine").mkdir(parents=True)
+    assert main(["new", "pretrain", "text.txt", "-o", "mine.py"]) == 2
+    assert "another recipe has the run runs/mine" in capsys.readouterr().err
+    assert not Path("mine.py").exists()
 
 
 def write_texts(folder: str, *names: str) -> None:
@@ -464,11 +464,11 @@ def test_each_objective_trains_from_a_folder_is_used_and_exported(
     guessed = guessed_of(["pretrain", "books", "--objective", objective], capsys)
     small = ["steps=2", "schedule.warmup_steps=1", "precision=fp32", "batch.size=2"]
     recipe = weft.load_recipe("recipe.py", small)
-    assert recipe.name == "books"
+    assert recipe.name == "recipe"
     assert recipe.data.train.paths == recipe.data.valid.paths == ("books/*.txt",)
     assert [step.step for step in weft.train(recipe, weft.prepare(recipe.data))] == [1, 2]
-    assert main([word.format(run="runs/books") for word in after]) == 0
-    assert main(["export", "runs/books", "out", "--to", "hf"]) == 0
+    assert main([word.format(run="runs/recipe") for word in after]) == 0
+    assert main(["export", "runs/recipe", "out", "--to", "hf"]) == 0
     family = json.loads(Path("out/config.json").read_text())["model_type"]
     assert guessed["export"].endswith(f"as {family}")
 
@@ -520,7 +520,7 @@ def test_files_of_one_line_have_a_part_to_validate_on(capsys: pytest.CaptureFixt
     recipe = weft.load_recipe("recipe.py", small)
     (step,) = weft.train(recipe, weft.prepare(recipe.data))
     assert step.step == 1
-    assert "valid" in Path("runs/lines/log.jsonl").read_text()
+    assert "valid" in Path("runs/recipe/log.jsonl").read_text()
 
 
 def test_a_recipe_does_not_take_the_name_of_a_module(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Names that the `datasets` library keeps beside numbers: a class is read by its name, a number as a number."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import weft
 from tests.tune.made import examples_of
 from weft import recipe as R
 from weft.data.formats.class_labels import name_classes, names_of_columns
@@ -15,7 +17,7 @@ from weft.data.prepare import prepare
 from weft.data.reading.rows import load_source
 from weft.data.store import open_store
 from weft.recipe.cells import class_name
-from weft.tuning.data import split_validation
+from weft.suggest.split import split_table
 
 STARS = ["1 star", "2 stars", "3 stars"]
 RATED = [{"text": f"a long text {i}", "label": i % 3} for i in range(30)]
@@ -61,23 +63,25 @@ def test_a_task_that_reads_numbers_reads_those_that_have_names(
     assert [store.row(i)["label"] for i in range(len(store))] == numbers
     found = examples_of(source.paths, task=task)
     assert found.row == schema
-    divided = split_validation(found, tmp_path, seed=0)
-    assert divided.valid is not None
-    written = [
-        item.fields for side in (divided.train, divided.valid) for item in load_source(side)[0]
-    ]
-    assert sorted(written, key=rows.index) == rows
+    divided = split_table(weft.open_table(source.paths), None, schema, found.usable)
+    data = replace(data, train=divided.train, valid=divided.valid)
+    prepared = prepare(data, tmp_path / "divided", workers=1)
+    sides = [prepared.train, prepared.open("valid")]
+    stored = [side.row(i)["label"] for side in sides if side for i in range(len(side))]
+    assert sorted(stored) == sorted(numbers)
+    assert all(sides)
 
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_numbers_that_have_names_are_classes_to_a_classifier(count: int, tmp_path: Path) -> None:
-    """Also more of them than numbers without names may be, and in the file that `weft tune` divides."""
+    """Also more of them than numbers without names may be, and in what `weft tune` trains on."""
     names = [f"class {i}" for i in range(count)]
     rows = [{"text": f"a long text {i}", "label": i % count} for i in range(90)]
     found = examples_of(labelled(tmp_path, rows, *names).paths)
     assert found.task == "classify"
     assert found.labels == tuple(sorted(names))
-    divided = split_validation(found, tmp_path, seed=0)
+    table = weft.open_table(found.train.paths)
+    divided = split_table(table, None, found.row, found.usable)
     assert {item.fields["label"] for item in load_source(divided.train)[0]} == {*names}
 
 

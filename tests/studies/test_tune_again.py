@@ -214,17 +214,6 @@ def test_other_settings_are_refused_although_no_trial_has_the_same_rate(
     assert {name: after[name] for name in before} == before
 
 
-def test_rows_that_were_held_out_are_not_written_over_when_they_are_the_input(
-    first: TuneOptions, tmp_path: Path
-) -> None:
-    out = Path(str(first.output))
-    shutil.rmtree(out / "trial-0.003-0")
-    before = (out / "data" / "train.jsonl").read_bytes()
-    with pytest.raises(ValueError, match="another --output"):
-        tune(replace(first, data=(str(out / "data" / "train.jsonl"),)))
-    assert (out / "data" / "train.jsonl").read_bytes() == before
-
-
 def test_a_second_call_at_the_same_time_is_refused_in_one_line(first: TuneOptions) -> None:
     before = held(first)
     with (

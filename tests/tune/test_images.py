@@ -152,13 +152,14 @@ def test_a_frozen_body_stays_and_has_higher_rates(album: Path, tmp_path: Path) -
         assert torch.equal(weight, before.encoder.state_dict()[name])  # type: ignore[union-attr]
 
 
-def test_an_archive_is_read_and_classes_on_one_side_alone_need_valid(tmp_path: Path) -> None:
+def test_a_sorted_archive_is_split_at_random_and_every_class_is_trained_on(tmp_path: Path) -> None:
     start, rng = checkpoint(tmp_path / "start", MODELS["vit"]), np.random.default_rng(0)
     pixels = rng.integers(0, 255, (60, 16, 16, 3), dtype=np.uint8)
     labels = np.arange(60) // 10
     np.savez(tmp_path / "sorted.npz", images=pixels, labels=labels)
-    with pytest.raises(ValueError, match=r"the last tenth .* has 1 of 6 classes; give --valid"):
-        plan_tuning(options(start, tmp_path / "sorted.npz"))
+    plan = plan_tuning(options(start, tmp_path / "sorted.npz"))
+    held_out = open_store(plan.folder / "prepared", "valid").column("label")
+    assert len(set(map(int, held_out))) > 2
     np.savez(tmp_path / "one.npz", images=pixels, labels=np.zeros(60, int))
     with pytest.raises(ValueError, match=r"has the class 0; give images of two classes or more"):
         plan_tuning(replace(options(start, tmp_path / "one.npz"), output=str(tmp_path / "q")))
@@ -171,7 +172,10 @@ def test_an_archive_is_read_and_classes_on_one_side_alone_need_valid(tmp_path: P
     np.savez(tmp_path / "mixed.npz", images=pixels, labels=labels[rng.permutation(60)])
     plan = plan_tuning(replace(options(start, tmp_path / "mixed.npz"), output=str(tmp_path / "o")))
     assert (plan.train_rows, plan.valid_rows) == (54, 6)
-    assert "60 images (npz), 6 classes (0, 1, 2, 3, …): classify; 6 held out" in plan.summary
+    assert (
+        "60 images (npz), 6 classes (0, 1, 2, 3, …): classify; 6 of 60 rows held out"
+        in plan.summary
+    )
 
 
 def test_the_columns_of_a_table_are_found(album: Path, tmp_path: Path) -> None:
@@ -184,7 +188,7 @@ def test_the_columns_of_a_table_are_found(album: Path, tmp_path: Path) -> None:
     plan = plan_tuning(options(start, tmp_path / "t.parquet"))
     assert "60 images (parquet), 3 classes (blue, green, red)" in plan.summary
     other = replace(options(start, tmp_path / "t.parquet"), output=str(tmp_path / "o"))
-    words = "has the columns img, class, --valid .* has image, label, file; give tables with the same columns"
+    words = "--valid .*: no column 'img' among 'image', 'label', 'file'"
     with pytest.raises(ValueError, match=words):
         plan_tuning(replace(other, valid=(str(album),)))
     with pytest.raises(ValueError, match="one column of images is read, not 'img', 'class'"):

@@ -1,8 +1,13 @@
 """`weft new`: a first recipe for the user's own data."""
 
+import os
+import re
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import packages_distributions
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -15,10 +20,12 @@ from .files import check_input_files, warn_of_shared_files
 if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..spec import Spec
-    from .first_recipe import Guess
+    from ..suggest.suggestion import Suggestion
 
 Objective = Literal["causal-lm", "masked-lm", "span-corruption", "denoising", "replaced-tokens"]
 OBJECTIVES = get_args(Objective)
+FROM_SCRATCH = ("pretrain", "translate", "detect")  # tasks that no checkpoint is tuned for
+COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
 
 
@@ -27,12 +34,15 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     """The options of `weft new`."""
 
     task: Annotated[
-        Literal["translate", "classify", "pretrain", "detect"],
+        str | None,
         Option(
-            "what the model learns: translate texts, classify texts or images, pretrain on plain text, detect objects",
+            "what the model learns: classify (texts or images), pair, regress, choose, tag, answer, text2text, translate, "
+            "pretrain (on plain text), detect (objects), or a task of your own",
+            default="detected",
+            metavar="TASK",
             positional=True,
         ),
-    ]
+    ] = None
     data: Annotated[
         Sequence[str],
         Option(
@@ -58,6 +68,15 @@ class NewRecipeOptions(TableOptions, VerbOptions):
         ),
     ] = None
     valid: Annotated[Sequence[str], replace(VALID, default="a tenth of the data")] = ()
+    checkpoint: Annotated[
+        str | None,
+        Option(
+            "a model to fine-tune: a run, a folder or a name of the hub",
+            default="random weights",
+            metavar="MODEL",
+            flag="from",
+        ),
+    ] = None
 
 
 def new(args: NewRecipeOptions) -> int:
@@ -66,38 +85,104 @@ def new(args: NewRecipeOptions) -> int:
     Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
     reviews.csv
     """
-    from .first_recipe import NewOptions, recipe_file, recipe_name
-
+    args = with_task(args)
     check_objective(args)
-    name = recipe_name(args.data, args.task)
-    path = Path(args.output or recipe_file(name))
+    path, name = output_file(args)
+    check_input_files("new", [*args.data, *args.valid])
+    warn_of_shared_files(args.data, args.valid)
+    with spinner(f"reading {args.data[0]}"):
+        suggestion = suggest_for(args).named(name)
+        write_recipe(path, suggestion)
+        facts = suggestion.facts | estimate(suggestion.recipe)
+    summary = {"file": str(path), "recipe": name, "guessed": facts, "use": suggestion.use}
+    print_result(args.json, summary, lambda width: page(path, suggestion, facts))
+    return 0
+
+
+def with_task(args: NewRecipeOptions) -> NewRecipeOptions:
+    """Return the options with the first word as a file if it names no task, where the task is left out.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    from ..recipe import tunable_names
+    from ..synonyms import suggest
+
+    offered = [*FROM_SCRATCH, *tunable_names()]
+    if args.task is None or args.task in offered:
+        return args
+    if not re.search(r"[./*:]", args.task) and not os.path.exists(args.task):
+        raise ValueError(f"weft new {args.task}: {suggest(args.task, offered)}")
+    return replace(args, task=None, data=(args.task, *args.data))
+
+
+def check_objective(args: NewRecipeOptions) -> None:
+    """Raise ValueError where no objective is chosen."""
+    if args.objective is not None and args.task not in (None, "pretrain"):
+        raise ValueError(
+            f"--objective {args.objective}: {args.task} has one objective; leave it out, or give weft new pretrain"
+        )
+
+
+def output_file(args: NewRecipeOptions) -> tuple[Path, str]:
+    """Return the file of the recipe, and the name of its run: that of the file, if the user gives one.
+
+    Raises:
+        ValueError: if the file cannot be written, or if there is a run of its name.
+    """
+    name = plain_name(Path(args.output).stem) if args.output else ""
+    run = name or recipe_name(args.data, args.task)
+    path = Path(args.output or recipe_file(run))
     if path.suffix != ".py":
         raise ValueError(f"--output {path}: a recipe is a Python file; give a name with .py")
     if path.exists():
         raise ValueError(f"{path} is there already; delete it, or give another name with --output")
     if not path.parent.is_dir():
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
-    check_input_files("new", [*args.data, *args.valid])
-    warn_of_shared_files(args.data, args.valid)
-    with spinner(f"reading {args.data[0]}"):
-        from .guess import guess
-
-        columns = (args.columns, args.column_names, args.max_bad_row_fraction)
-        options = NewOptions(name, *columns, args.objective or OBJECTIVES[0])
-        first = guess(args.task, args.data, args.valid, options)
-        recipe = write_recipe(path, first)
-        facts = first.facts | estimate(recipe)
-    summary = {"file": str(path), "recipe": recipe.name, "guessed": facts, "use": first.use}
-    print_result(args.json, summary, lambda width: page(path, first, facts))
-    return 0
-
-
-def check_objective(args: NewRecipeOptions) -> None:
-    """Raise ValueError where no objective is chosen."""
-    if args.objective is not None and args.task != "pretrain":
+    if Path("runs", run).exists():
         raise ValueError(
-            f"--objective {args.objective}: {args.task} has one objective; leave it out, or give weft new pretrain"
+            f"--output {path}: another recipe has the run runs/{run}; give another name, or delete that run"
         )
+    return path, run
+
+
+def suggest_for(args: NewRecipeOptions) -> "Suggestion":
+    """Return the recipe for the user's files."""
+    from ..suggest.checkpoint import open_checkpoint
+    from ..suggest.opening import Reading, open_tables
+    from ..suggest.suggest import suggest
+
+    pretrains = args.task == "pretrain" or args.objective is not None
+    task = (args.objective or OBJECTIVES[0]) if pretrains else args.task
+    checkpoint = open_checkpoint(args.checkpoint) if args.checkpoint else None
+    reading = Reading(args.columns, args.column_names, max_bad_rows=args.max_bad_row_fraction)
+    table, valid = open_tables(args.data, args.valid, reading, task, checkpoint)
+    return suggest(table, valid, task, checkpoint)
+
+
+def recipe_name(data: Sequence[str], task: str | None) -> str:
+    """Return a name for the run of data that the user typed: of the first path or, where that is a pattern or a name like train.csv, of
+    its folder; with a number if there is such a run. Several texts in a folder elsewhere have the folder's name."""
+    place = Path(os.path.abspath(data[0]))
+    if task == "pretrain" and len(data) > 1 and place.parent != Path.cwd():
+        place = place.parent
+    stems = [
+        plain_name(name) for name in (place.name.split(".")[0], *(p.name for p in place.parents))
+    ]
+    name = next((stem for stem in stems if stem and stem.lower() not in COMMON_STEMS), "mine")
+    others = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], others) if not Path("runs", free).exists())
+
+
+def recipe_file(name: str) -> str:
+    """Return the file of a recipe; a module of this name that Python imports is not shadowed by it."""
+    modules = {*sys.stdlib_module_names, *packages_distributions()}
+    return f"{name}-recipe.py" if name in modules else f"{name}.py"
+
+
+def plain_name(name: str) -> str:
+    """Return a name without the signs of a pattern such as train-*."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", name).strip("-._")
 
 
 def printable_lines(text: str) -> str:
@@ -105,25 +190,25 @@ def printable_lines(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c == "\n")
 
 
-def write_recipe(path: Path, first: "Guess") -> "Recipe":
+def write_recipe(path: Path, suggestion: "Suggestion") -> None:
     """Write the recipe and read it back; a file that is no recipe is removed."""
     from ..recipe import load_recipe
-    from .recipe_code import recipe_code
+    from ..suggest.recipe_code import recipe_code
 
-    guessed = "\n".join(f"    {name}: {text}" for name, text in first.facts.items())
+    guessed = "\n".join(f"    {name}: {text}" for name, text in suggestion.facts.items())
     docstring = (
-        f"{first.title}\n\n    weft train {shlex.quote(str(path))}\n    {first.use}\n\n"
+        f"{suggestion.title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
         f"Written by `weft new`, which guessed:\n\n{guessed}"
     )
     text = recipe_code(
         printable_lines(docstring).replace("\\", "/").replace('"""', "'''"),
-        first.values,
-        first.comments,
-        first.constants,
+        suggestion.fields,
+        suggestion.comments,
+        suggestion.constants,
     )
     path.write_text(text, "utf-8")
     try:
-        return load_recipe(str(path))
+        load_recipe(str(path))
     except ValueError:
         path.unlink()
         raise
@@ -155,7 +240,7 @@ def estimate(recipe: "Recipe") -> dict[str, str]:
     }
 
 
-def page(path: Path, first: "Guess", facts: dict[str, str]) -> Any:
+def page(path: Path, suggestion: "Suggestion", facts: dict[str, str]) -> Any:
     from rich.console import Group
     from rich.table import Table
 
@@ -168,5 +253,5 @@ def page(path: Path, first: "Guess", facts: dict[str, str]) -> Any:
         table,
         "",
         f"weft train {shlex.quote(str(path))}",
-        first.use,
+        suggestion.use,
     )

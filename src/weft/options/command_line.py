@@ -45,7 +45,8 @@ def option_names(field: OptionField) -> tuple[str, ...]:
     if field.option.positional:
         return ()
     short = (field.option.short,) if field.option.short else ()
-    return (*short, f"--{field.name.replace('_', '-')}")
+    name = field.option.flag or field.name.replace("_", "-")
+    return (*short, f"--{name}")
 
 
 def help_text(field: OptionField) -> str:
@@ -72,7 +73,7 @@ def add_option(parser: ArgumentParser, field: OptionField) -> Action:
         settings["default"] = list(field.default) if field.many else field.default
     if field.type is bool:
         settings["action"] = BooleanOptionalAction if field.optional else "store_true"
-        return parser.add_argument(*names, **settings)
+        return parser.add_argument(*names, dest=field.name, **settings)
     settings["metavar"] = field.option.metavar
     settings["choices"] = field.choices or None
     if field.type is not str or field.choices:
@@ -82,7 +83,7 @@ def add_option(parser: ArgumentParser, field: OptionField) -> Action:
     elif field.many:
         settings["nargs"] = "+" if names or required else "*"
     if names:
-        return parser.add_argument(*names, required=required, **settings)
+        return parser.add_argument(*names, dest=field.name, required=required, **settings)
     if not required and not field.many:
         settings["nargs"] = "?"
     return parser.add_argument(field.name, **settings)

@@ -27,6 +27,7 @@ class Option:
         default: words for a default that the value does not show, such as "from the data".
         metavar: name of the value in the help of the command.
         short: short name, such as "-o".
+        flag: name at the command line, where Python has another word, such as "from".
         example: a value that fits, shown where another does not.
         least: smallest number.
         above: what a number must be greater than.
@@ -40,6 +41,7 @@ class Option:
     default: str = ""
     metavar: str | None = None
     short: str | None = None
+    flag: str = ""
     example: str = ""
     least: float = -inf
     above: float = -inf

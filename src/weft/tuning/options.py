@@ -21,6 +21,8 @@ from ..options.shared import (
 if TYPE_CHECKING:
     from ..recipe import HeadOnly, LoRA
     from ..spec import LayerMix
+    from ..suggest.opening import Reading
+    from ..suggest.suggestion import Budget, FineTuning
 
 LAST_FOUR = (-4, -3, -2, -1)
 
@@ -203,3 +205,34 @@ class TuneOptions(TableOptions):
             "concat-last-four": LayerMix(layers=LAST_FOUR),
         }
         return layer_mixes[self.head_layers]
+
+    @property
+    def reading(self) -> "Reading":
+        """How the files are read."""
+        from ..suggest.opening import Reading
+
+        return Reading(self.columns, self.column_names, self.label, self.max_bad_row_fraction)
+
+    @property
+    def budget(self) -> "Budget":
+        """How long a trial is trained."""
+        from ..suggest.suggestion import Budget
+
+        return Budget(self.epochs, self.batch_size, self.max_length, self.evals_per_epoch)
+
+    @property
+    def tuning(self) -> "FineTuning":
+        """How the checkpoint is fine-tuned."""
+        from ..suggest.suggestion import FineTuning
+
+        return FineTuning(
+            source_prefix=self.source_prefix,
+            label_texts=tuple(self.label_texts),
+            metric=self.metric,
+            dropout=self.dropout,
+            layer_mix=self.layer_mix,
+            layer_decay=self.layer_decay,
+            lm_weight=self.lm_weight,
+            trainable=self.trainable,
+            image_size=self.image_size,
+        )

@@ -19,12 +19,12 @@ from tests.evaluate.small import ready
 from tests.tune.made import examples_of
 from weft import recipe as R
 from weft import spec as S
-from weft.commands.first_recipe import NewOptions
-from weft.commands.guess import guess
 from weft.commands.rows import input_rows
 from weft.data.quarantine import MAX_BAD_ROWS
 from weft.inference.evaluation_data import load_files
 from weft.options.shared import RowOptions
+from weft.suggest.opening import open_tables
+from weft.suggest.suggest import suggest
 
 ROWS = [(f"the {kind} film is number {i}", ("neg", "pos")[i % 2]) for i, kind in enumerate("abcdefghij" * 6)]  # fmt: skip
 RECORDS = [{"text": text, "label": label} for text, label in ROWS]
@@ -128,9 +128,10 @@ def columns_of(row: R.RowSchema) -> tuple[str, ...]:
 
 
 def ask_new(path: str, classes: tuple[str, ...]) -> Answer:
-    first = guess("classify", [path], [], NewOptions("mine"))
-    data = first.values["data"]
-    count = int(first.facts["rows"].split()[0].replace(",", ""))
+    table, _ = open_tables([path], task="classify")
+    suggestion = suggest(table, task="classify")
+    data: Any = suggestion.recipe.data
+    count = int(suggestion.facts["rows"].split()[0].replace(",", ""))
     return Answer(data.train.format, columns_of(data.rows), data.rows.labels, count)
 
 
@@ -268,10 +269,10 @@ def test_images_and_their_classes_are_the_same_whoever_asks(
     assert isinstance(row, R.LabelledImages)
     assert (table.format, table.classes(row.label)) == (format, classes.split())
     assert len(table.usable(row, classes.split()).rows) == 12
-    first = guess("classify", paths, [], NewOptions("mine"))
-    data = first.values["data"]
+    suggestion = suggest(open_tables(paths, task="classify")[0], task="classify")
+    data: Any = suggestion.recipe.data
     assert (data.train.format, data.rows) == (format, row)
-    assert first.facts["classes"].endswith(classes.replace(" ", ", "))
+    assert suggestion.facts["classes"].endswith(classes.replace(" ", ", "))
     tuned = weft.open_table(paths, expected=R.LabelledImages())
     assert (tuned.source, tuned.row_schema(R.Classification)) == (table.source, row)
 

@@ -11,7 +11,7 @@ from ..quarantine import allowed_bad_rows
 from .column_names import Fields, check_columns_exist
 from .columns import typical_first
 from .labels import format_labels, with_labels, with_tags
-from .table import Table
+from .table import Table, UsableRows
 
 
 class Examples(NamedTuple):
@@ -21,10 +21,15 @@ class Examples(NamedTuple):
     train: R.Source
     valid: R.Source | None
     row: R.RowSchema
-    rows: list[Fields]  # of training, without those that are set aside
+    usable: UsableRows  # of training
     valid_rows: list[Fields]
     summary: str
     notes: tuple[str, ...] = ()  # about rows that are set aside
+
+    @property
+    def rows(self) -> list[Fields]:
+        """Return the fields of the training rows."""
+        return [item.fields for item in self.usable.rows]
 
     @property
     def kind(self) -> type[R.Task]:
@@ -84,7 +89,7 @@ def build_examples(
         table.source,
         valid.source if valid else None,
         row,
-        rows,
+        good,
         [item.fields for item in other.rows] if other else [],
         summary or f"{table.path}: {describe_rows(task, row, rows, table.source)}",
         (*good.notes(), *(other.notes("validation") if other else ())),

@@ -1,12 +1,15 @@
 """From values to the text of a recipe: Python as ruff formats it, since every call that has arguments is broken into lines."""
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from .. import recipe as R
+from ..families import family
 
 WIDTH = 100  # of a line, as in this project
 INDENT = "    "
+USER_CODE = "weft.user_code."  # where the parts of a user's own file are
 
 
 class Call(NamedTuple):
@@ -23,6 +26,31 @@ class Name(NamedTuple):
     text: str
 
 
+def evaluate(value: Any, constants: dict[str, Any]) -> Any:
+    """Return what the code of a value would give; `constants` are its variables."""
+    if isinstance(value, Name):
+        variable, *attributes = value.text.split(".")
+        part = evaluate(constants[variable], constants)
+        for attribute in attributes:
+            part = getattr(part, attribute)
+        return part
+    if not isinstance(value, Call):
+        return value
+    first = [] if value.first is None else [evaluate(value.first, constants)]
+    arguments = {name: evaluate(part, constants) for name, part in value.arguments.items()}
+    return function_named(value.function)(*first, **arguments)
+
+
+def function_named(name: str) -> Callable[..., Any]:
+    """Return a family, a class of a recipe, or `dataclasses.replace`."""
+    if name == "replace":
+        return replace
+    function: Callable[..., Any] = (
+        family(name.removeprefix("weft.")) if name.startswith("weft.") else getattr(R, name)
+    )
+    return function
+
+
 def code(value: Any, column: int = 0, indent: str = "") -> str:
     """Return the code of a value whose first character stands at `column` of a line that is indented by `indent`."""
     if isinstance(value, Name):
@@ -31,11 +59,16 @@ def code(value: Any, column: int = 0, indent: str = "") -> str:
         first = [] if value.first is None else [code(value.first)]
         return call_code(value.function, value.arguments, indent, first)
     if is_dataclass(value) and not isinstance(value, type):
-        prefix = "" if type(value).__name__ in R.__all__ else "weft."
-        return call_code(f"{prefix}{type(value).__name__}", chosen_fields(value), indent)
+        return call_code(class_code(type(value)), chosen_fields(value), indent)
     if isinstance(value, tuple):
         return tuple_code(value, column, indent)
     return text_code(value) if isinstance(value, str) else repr(value)
+
+
+def class_code(kind: type) -> str:
+    """Return how a class is named: one of `weft.recipe` and of a user's file by its name alone, others as `weft.Name`."""
+    is_imported = kind.__name__ in R.__all__ or kind.__module__.startswith(USER_CODE)
+    return kind.__name__ if is_imported else f"weft.{kind.__name__}"
 
 
 def chosen_fields(value: Any) -> dict[str, Any]:
@@ -65,6 +98,8 @@ def argument_code(name: str, value: Any, indent: str) -> str:
 def tuple_code(items: tuple[Any, ...], column: int, indent: str) -> str:
     inner = indent + INDENT
     parts = [code(item, len(inner), inner) for item in items]
+    if len(items) > 1 and "\n" in parts[0] and all(item == items[0] for item in items):
+        return f"(\n{inner}{parts[0]},\n{indent})\n{indent}* {len(items)}"
     line = f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if "\n" not in line and column + len(line) + 1 <= WIDTH:
         return line
@@ -79,17 +114,22 @@ def text_code(text: str) -> str:
     return f'"{plain[1:-1]}"'
 
 
-def value_names(value: Any) -> set[str]:
-    """Return the names of `weft.recipe` that the code of a value uses."""
-    if isinstance(value, Call):
-        inside = set().union(*(value_names(part) for part in value.arguments.values()))
-        return inside | ({value.function} & set(R.__all__))
-    if isinstance(value, Name) or not (is_dataclass(value) or isinstance(value, tuple)):
+def value_names(value: Any) -> set[tuple[str, str]]:
+    """Return the modules and names that the code of a value imports."""
+    if isinstance(value, Name):
         return set()
+    if isinstance(value, Call):
+        own = {("weft.recipe", value.function)} if value.function in R.__all__ else set()
+        return own.union(*map(value_names, (value.first, *value.arguments.values())))
     if isinstance(value, tuple):
-        return set().union(*(value_names(part) for part in value))
-    inside = set().union(*(value_names(part) for part in chosen_fields(value).values()))
-    return inside | ({type(value).__name__} & set(R.__all__))
+        return set().union(*map(value_names, value))
+    if not is_dataclass(value):
+        return set()
+    inside = set().union(*map(value_names, chosen_fields(value).values()))
+    kind = type(value)
+    if kind.__module__.startswith(USER_CODE):
+        return inside | {(kind.__module__, kind.__name__)}
+    return inside | ({("weft.recipe", kind.__name__)} if kind.__name__ in R.__all__ else set())
 
 
 def name_shared_source(
@@ -112,6 +152,16 @@ def uses_replace(value: Any) -> bool:
     return value.function == "replace" or any(map(uses_replace, value.arguments.values()))
 
 
+def import_code(names: set[tuple[str, str]]) -> str:
+    """Return the imports of names from modules, as ruff sorts them."""
+    text = "import weft\n"
+    for module in sorted({module for module, _ in names}):
+        inside = [name for of_module, name in names if of_module == module]
+        inside.sort(key=lambda name: (not name.isupper(), name))
+        text += f"from {module} import (\n" + "".join(f"{INDENT}{n},\n" for n in inside) + ")\n"
+    return text + "\n"
+
+
 def recipe_code(
     docstring: str,
     values: dict[str, Any],
@@ -127,15 +177,13 @@ def recipe_code(
         constants: variables above the recipe.
     """
     constants, values = name_shared_source(constants, values)
-    names = {"Recipe"}.union(
-        *(value_names(part) for part in (*values.values(), *constants.values()))
-    )
-    ordered = sorted(names, key=lambda name: (not name.isupper(), name))
     head = f'"""{docstring.strip()}\n"""\n\n'
     if any(uses_replace(value) for value in (*constants.values(), *values.values())):
         head += "from dataclasses import replace\n\n"
-    head += "import weft\nfrom weft.recipe import (\n"
-    head += "".join(f"{INDENT}{name},\n" for name in ordered) + ")\n\n"
+    names = {("weft.recipe", "Recipe")}.union(
+        *map(value_names, (*values.values(), *constants.values()))
+    )
+    head += import_code(names)
     body = "".join(f"{name} = {code(part, len(name) + 3)}\n" for name, part in constants.items())
     lines = []
     for name, part in values.items():

@@ -1,12 +1,9 @@
-"""Text-to-text fine-tuning of an encoder-decoder: which columns are source and target, how a labelled row is written as text (T5,
-arXiv:1910.10683, section 2.4 and appendix D), and which tokens the checkpoint puts around a text."""
+"""Text-to-text: which columns are source and target, and how a labelled row is written as text (T5, arXiv:1910.10683, section 2.4 and
+appendix D)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 from .. import recipe as R
-from .. import spec as S
 from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import (
     SOURCE_COLUMNS,
@@ -19,9 +16,9 @@ from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.reading.examples import Examples, build_examples, find_examples
 from ..data.reading.labels import detect_classes, format_labels
 from ..data.reading.table import Table
-from ..data.tokenizer import Tokenizer
 from ..synonyms import suggest
-from .options import TuneOptions
+from .checkpoint import Checkpoint
+from .suggestion import FineTuning
 
 TASK = "text2text"
 SOURCE_TARGET_COLUMNS = (
@@ -33,58 +30,54 @@ SOURCE_TARGET_COLUMNS = (
 )
 
 
-def is_text_to_text_model(spec: S.Spec) -> bool:
-    """Return whether a model is an encoder-decoder with a language modelling head."""
-    return spec.encoder is not None and spec.decoder is not None and isinstance(spec.head, S.LMHead)
-
-
-def is_text_to_text(options: TuneOptions, spec: S.Spec) -> bool:
+def is_text_to_text(task: str | None, checkpoint: Checkpoint, wording: FineTuning) -> bool:
     """Return whether the data are read as text-to-text if they can be: if --task says so, or of an encoder-decoder without --task."""
-    if options.task in (None, TASK) and is_text_to_text_model(spec):
+    if task in (None, TASK) and checkpoint.is_text_to_text:
         return True
-    if options.task == TASK:
+    if task == TASK:
         raise ValueError(
             f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or BART; "
-            f"{options.checkpoint} is none"
+            f"{checkpoint.name} is none"
         )
-    if options.source_prefix or options.label_texts:
+    if wording.source_prefix or wording.label_texts:
         raise ValueError(f"--source-prefix and --label-texts are for --task {TASK}")
     return False
 
 
-def find_text_to_text(options: TuneOptions, table: Table, valid: Table | None) -> Examples | None:
+def find_text_to_text(
+    table: Table, valid: Table | None, task: str | None, wording: FineTuning
+) -> Examples | None:
     """Return the rows of a table as text-to-text: source and target texts, or texts and classes. None: they are neither."""
-    if (chosen := source_target_columns(options, table)) is not None:
-        return find_pairs(options, table, valid, chosen)
+    if (columns := source_target_columns(table, task)) is not None:
+        return find_pairs(table, valid, columns, wording)
     detected = find_examples(table, valid)
     row = detected.row
     if isinstance(row, R.LabelledTexts) and row.labels is not None:
         texts = [name for name in (row.text, row.second_text) if name]
-        return with_summary(
-            detected, build_template(options, texts, row.label, row.labels, detected.rows[0])
-        )
-    if options.task == TASK:
+        first = detected.usable.rows[0].fields
+        return with_summary(detected, build_template(wording, texts, row.label, row.labels, first))
+    if task == TASK:
         raise ValueError(
-            f"{options.data[0]}: which columns are the source and the target? Say --columns SOURCE [SOURCE …] TARGET"
+            f"{table.path}: which columns are the source and the target? Say --columns SOURCE [SOURCE …] TARGET"
         )
     return None
 
 
 def find_pairs(
-    options: TuneOptions, table: Table, valid: Table | None, chosen: list[str]
+    table: Table, valid: Table | None, columns: list[str], wording: FineTuning
 ) -> Examples:
     """Return the rows of a table whose columns of source and target are known; targets that repeat are labels."""
-    *texts, target = chosen
+    *texts, target = columns
     rows = [*table.rows, *(valid.rows if valid else ())]
     cells = [cell for item in rows if (cell := item.fields.get(target)) not in (None, "")]
     free = looks_like_text(cells) or len(set(map(str, cells))) > min(MAX_CLASSES, len(cells) // 2)
     allowed = allowed_bad_rows(len(table.rows), table.max_bad_rows)
     labels = None if free else detect_classes(cells, target, TASK, allowed)
-    row = build_template(options, texts, target, labels, table.rows[0].fields if rows else {})
+    row = build_template(wording, texts, target, labels, table.rows[0].fields if rows else {})
     return with_summary(build_examples(table, valid, TASK, row, summary="-"), row)
 
 
-def source_target_columns(options: TuneOptions, table: Table) -> list[str] | None:
+def source_target_columns(table: Table, task: str | None) -> list[str] | None:
     """Return the columns of the source, then the target; None if the table has no such columns."""
     if table.format == "parallel":
         return ["source", "target"]
@@ -94,7 +87,7 @@ def source_target_columns(options: TuneOptions, table: Table) -> list[str] | Non
     requested = [*table.requested, *([table.label] if table.label else [])]
     if table.requested:
         check_columns_exist(rows[0], requested)
-        is_pair = options.task == TASK or looks_like_text(column_values(rows, requested[-1]))
+        is_pair = task == TASK or looks_like_text(column_values(rows, requested[-1]))
         return requested if len(requested) > 1 and is_pair else None
     for source, target in (
         *SOURCE_TARGET_COLUMNS,
@@ -112,7 +105,7 @@ def source_target_columns(options: TuneOptions, table: Table) -> list[str] | Non
 
 
 def build_template(
-    options: TuneOptions,
+    wording: FineTuning,
     texts: Sequence[str],
     target: str,
     labels: tuple[str, ...] | None,
@@ -123,15 +116,15 @@ def build_template(
         f"{{{texts[0]}}}" if len(texts) == 1 else " ".join(f"{name}: {{{name}}}" for name in texts)
     )
     schema = R.TemplatedPairs(
-        template=options.source_prefix + body,
+        template=wording.source_prefix + body,
         target=target,
         labels=labels,
-        label_texts=tuple(options.label_texts) or None,
+        label_texts=wording.label_texts or None,
     )
     wrong = next((name for name in schema.template_columns if name not in first), None)
     if wrong is not None:
         raise ValueError(
-            f"--source-prefix {options.source_prefix!r}: there is no column {wrong!r}; {suggest(wrong, list(map(str, first)))}"
+            f"--source-prefix {wording.source_prefix!r}: there is no column {wrong!r}; {suggest(wrong, list(map(str, first)))}"
         )
     return schema
 
@@ -145,18 +138,3 @@ def with_summary(detected: Examples, row: R.TemplatedPairs) -> Examples:
     )
     line = f"{detected.train.paths[0]}: {len(detected.rows):,} rows ({form}), source {row.template!r}, {what}: {TASK}"
     return detected._replace(task=TASK, row=row, summary=line)
-
-
-# The model
-
-
-def with_decoder_start(
-    spec: S.Spec, style: Any, tokenizer: Tokenizer, before: R.Task | None
-) -> S.Spec:
-    """Return the spec with the start token of its decoder, so that generation starts from it too."""
-    if spec.special_tokens.decoder_start is not None:
-        return spec
-    mark = "eos" if style == "bart" else before.decoder_start() if before else "pad"
-    return replace(
-        spec, special_tokens=replace(spec.special_tokens, decoder_start=tokenizer.special.get(mark))
-    )

@@ -1,0 +1,263 @@
+"""Recipes for classes of images, from random weights or from a checkpoint."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from math import log2
+from statistics import median
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+from .. import spec as S
+from ..data.formats.image_folder import FOLDER, IMAGE_SUFFIXES
+from ..data.reading.labels import check_class_count, check_classes_in_training, format_labels
+from ..data.reading.rows import load_source
+from ..data.reading.table import Table, UsableRows
+from ..interop.image_processor import image_transforms
+from ..recipe.cells import class_names, sorted_classes
+from .checkpoint import Checkpoint, with_layer_mix
+from .fine_tuning import COMMENTS, Trained, fine_tuning_fields, learning_rates
+from .image_samples import IMAGE_COMMENTS, sample_images, sizes_of, usual_size, warn_if_few
+from .recipe_code import Call
+from .split import Split, split_table
+from .suggestion import (
+    RUN,
+    Budget,
+    FineTuning,
+    Suggestion,
+    count_steps,
+    plan_fields,
+    warnings_of,
+)
+
+TASK = "classify"
+BATCH_SIZE = 32
+SIDES = (32, 64, 128)  # of the squares that a small classifier sees
+# An image is rather made this much smaller than larger, which costs four times as much
+SHRINK = 0.75
+CELLS = 8  # patches along each side of an image
+# recipes/vit.py:cifar10
+SMALL_VIT = {
+    "depth": 6,
+    "width": 128,
+    "heads": 4,
+    "hidden": 256,
+    "init": S.NormalInit(std=0.05, truncate_at=2.0),
+}
+
+
+class LabelledImageTable(NamedTuple):
+    """Images of a table with their classes, and which of them validate."""
+
+    table: Table
+    rows: R.LabelledImages
+    classes: tuple[str, ...]
+    total: int
+    split: Split
+    sample: UsableRows
+
+    @property
+    def data(self) -> R.Data:
+        return R.Data(
+            rows=self.rows,
+            train=self.split.train,
+            valid=self.split.valid,
+            max_bad_row_fraction=self.split.max_bad_rows,
+        )
+
+    @property
+    def summary(self) -> str:
+        classes = f"{len(self.classes)} classes ({format_labels(self.classes)})"
+        return f"{self.table.path}: {self.total:,} images ({self.table.format}), {classes}: {TASK}"
+
+
+def read_classes(table: Table, valid: Table | None, seed: int) -> LabelledImageTable:
+    """Return the classes of images.
+
+    Raises:
+        ValueError: if there is one class, or if all images of a class are held out.
+    """
+    assert table.examined
+    try:
+        rows = table.row_schema(R.Classification)
+    except ValueError as error:
+        raise ValueError(f"{table.path}: {error}") from None
+    assert isinstance(rows, R.LabelledImages)
+    items = load_source(table.source, (rows.label,))[0]
+    labels = [class_names(item.fields.get(rows.label)) for item in items]
+    classes = tuple(table.classes(rows.label, labels))
+    used = sorted_classes(set(chain.from_iterable(labels)))
+    check_class_count(table.path, used, rows.label, table.format == FOLDER.name)
+    sample = sample_images(table, rows, classes)
+    split = split_table(table, valid, rows, UsableRows(items, []), seed)
+    if valid is None:
+        in_training = table.with_source(split.train).labels(rows.label)
+        check_classes_in_training(table.path, used, set(chain.from_iterable(in_training)))
+    return LabelledImageTable(table, rows, classes, len(items), split, sample)
+
+
+# From random weights
+
+
+def suggest_image_classes(
+    table: Table, valid: Table | None, budget: Budget, seed: int
+) -> Suggestion:
+    """Return a small ViT."""
+    images = read_classes(table, valid, seed)
+    rows, classes, count = images.rows, images.classes, images.total
+    sample = images.sample
+    sizes = sizes_of(sample.rows, rows.image)
+    example = sample.rows[0].path or table.path
+    shortest = median(min(size) for size in sizes)
+    side = next((side for side in SIDES if side >= SHRINK * shortest), SIDES[-1])
+    size = budget.batch_size or BATCH_SIZE
+    cells = {"image_size": side, "patch_size": side // CELLS, "classes": len(classes)}
+    columns = f"{rows.image!r} and {rows.label!r}"
+    few = warn_if_few(count, "weft tune starts from a pre-trained model")
+    return Suggestion(
+        TASK,
+        f"Classification of the images of {table.path} into {len(classes)} classes: ViT, made small.",
+        {
+            "images": f"{count:,} ({table.format}), typically {usual_size(sizes)}",
+            **({} if table.format == FOLDER.name else {"columns": columns}),
+            "classes": f"{len(classes)}: {format_labels(classes)}",
+            "image size": f"{side} × {side} pixels after a crop",
+            "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, but only Weft opens it",
+            "validation": images.split.description,
+            **warnings_of(*(f"of the first rows, {note}" for note in sample.notes()), few),
+        },
+        {
+            "model": Call("weft.vit", SMALL_VIT | cells),
+            "task": R.Classification(
+                label_smoothing=0.1,
+                transforms=(image_crop(side, sizes), R.RandomHorizontalFlip(), R.Normalize()),
+            ),
+            "data": images.data,
+            "batch": R.FixedBatch(size=size, length=CELLS**2 + 1),
+            **plan_fields(count_steps(budget.epochs or 50, count, size, 20_000)),
+            "workers": 1,
+        },
+        image_comments(side, len(classes)),
+        f"weft classify {RUN} {shlex.quote(example)}"
+        if example.lower().endswith(IMAGE_SUFFIXES)
+        else f"weft evaluate {RUN}",
+    )
+
+
+def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
+    """Return small shifts for images that all have this size, else a random part of each."""
+    if set(sizes) == {(side, side)}:
+        return R.RandomCrop(size=side, padding=side // 8)
+    return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
+
+
+def image_comments(side: int, classes: int) -> dict[str, str]:
+    cct = f"image_size={side}, convolutions={int(log2(side // CELLS))}, classes={classes}"
+    return IMAGE_COMMENTS | {
+        "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images.\n"
+        f'weft.cct("4-3x2", {cct}) learns faster (85.6 beside 83.0 % of CIFAR-10), but only Weft opens it',
+        "batch": "images per step, and tokens in one of them",
+    }
+
+
+# From a checkpoint
+
+
+def suggest_image_tuning(
+    table: Table,
+    valid: Table | None,
+    task: str | None,
+    checkpoint: Checkpoint,
+    *,
+    tuning: FineTuning,
+    budget: Budget,
+    seed: int,
+) -> Suggestion:
+    """Return the recipe that fine-tunes a checkpoint on images, as `suggest` does."""
+    check_choices(task, checkpoint, tuning, budget.max_length)
+    images = read_classes(table, valid, seed)
+    spec = with_image_head(checkpoint.spec, images.classes, tuning)
+    spec = with_layer_mix(spec, tuning.layer_mix)
+    value = image_task(spec, checkpoint, resized=tuning.image_size is not None)
+    length = spec.grid_cells + spec.extra_tokens
+    trained = Trained(spec, value, images.data, length, images.split.train_rows)
+    description = images.split.description
+    return Suggestion(
+        TASK,
+        f"Fine-tuning of {checkpoint.name} on the images of {table.path}.",
+        {"data": images.summary, "checkpoint": checkpoint.name, "validation": description},
+        fine_tuning_fields(trained, checkpoint, tuning, budget, seed),
+        COMMENTS | IMAGE_COMMENTS,
+        f"weft evaluate {RUN}",
+        summary=images.summary if valid else f"{images.summary}; {description}",
+        learning_rates=learning_rates(spec, tuning),
+    )
+
+
+def check_choices(
+    task: str | None, checkpoint: Checkpoint, tuning: FineTuning, max_length: int | None
+) -> None:
+    """Raise ValueError for what images cannot have."""
+    if not isinstance(checkpoint.spec.source, S.Patches):
+        raise ValueError(
+            f"{checkpoint.name} is a detector; train it on boxes with a recipe like recipes/detr.py:bccd"
+        )
+    if tuning.image_size is not None:
+        S.with_image_size(checkpoint.spec, tuning.image_size)
+    if task not in (None, TASK):
+        raise ValueError(f"{checkpoint.name} reads images, which {task} does not; leave --task out")
+    of_texts: dict[str, Any] = {
+        "--source-prefix": tuning.source_prefix,
+        "--label-texts": tuning.label_texts,
+        "--max-length": max_length,
+        "--lm-weight": tuning.lm_weight,
+    }
+    for option, value in of_texts.items():
+        if value:
+            raise ValueError(
+                f"{option} is for texts, and {checkpoint.name} reads images; leave it out"
+            )
+
+
+def with_image_head(spec: S.Spec, classes: tuple[str, ...], tuning: FineTuning) -> S.Spec:
+    """Return the spec with a head for these classes: like the old classifier, or a linear map of the class token or of the mean."""
+    old = spec.head
+    pooling: Any = "cls" if spec.extra_tokens else "mean"
+    new = S.ClassifierHead(num_labels=len(classes), labels=classes, pooling=pooling)
+    if isinstance(old, S.ClassifierHead):
+        new = replace(old, num_labels=len(classes), labels=classes)
+    spec = replace(spec, head=new)
+    if tuning.image_size is not None:
+        spec = S.with_image_size(spec, tuning.image_size)
+    return spec if tuning.dropout is None else S.with_dropout(spec, tuning.dropout)
+
+
+def image_task(spec: S.Spec, checkpoint: Checkpoint, resized: bool) -> R.Task:
+    """Return the task with the transforms that the checkpoint was trained with; where they are unknown or the size changes, a random
+    resized crop and a flip."""
+    before = checkpoint.task
+    transforms = R.transforms_for(before, evaluation=False)
+    if transforms is not None and not resized:
+        return R.task_named(TASK).for_model(
+            spec,
+            transforms=resized_first(transforms),
+            eval_transforms=getattr(before, "eval_transforms", None),
+        )
+    seen = R.transforms_for(before, evaluation=True) or image_transforms(checkpoint.folder, spec)
+    normalize = next((step for step in seen if isinstance(step, R.Normalize)), R.Normalize())
+    assert isinstance(spec.source, S.Patches)
+    crop = R.RandomResizedCrop(size=spec.source.image_size)
+    return R.task_named(TASK).for_model(
+        spec,
+        transforms=(crop, R.RandomHorizontalFlip(), normalize),
+        eval_transforms=None if resized else seen,
+    )
+
+
+def resized_first(transforms: tuple[R.Transform, ...]) -> tuple[R.Transform, ...]:
+    """Return the transforms for images of any size: a crop with padding is for images that have its size."""
+    first = transforms[0] if transforms else None
+    if isinstance(first, R.RandomCrop) and first.padding:
+        return (R.Resize(size=(first.size, first.size)), *transforms)
+    return transforms

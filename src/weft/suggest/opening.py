@@ -1,0 +1,128 @@
+"""Tables to suggest a recipe for: which row schema a task or a checkpoint expects, and the files of a folder of texts."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from glob import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import recipe as R
+from ..data.files import find, strip_compression_suffix
+from ..data.formats.sniff import UnknownFormat
+from ..data.quarantine import MAX_BAD_ROWS
+from ..data.reading.examples import expected_rows
+from ..data.reading.table import Table, open_table
+from .checkpoint import Checkpoint
+from .pretrain import OBJECTIVES
+
+
+class Reading(NamedTuple):
+    """How the user says that a table is read; see `open_table`."""
+
+    columns: Sequence[str] = ()
+    column_names: Sequence[str] = ()
+    label: str | None = None
+    max_bad_rows: float = MAX_BAD_ROWS
+
+
+def open_tables(
+    paths: Sequence[str],
+    valid: Sequence[str] = (),
+    reading: Reading = Reading(),
+    task: str | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Table, Table | None]:
+    """Open training and validation data as a task and a checkpoint read them.
+
+    Args:
+        paths: of the data.
+        valid: of the validation data (default: none).
+        reading: columns, and how many rows may be bad.
+        task: the name of a task or of an objective of pre-training (default: any).
+        checkpoint: what is fine-tuned, if anything.
+    """
+    if checkpoint is not None and checkpoint.reads_images and reading.column_names:
+        raise ValueError(
+            f"--column-names is for texts, and {checkpoint.name} reads images; leave it out"
+        )
+    expected = expected_schema(task, checkpoint)
+    if isinstance(expected, R.Documents):
+        paths = text_paths(paths)
+        valid = text_paths(valid)
+    if isinstance(expected, R.SourceTargetPairs) and len(paths) > 2:
+        raise ValueError(f"{len(paths)} files: translate reads two parallel files, or one table")
+    boxes = isinstance(expected, R.ImagesWithBoxes)
+    if boxes and (len(paths) != 2 or not os.path.isdir(find(paths[1])[0])):
+        raise ValueError(
+            "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
+        )
+    columns, names, label, bad = reading
+    try:
+        table = open_table(paths, columns, names, label, expected=expected, max_bad_rows=bad)
+    except UnknownFormat as error:
+        if not isinstance(expected, R.SourceTargetPairs):
+            raise
+        raise ValueError(
+            f"{error}; translate reads two files with one sentence per line, or a table with two columns"
+        ) from None
+    return table, table.open_like(valid) if valid else None
+
+
+def expected_schema(task: str | None, checkpoint: Checkpoint | None) -> R.RowSchema | None:
+    """Return what a row is, where a task or a checkpoint says it."""
+    if task in OBJECTIVES:
+        return R.Documents()
+    if checkpoint is not None and checkpoint.reads_images:
+        return R.LabelledImages()
+    if task == "text2text" or (
+        task is None and checkpoint is not None and checkpoint.is_text_to_text
+    ):
+        return R.TemplatedPairs()
+    if task in ("translate", "detect"):
+        return R.task_named(task).default_rows()
+    return expected_rows(task)
+
+
+# Folders of texts
+
+
+def files_of_folder(folder: str) -> list[str]:
+    """Return a pattern for all files of a folder, or the files where no pattern matches exactly these."""
+    root = Path(find(folder)[0])
+    names = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    names = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    if not names:
+        raise ValueError(f"{folder} holds no file; give files, or a folder with text")
+    kinds = Counter(suffix_of(name.name) for name in names)
+    base = escape(folder.rstrip("/") or "/")
+    nested = any(len(name.parts) > 1 for name in names)
+    (suffix, _), *others = kinds.most_common()
+    pattern = f"{base}/{'**/' if nested else ''}*{suffix}"
+    if others:
+        counts = ", ".join(f"{n:,} {kind or 'without a suffix'}" for kind, n in kinds.most_common())
+        raise ValueError(
+            f"{folder} holds files of several kinds ({counts}); give one kind, such as '{pattern}'"
+        )
+    files = [str(root / name) for name in names]
+    same = sorted(map(os.path.realpath, find(pattern))) == sorted(map(os.path.realpath, files))
+    return [pattern] if same else files
+
+
+def suffix_of(name: str) -> str:
+    """Return the last suffix of a file's name, with that of its compression."""
+    plain = strip_compression_suffix(name)
+    return os.path.splitext(plain)[1] + name[len(plain) :]
+
+
+def text_paths(paths: Sequence[str]) -> list[str]:
+    """Return paths and patterns that name each file once; a folder becomes a pattern for its files."""
+    seen = set[str]()
+    unique: list[str] = []
+    for path in paths:
+        for part in files_of_folder(path) if os.path.isdir(find(path)[0]) else [path]:
+            files = find(part)
+            fresh = [file for file in files if os.path.realpath(file) not in seen]
+            unique += [part] if fresh == files else fresh
+            seen.update(map(os.path.realpath, files))
+    return unique

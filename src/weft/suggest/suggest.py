@@ -1,0 +1,90 @@
+"""From a table to a recipe: of a task or an objective, from random weights or from a checkpoint."""
+
+import os
+
+from .. import recipe as R
+from ..data.reading.table import Table
+from .boxes import suggest_detection
+from .checkpoint import Checkpoint, open_checkpoint
+from .images import suggest_image_classes, suggest_image_tuning
+from .pretrain import OBJECTIVES, suggest_pretraining
+from .suggestion import Budget, FineTuning, Suggestion
+from .text_tuning import suggest_text_tuning
+from .texts import suggest_labelled_texts, suggest_text_to_text, suggest_translation
+
+
+def suggest_recipe(
+    table: Table,
+    task: str | None = None,
+    checkpoint: str | None = None,
+    budget: Budget | None = None,
+    *,
+    valid: Table | None = None,
+) -> R.Recipe:
+    """Suggest a recipe for a table. Nothing is written and nothing is trained.
+
+    Args:
+        table: the training data, from `open_table`.
+        task: the name of a task, such as "classify", or of an objective of pre-training, such as "masked-lm" (default: the one whose
+            examples the table looks most like).
+        checkpoint: a folder, a run, or a name of the hub to start from (default: random weights).
+        budget: how long is trained, on how much at once (default: from the task and the data).
+        valid: the validation data (default: a part of the table that is held out).
+
+    Raises:
+        ValueError: if the table does not fit the task or the checkpoint.
+    """
+    start = None if checkpoint is None else open_checkpoint(checkpoint)
+    stem = os.path.basename(table.path).split(".")[0]
+    suggestion = suggest(table, valid, task, start, budget=budget or Budget())
+    return suggestion.named(stem or "mine").recipe
+
+
+def suggest(
+    table: Table,
+    valid: Table | None = None,
+    task: str | None = None,
+    checkpoint: Checkpoint | None = None,
+    *,
+    budget: Budget = Budget(),
+    tuning: FineTuning = FineTuning(),
+    seed: int = 0,
+) -> Suggestion:
+    """Suggest a recipe, and say why it is this one; `suggest_recipe` describes the arguments.
+
+    Args:
+        table: the training data.
+        valid: the validation data.
+        task: the name of a task or of an objective.
+        checkpoint: what is fine-tuned.
+        budget: how long is trained.
+        tuning: how a checkpoint is fine-tuned.
+        seed: of the rows that are held out.
+    """
+    if checkpoint is None:
+        return suggest_from_scratch(table, valid, task, budget, seed)
+    if task in OBJECTIVES or task in ("translate", "detect"):
+        raise ValueError(
+            f"{task} starts from random weights here; leave the checkpoint out, or give a task of weft tune"
+        )
+    fine_tune = suggest_image_tuning if checkpoint.reads_images else suggest_text_tuning
+    return fine_tune(table, valid, task, checkpoint, tuning=tuning, budget=budget, seed=seed)
+
+
+def suggest_from_scratch(
+    table: Table, valid: Table | None, task: str | None, budget: Budget, seed: int
+) -> Suggestion:
+    """Suggest a recipe for a model with random weights."""
+    if task is None and table.format == "text":
+        task = next(iter(OBJECTIVES))
+    if task in OBJECTIVES:
+        return suggest_pretraining(table, valid, task, budget)
+    if task == "detect":
+        return suggest_detection(table, valid, budget)
+    if task == "translate":
+        return suggest_translation(table, valid, budget, seed)
+    if task == "text2text":
+        return suggest_text_to_text(table, valid, budget, seed)
+    if task in (None, "classify") and table.holds_images:
+        return suggest_image_classes(table, valid, budget, seed)
+    return suggest_labelled_texts(table, valid, task, budget, seed)
