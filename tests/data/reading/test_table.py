@@ -19,6 +19,7 @@ from tests.evaluate.small import ready
 from tests.tune.made import examples_of
 from weft import recipe as R
 from weft import spec as S
+from weft.cli import main
 from weft.commands.rows import input_rows
 from weft.data.quarantine import MAX_BAD_ROWS
 from weft.inference.evaluation_data import load_files
@@ -407,3 +408,10 @@ def test_a_format_and_a_task_of_a_users_file_are_read_and_offered_by_all(
         assert (found.task, found.labels) == ("opinion", ("neg", "pos"))
         assert "line 61: no arrow" in found.notes[0]
     assert "opinion" in R.tunable_names()
+    for number, words in enumerate((["opinion", "a.arrows"], ["a.arrows"])):
+        assert main(["new", *words, "-o", f"mine{number}.py"]) == 0
+        recipe = weft.load_recipe(f"mine{number}.py")
+        assert (type(recipe.task).__name__, recipe.data.rows.labels) == ("Opinion", ("neg", "pos"))
+        assert recipe == suggest(*open_tables(["a.arrows"])).named(recipe.name).recipe
+        assert isinstance(recipe.data.train, R.Source)
+        assert recipe.data.train.format == "arrows"
