@@ -76,6 +76,6 @@ def test_training_refuses_the_prepared_data_of_another_value(data: R.Data, tmp_p
         ValueError,
         match=r"was prepared with data\.rows\.sentence_boundaries = True, and the recipe has False; give weft\.prepare",
     ):
-        next(weft.train(recipe, prepared, tmp_path / "run"))
+        weft.train(recipe, prepared, tmp_path / "run")
     with pytest.raises(ValueError, match=r"weft\.prepare\(recipe\.data\)"):
-        next(weft.train(recipe, "prepared", tmp_path / "run"))  # type: ignore[arg-type]
+        weft.train(recipe, "prepared", tmp_path / "run")  # type: ignore[arg-type]

@@ -61,13 +61,27 @@ def train(
         code_changed: continue although a file of the user's own parts has changed since the run began.
 
     Raises:
+        ValueError: at the call, for arguments that do not fit together.
         RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers of both signals are
             those of the caller again by then.
     """
     check_arguments(recipe, prepared)
-    place = run_directory(directory, recipe.name)
     prepared.check_data(recipe.data)
     check_metric_packages(recipe.task, recipe.metric, recipe.data)
+    place = run_directory(directory, recipe.name)
+    return run_steps(recipe, prepared, place, report, validation_progress, on_start, code_changed)
+
+
+def run_steps(
+    recipe: R.Recipe,
+    prepared: PreparedData,
+    place: RunDirectory,
+    report: Report,
+    validation_progress: Progress,
+    on_start: OnStart | None,
+    code_changed: bool,
+) -> Generator[TrainStep, None, None]:
+    """Yield the steps of a run; the arguments are those of `train`."""
     if warning := warmup_warning(recipe.schedule, recipe.steps):
         report(warning)
     with ExitStack() as stack:
