@@ -475,7 +475,7 @@ def test_convert_writes_over_an_older_model_folder(
         ("export {hf}", "OUT; see weft export --help"),
         ("convert {hf} out", "no verb 'convert'; did you mean 'export'?"),
         ("finetune {hf}", "no verb 'finetune'; did you mean 'tune'?"),
-        ("export {hf} {empty} --to tf", "choose from"),
+        ("export {hf} {empty} --to tf", "give one of hf, weft"),
         ("export {hf} {hf} --to hf", "is the folder to read; give another one to write"),
         ("export {hf} {hf}/../hf --to weft", "is the folder to read; give another one to write"),
         (

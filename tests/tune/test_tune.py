@@ -435,7 +435,7 @@ def test_a_bad_rate_and_a_finished_try_of_other_settings_are_found_before_anythi
         batch_size=8,
         precision="fp32",
     )
-    with pytest.raises(ValueError, match=r"AdamW\.lr = -1"):
+    with pytest.raises(ValueError, match=r"learning_rates = -1"):
         next(search.run_trials(plan_tuning(replace(wish, learning_rates=(1e-3, -1.0))), print))
     assert not list(out.glob("trial-*"))
     for _ in search.run_trials(plan_tuning(wish), print):

@@ -189,12 +189,12 @@ def check_output_paths(options: DetectOptions) -> None:
     """Raise before the model is opened if a file cannot be written."""
     outputs = [("--output", options.output), ("--coco", options.coco), ("--draw", options.draw)]
     check_different_outputs(outputs)
-    for option, path in outputs:
-        check_outside_model(option, [path], options.name)
     check_output_file(options.output, TABLE_SUFFIXES)
     check_output_file(options.coco, option="--coco")
     if options.draw and is_picture_path(options.draw):
         check_picture_file(options.draw, "--draw")
+    for option, path in outputs:
+        check_outside_model(option, [path], options.name)
 
 
 def is_picture_path(path: str) -> bool:

@@ -89,11 +89,11 @@ def new(args: NewRecipeOptions) -> int:
     check_objective(args)
     path, name = output_file(args)
     check_input_files("new", [*args.data, *args.valid])
-    warn_of_shared_files(args.data, args.valid)
     with spinner(f"reading {args.data[0]}"):
         suggestion = suggest_for(args).named(name)
         write_recipe(path, suggestion)
         facts = suggestion.facts | estimate(suggestion.recipe)
+    warn_of_shared_files(args.data, args.valid)
     summary = {"file": str(path), "recipe": name, "guessed": facts, "use": suggestion.use}
     print_result(args.json, summary, lambda width: page(path, suggestion, facts))
     return 0
