@@ -12,7 +12,7 @@ import torch
 import weft
 from tests.evaluate.small import ready
 from weft.cli import main
-from weft.families.describe import ARGUMENTS, argument_defaults, call_parameters
+from weft.families.describe import ARGUMENTS, COUNTS, argument_defaults, call_parameters
 from weft.python_messages import in_python, python_errors
 from weft.registry import CHOICES
 
@@ -144,7 +144,8 @@ def test_help_of_a_family_shows_its_sizes_and_arguments() -> None:
             assert size in words
             assert {*row} <= {*words}
         for name, parameter in call_parameters(family).items():
-            assert f"    {name}: {ARGUMENTS[name]}" in shown
+            texts = {ARGUMENTS[name], COUNTS.get(name, ARGUMENTS[name])}
+            assert any(f"    {name}: {text} (" in shown for text in texts)
             assert name in inspect.signature(family).parameters
             assert parameter.annotation
     assert "class Family" in pydoc.render_doc(weft.Family, renderer=pydoc.plaintext)

@@ -410,7 +410,9 @@ def guessed_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
 def test_more_bad_rows_are_allowed_in_the_recipe_too(capsys: pytest.CaptureFixture[str]) -> None:
     guessed = guessed_of(["classify", "wide.csv", "--max-bad-row-fraction", "0.5"], capsys)
     assert guessed["rows"] == "2 (csv)"
-    assert weft.load_recipe("recipe.py").data.max_bad_row_fraction >= 0.5  # by chance, two of three are in one part
+    assert (
+        weft.load_recipe("recipe.py").data.max_bad_row_fraction >= 0.5
+    )  # by chance, two of three are in one part
 
 
 def test_a_run_has_the_name_of_the_data_or_its_folder_and_a_number_if_that_is_taken(

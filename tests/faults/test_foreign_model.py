@@ -12,6 +12,7 @@ import weft
 from weft import cli
 from weft import recipe as R
 
+from .. import whole_runs
 from .runs import gpt, train
 from .test_run_folder import held, own
 
@@ -66,6 +67,24 @@ def test_a_foreign_model_in_a_finished_run_is_refused_and_kept(
     (line,) = [x for x in capsys.readouterr().err.splitlines() if str(run / "model") in x]
     assert f"weft resume {run}" in line
     assert {name: digest for name, digest in held(run).items() if name != "lock"} == before
+
+
+def test_a_foreign_model_in_an_unfinished_run_is_not_opened_and_leaves_nothing_at_its_end(
+    runs: tuple[R.Recipe, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    recipe = replace(runs[0], checkpoints=R.Checkpoints(every_steps=1))
+    for event in whole_runs.train(recipe, run):
+        if event.step == 2:
+            break
+    own_state = weft.open(str(run)).model.state_dict()
+    shutil.copytree(runs[1] / "other/model", run / "model")
+    (run / "model" / "preprocessor_config.json").write_text("{}")
+    opened = weft.open(str(run)).model.state_dict()
+    assert all(tensor.equal(own_state[name]) for name, tensor in opened.items())
+    assert cli.main(["resume", str(run)]) == 0
+    mine = {path.name for path in (runs[1] / "mine/model").iterdir()}
+    assert {path.name for path in (run / "model").iterdir()} == mine
 
 
 def test_once_it_is_moved_out_the_run_makes_its_own_model_again(

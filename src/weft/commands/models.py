@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..console import print_result, report_on_first_rank, spinner
+from ..interop.manifest import model_of_run
 from ..options.declare import Option
 from ..options.shared import Overrides, Overwrite, VerbOptions
 from . import head_note
@@ -124,7 +125,7 @@ def is_recipe(name: str) -> bool:
     return (
         file.suffix == ".py"
         or file.name == "recipe.json"
-        or ((file / "recipe.json").is_file() and not (file / "model").is_dir())
+        or ((file / "recipe.json").is_file() and model_of_run(file) is None)
     )
 
 
@@ -198,7 +199,7 @@ def export(options: ExportOptions) -> int:
     check_output_folder(out, options.overwrite)
     folders = {}
     with spinner(f"exporting {options.folder}"):
-        if (run / "recipe.json").is_file() and not (run / "model").is_dir():
+        if (run / "recipe.json").is_file() and model_of_run(run) is None:
             from ..runs.export import export_checkpoint
 
             spec = export_checkpoint(
@@ -223,9 +224,5 @@ def export(options: ExportOptions) -> int:
 
 def model_folder(name: str) -> str:
     """Return the model folder of a finished run; else the name itself."""
-    model_folder = Path(name) / "model"
-    return (
-        str(model_folder)
-        if (Path(name) / "recipe.json").is_file() and model_folder.is_dir()
-        else name
-    )
+    own = model_of_run(Path(name)) if (Path(name) / "recipe.json").is_file() else None
+    return name if own is None else str(own)

@@ -20,6 +20,7 @@ from ..generate.sampling import GREEDY, Sampling, sampling_from, shows_sampling
 from ..generate.text_generator import DEFAULT_NEW_TOKENS, TextGenerator, map_rows
 from ..interop.hub import local_folder
 from ..interop.loading import load
+from ..interop.manifest import model_of_run
 from ..interop.sentence_transformers import POOLINGS
 from ..kernels.devices import resolve_device
 from ..model.loaded_model import LoadedModel
@@ -364,11 +365,10 @@ def open_model(
         model = load(folder, dtype=dtype, device=device)
         return OpenModel(str(name), model, load_tokenizer(folder, model.spec), None, folder)
     recipe = recipe_of(folder, complain)
-    if (folder / "model").is_dir():
-        model = load(folder / "model", dtype=dtype, device=device)
-        return OpenModel(
-            str(name), model, load_tokenizer(folder / "model", model.spec), recipe, folder
-        )
+    own = model_of_run(folder)
+    if own is not None:
+        model = load(own, dtype=dtype, device=device)
+        return OpenModel(str(name), model, load_tokenizer(own, model.spec), recipe, folder)
     checkpoint = latest_checkpoint(folder / "checkpoints", complain)
     if checkpoint is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")

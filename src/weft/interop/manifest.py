@@ -15,6 +15,7 @@ from ..storage import (
 )
 
 SPEC_FILE, MANIFEST_FILE = "weft.json", "manifest.json"
+CURVE = "curve.svg"  # the last file of a finished run
 FINISHED_FILE = (
     "finished.json"  # of a finished run: the SHA-256s of its model's manifest and its log
 )
@@ -106,6 +107,14 @@ def read_finished(run: Path) -> dict[str, Any]:
         return unseal_json((run / FINISHED_FILE).read_text("utf-8"))
     except (ValueError, OSError):
         return {}
+
+
+def model_of_run(run: Path) -> Path | None:
+    """Return the model folder of a run; None for a run without one, and for one that has checkpoints and is not finished: its newest
+    checkpoint counts, and a model beside it is an earlier one, or that of somebody else."""
+    model = run / "model"
+    goes_on = not (run / CURVE).exists() and any((run / "checkpoints").glob("step-*"))
+    return None if goes_on or not model.is_dir() else model
 
 
 def check_model_of_run(folder: Path) -> None:

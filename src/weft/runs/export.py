@@ -11,11 +11,18 @@ from .. import spec as S
 from ..data.prepared import PreparedData, locate_prepared
 from ..data.tokenizer import with_special_frame
 from ..inference.images import validation_transforms
-from ..interop.companion_files import with_end_of_turn, with_special_ids
+from ..interop.companion_files import (
+    TOKENIZER_FILES,
+    with_end_of_turn,
+    with_special_ids,
+)
+from ..interop.image_processor import IMAGES
 from ..interop.loading import load
+from ..interop.manifest import MANIFEST_FILE
 from ..interop.saving import read_as_saved, save
 from ..layers.lora import merged_reader
 from ..model.model import Model, build_on_meta
+from ..storage import unseal_json
 from ..tasks import build_task
 from ..tasks.base import Preprocess
 from ..training.checkpoint import latest_checkpoint
@@ -26,6 +33,7 @@ from .directory import RunDirectory
 from .run import Run
 
 ReadTensor = Callable[[str], Tensor]
+READ_WITH_MODEL = (*TOKENIZER_FILES, IMAGES)
 
 
 class ModelFiles(NamedTuple):
@@ -76,6 +84,15 @@ def export_model(run: Run, directory: RunDirectory) -> None:
         return
     files = ModelFiles(run.recipe.task, run.preprocess, run.prepared)
     files.save(model, directory.model, "weft", weights)
+    remove_others(directory.model)
+
+
+def remove_others(folder: Path) -> None:
+    """Remove files beside a run's model that were read with the model that was there before, such as its tokenizer."""
+    files = unseal_json((folder / MANIFEST_FILE).read_text("utf-8"))["files"]
+    for name in READ_WITH_MODEL:
+        if name not in files:
+            (folder / name).unlink(missing_ok=True)
 
 
 def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], None]) -> S.Spec:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .. import recipe as R
 from ..data.files import file_identity
-from ..interop.manifest import FINISHED_FILE, read_finished, write_finished
+from ..interop.manifest import CURVE, FINISHED_FILE, read_finished, write_finished
 from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
 from ..training.step import TrainStep
@@ -28,7 +28,6 @@ from .loggers import (
     line_key,
 )
 
-CURVE = "curve.svg"
 Say = Callable[[str], None]
 
 

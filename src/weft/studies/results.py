@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import recipe as R
 from ..interop.companion_files import copy_companion_files
-from ..interop.manifest import find_damage, write_finished, write_manifest
-from ..runs.log import CURVE, is_finished, mark_unfinished, read_log
+from ..interop.manifest import CURVE, find_damage, write_finished, write_manifest
+from ..runs.log import is_finished, mark_unfinished, read_log
 from ..storage import rename, write_atomically
 from ..training.compatibility import recipe_of
 from ..tuning.plan import RESULTS_FILE, TunePlan

@@ -15,7 +15,7 @@ from ..data.store import Store, open_store
 from ..inference.images import evaluation_transforms
 from ..inference.open_model import open_model
 from ..interop.hub import local_folder
-from ..interop.manifest import MANIFEST_FILE
+from ..interop.manifest import MANIFEST_FILE, model_of_run
 from ..interop.saving import save
 from ..kernels.devices import resolve_device, resolve_precision
 from ..recipe.metrics import greater_is_better
@@ -148,11 +148,7 @@ def resolve_checkpoint(checkpoint: str, folder: Path) -> Path:
     """Return the model folder to start from. For an unfinished run, the newest checkpoint is exported next to the trials."""
     there = local_folder(checkpoint)
     if (there / "recipe.json").is_file():
-        there = (
-            there / "model"
-            if (there / "model").is_dir()
-            else export_unfinished_run(checkpoint, folder / "start")
-        )
+        there = model_of_run(there) or export_unfinished_run(checkpoint, folder / "start")
     return there.resolve()
 
 
