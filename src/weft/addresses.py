@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from .extras import install_extra
+
 
 def is_remote(path: str) -> bool:
     return "://" in path
@@ -22,7 +24,7 @@ def filesystem(path: str) -> tuple[Any, str]:
     try:
         system, inner = fsspec.core.url_to_fs(path)
     except ImportError as error:
-        hint = "pip install 'weft[s3]'" if path.startswith("s3://") else "install it"
+        hint = install_extra("s3") if path.startswith("s3://") else "install it"
         raise ValueError(
             f"{path}: this kind of address needs another package: {error}; {hint}, or give a local path"
         ) from None

@@ -595,5 +595,5 @@ def test_the_command_drops_and_says_what(
 
 def test_near_duplicates_without_the_package_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasketch", None)
-    with pytest.raises(ValueError, match=r"pip install 'weft\[data\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[data\]'"):
         MinHashKeys(R.NearDeduplication())

@@ -389,7 +389,7 @@ def test_a_data_set_of_the_hub_is_read_by_name_config_and_split(
 def test_the_hub_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     hub.load_hub_dataset.cache_clear()
-    with pytest.raises(ValueError, match=r"pip install 'weft\[hub\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[hub\]'"):
         rows(R.Source(paths=("some/set",), format="hub"))
 
 

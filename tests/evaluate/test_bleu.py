@@ -5,7 +5,7 @@ import pytest
 from weft.metrics.moses import tokenize
 from weft.metrics.translation import bleu, chrf, tokenised_bleu, translation_metrics
 
-sacrebleu = pytest.importorskip("sacrebleu", reason="the extra eval: pip install 'weft[eval]'")
+sacrebleu = pytest.importorskip("sacrebleu", reason="the extra eval: pip install '.[eval]'")
 
 REFERENCES = [
     "Ein Mann schläft in einem grünen Raum, auf dem Bett",

@@ -137,7 +137,7 @@ def test_a_text_of_its_own_follows_the_models_own_begin(harness: LMEvalModel) ->
 
 def test_lm_eval_scores_it_as_it_scores_the_same_folder_in_transformers(tmp_path: Path) -> None:
     huggingface = pytest.importorskip(
-        "lm_eval.models.huggingface", reason="the extra lmeval: pip install 'weft[lmeval]'"
+        "lm_eval.models.huggingface", reason="the extra lmeval: pip install '.[lmeval]'"
     )
     instance = import_module("lm_eval.api.instance").Instance
     made = ready(None, "gpt2", kind="ByteBPE")

@@ -452,7 +452,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_is_scored_on_its_own_data_or_on_files_and_keeps_a_receipt_of_each(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("sacrebleu", reason="the extra eval: pip install 'weft[eval]'")
+    pytest.importorskip("sacrebleu", reason="the extra eval: pip install '.[eval]'")
     run = str(trained / "run")
     own = said(capsys, "evaluate", run, "--num-beams", "1")
     assert {"BLEU", "BLEU signature", "chrF", "BLEU (lower-cased, Moses-tokenised)"} <= own[

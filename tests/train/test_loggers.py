@@ -332,7 +332,7 @@ def test_a_tracker_that_is_not_installed_is_refused_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match=r"pip install 'weft\[wandb\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[wandb\]'"):
         RunLog(tmp_path, 0, 0, replace(SMALL, loggers=(R.WandB(),)))
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import weft
 
 from ..console import count_of, format_number, print_result, spinner
+from ..extras import install_extra
 from ..options.shared import VerbOptions
 
 LEAST_PYTHON, LEAST_DISK, LEAST_MEMORY = (3, 11), 1 << 30, 1 << 30
@@ -242,7 +243,7 @@ def extras_table(extras: dict[str, Any]) -> Any:
         versions = ", ".join(f"{p} {number}" for p, number in extra["versions"].items() if number)
         table.add_row(
             name,
-            versions if extra["installed"] else f"no: pip install 'weft[{name}]'",
+            versions if extra["installed"] else f"no: {install_extra(name)}",
             extra["needed_by"],
         )
     return table

@@ -7,6 +7,7 @@ from hashlib import blake2b
 import numpy as np
 
 from .. import recipe as R
+from ..extras import install_extra
 
 SPACE = re.compile(r"\s+")
 WORD = re.compile(r"\w+")
@@ -34,7 +35,7 @@ class MinHashKeys:
             from datasketch import MinHash, MinHashLSH
         except ImportError:
             raise ValueError(
-                "NearDeduplication needs datasketch; pip install 'weft[data]'"
+                f"NearDeduplication needs datasketch; {install_extra('data')}"
             ) from None
         self.value = value
         lsh = MinHashLSH(threshold=value.threshold, num_perm=value.permutations)

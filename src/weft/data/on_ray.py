@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from ..extras import install_extra
 from .jobs import Job, Tick, WorkerProgress
 from .workers import from_wire, to_wire, worker_environment
 
@@ -54,7 +55,7 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
     try:
         import ray
     except ImportError:
-        raise ValueError("--on ray needs Ray; pip install 'weft[ray]'") from None
+        raise ValueError(f"--on ray needs Ray; {install_extra('ray')}") from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     environment = worker_environment() | passed_on(os.environ)

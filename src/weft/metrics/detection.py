@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..extras import install_extra
+
 MAX_DETECTIONS = 100  # per image, the surest
 NAMES = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large")  # in the order of COCO's stats
 
@@ -39,7 +41,7 @@ def coco_stats(
         from faster_coco_eval import COCO, COCOeval_faster
     except ImportError:
         raise ValueError(
-            "average precision needs faster-coco-eval; run pip install 'weft[vision]'"
+            f"average precision needs faster-coco-eval; run {install_extra('vision')}"
         ) from None
     results = coco_results(predictions)
     if not results:  # the evaluator refuses an empty list

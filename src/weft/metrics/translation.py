@@ -4,6 +4,7 @@ signature."""
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..extras import install_extra
 from .moses import KEPT
 from .moses import tokenize as moses
 from .rows import check_pairs
@@ -15,7 +16,7 @@ def load_sacrebleu() -> Any:
     try:
         import sacrebleu.metrics
     except ImportError:
-        raise ValueError("BLEU and chrF need the extra: pip install 'weft[eval]'") from None
+        raise ValueError(f"BLEU and chrF need the extra: {install_extra('eval')}") from None
     return sacrebleu.metrics
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..extras import install_extra
 from .page import page_html
 from .panels import AttentionPanel, Observation
 
@@ -71,7 +72,7 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("pictures are drawn by matplotlib; pip install 'weft[viz]'") from None
+        raise ValueError(f"pictures are drawn by matplotlib; {install_extra('viz')}") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import format_number
+from ..extras import install_extra
 from .plan import Plan
 
 COLOURS = {
@@ -26,7 +27,7 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("--picture draws with matplotlib; pip install 'weft[viz]'") from None
+        raise ValueError(f"--picture draws with matplotlib; {install_extra('viz')}") from None
     figure = Figure(figsize=(10.5, 4), layout="constrained")
     if (ending := Path(path).suffix.lstrip(".")) not in figure.canvas.get_supported_filetypes():
         raise ValueError(

@@ -119,7 +119,7 @@ class ExactDeduplication(Deduplication):
 @choice
 class NearDeduplication(Deduplication):
     """Drop a row that resembles an earlier one: MinHash (Broder 1997) of its n-grams, compared by locality-sensitive hashing. Rows whose
-    sets of n-grams have a Jaccard similarity above about `threshold` are found; needs `pip install 'weft[data]'`."""
+    sets of n-grams have a Jaccard similarity above about `threshold` are found; needs `pip install '.[data]'`."""
 
     name = "near"
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.8

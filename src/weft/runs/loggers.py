@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from .. import recipe as R
+from ..extras import install_extra
 from ..registry import implementation
 from ..storage import write_atomically
 from ..values import flatten_plain, to_plain
@@ -72,7 +73,7 @@ class LogWriters:
             except ImportError as error:
                 extra = logger.name or name.lower()
                 raise ValueError(
-                    f"{name} is not installed ({error}); pip install 'weft[{extra}]', or leave --log-to {extra} out"
+                    f"{name} is not installed ({error}); {install_extra(extra)}, or leave --log-to {extra} out"
                 ) from None
             except Exception as error:
                 self.warn(name, error)

@@ -11,6 +11,7 @@ from .. import recipe as R
 from ..data.prepare import prepare_for_run
 from ..data.prepared import PreparedData
 from ..data.task_runner import ReportProgress
+from ..extras import install_extra
 from ..kernels.devices import has_fast_bf16, resolve_device
 from ..ranks import started_processes
 from ..recipe.cost import estimate_memory
@@ -98,7 +99,7 @@ def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> Non
     for package, extra in task.metric_packages.items():
         if find_spec(package) is None:
             raise ValueError(
-                f"validation of {type(task).__name__} needs {package}; pip install 'weft[{extra}]', or leave data.valid out"
+                f"validation of {type(task).__name__} needs {package}; {install_extra(extra)}, or leave data.valid out"
             )
 
 

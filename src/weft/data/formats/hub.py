@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...extras import install_extra
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from .base import ROWS_PER_READ, stretch, unnest_translation
@@ -40,7 +41,7 @@ def load_hub_dataset(path: str) -> Any:
         import datasets
     except ImportError:
         raise ValueError(
-            f"{path}: data sets of the hub need the extra: pip install 'weft[hub]'"
+            f"{path}: data sets of the hub need the extra: {install_extra('hub')}"
         ) from None
     name, *rest = path.split(":")
     config, split = (rest[0], rest[1]) if len(rest) == 2 else (None, rest[0] if rest else "train")
