@@ -443,7 +443,7 @@ def test_a_bad_rate_and_a_finished_try_of_other_settings_are_found_before_anythi
     loser = next(path for path in out.glob("trial-*") if not (path / "checkpoints").exists())
     before = {path: path.stat().st_mtime_ns for path in out.glob("trial-*/**/*")}
     with pytest.raises(
-        ValueError, match=r"was begun with another recipe: steps was 4; undo the change"
+        ValueError, match=r"was begun with another recipe: steps was 4; undo the change of --epochs"
     ):
         next(
             search.run_trials(

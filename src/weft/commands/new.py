@@ -79,27 +79,27 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     ] = None
 
 
-def new(args: NewRecipeOptions) -> int:
+def new(options: NewRecipeOptions) -> int:
     """Write a first recipe for your own data.
 
     Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
     reviews.csv
     """
-    args = with_task(args)
-    check_objective(args)
-    path, name = output_file(args)
-    check_input_files("new", [*args.data, *args.valid])
-    with spinner(f"reading {args.data[0]}"):
-        suggestion = suggest_for(args).named(name)
+    options = with_task(options)
+    check_objective(options)
+    path, name = output_file(options)
+    check_input_files("new", [*options.data, *options.valid])
+    with spinner(f"reading {options.data[0]}"):
+        suggestion = suggest_for(options).named(name)
         write_recipe(path, suggestion)
         facts = suggestion.facts | estimate(suggestion.recipe)
-    warn_of_shared_files(args.data, args.valid)
+    warn_of_shared_files(options.data, options.valid)
     summary = {"file": str(path), "recipe": name, "guessed": facts, "use": suggestion.use}
-    print_result(args.json, summary, lambda width: page(path, suggestion, facts))
+    print_result(options.json, summary, lambda width: page(path, suggestion, facts))
     return 0
 
 
-def with_task(args: NewRecipeOptions) -> NewRecipeOptions:
+def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
     """Return the options with the first word as a file if it names no task, where the task is left out.
 
     Raises:
@@ -109,30 +109,30 @@ def with_task(args: NewRecipeOptions) -> NewRecipeOptions:
     from ..synonyms import suggest
 
     offered = [*FROM_SCRATCH, *tunable_names()]
-    if args.task is None or args.task in offered:
-        return args
-    if not re.search(r"[./*:]", args.task) and not os.path.exists(args.task):
-        raise ValueError(f"weft new {args.task}: {suggest(args.task, offered)}")
-    return replace(args, task=None, data=(args.task, *args.data))
+    if options.task is None or options.task in offered:
+        return options
+    if not re.search(r"[./*:]", options.task) and not os.path.exists(options.task):
+        raise ValueError(f"weft new {options.task}: {suggest(options.task, offered)}")
+    return replace(options, task=None, data=(options.task, *options.data))
 
 
-def check_objective(args: NewRecipeOptions) -> None:
+def check_objective(options: NewRecipeOptions) -> None:
     """Raise ValueError where no objective is chosen."""
-    if args.objective is not None and args.task not in (None, "pretrain"):
+    if options.objective is not None and options.task not in (None, "pretrain"):
         raise ValueError(
-            f"--objective {args.objective}: {args.task} has one objective; leave it out, or give weft new pretrain"
+            f"--objective {options.objective}: {options.task} has one objective; leave it out, or give weft new pretrain"
         )
 
 
-def output_file(args: NewRecipeOptions) -> tuple[Path, str]:
+def output_file(options: NewRecipeOptions) -> tuple[Path, str]:
     """Return the file of the recipe, and the name of its run: that of the file, if the user gives one.
 
     Raises:
         ValueError: if the file cannot be written, or if there is a run of its name.
     """
-    name = plain_name(Path(args.output).stem) if args.output else ""
-    run = name or recipe_name(args.data, args.task)
-    path = Path(args.output or recipe_file(run))
+    name = plain_name(Path(options.output).stem) if options.output else ""
+    run = name or recipe_name(options.data, options.task)
+    path = Path(options.output or recipe_file(run))
     if path.suffix != ".py":
         raise ValueError(f"--output {path}: a recipe is a Python file; give a name with .py")
     if path.exists():
@@ -146,17 +146,19 @@ def output_file(args: NewRecipeOptions) -> tuple[Path, str]:
     return path, run
 
 
-def suggest_for(args: NewRecipeOptions) -> "Suggestion":
+def suggest_for(options: NewRecipeOptions) -> "Suggestion":
     """Return the recipe for the user's files."""
     from ..suggest.checkpoint import open_checkpoint
     from ..suggest.opening import Reading, open_tables
     from ..suggest.suggest import suggest
 
-    pretrains = args.task == "pretrain" or args.objective is not None
-    task = (args.objective or OBJECTIVES[0]) if pretrains else args.task
-    checkpoint = open_checkpoint(args.checkpoint) if args.checkpoint else None
-    reading = Reading(args.columns, args.column_names, max_bad_rows=args.max_bad_row_fraction)
-    table, valid = open_tables(args.data, args.valid, reading, task, checkpoint)
+    pretrains = options.task == "pretrain" or options.objective is not None
+    task = (options.objective or OBJECTIVES[0]) if pretrains else options.task
+    checkpoint = open_checkpoint(options.checkpoint) if options.checkpoint else None
+    reading = Reading(
+        options.columns, options.column_names, max_bad_rows=options.max_bad_row_fraction
+    )
+    table, valid = open_tables(options.data, options.valid, reading, task, checkpoint)
     return suggest(table, valid, task, checkpoint)
 
 

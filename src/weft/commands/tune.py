@@ -22,23 +22,23 @@ class TuneVerbOptions(TuneOptions, VerbOptions):
     """The options of `weft tune`: those of `weft.tune`, and of every verb."""
 
 
-def tune(args: TuneVerbOptions) -> int:
+def tune(options: TuneVerbOptions) -> int:
     """Fine-tune a model on labelled data.
 
     Detects format, columns and task, and prints what it detected. Tries several learning rates, and several seeds on small data;
     RUN/model is the best on the validation data. Run it again to resume. Example: weft tune bert-base-uncased --data reviews.csv
     --valid valid.csv
     """
-    check_input_files("--data", args.data)
-    check_input_files("--valid", args.valid)
-    check_model_folder(args.checkpoint)
+    check_input_files("--data", options.data)
+    check_input_files("--valid", options.valid)
+    check_model_folder(options.checkpoint)
     from ..runs import progress
     from ..runs.train import RunStopped
     from ..studies.search import run_trials
     from ..tuning.plan import RESULTS_FILE, plan_tuning
 
     with progress.PrepareProgressLine("reading the data") as preparing:
-        plan = plan_tuning(args, report, preparing.show)
+        plan = plan_tuning(options, report, preparing.show)
     report(plan_line(plan))
     loss = 0.0
     try:
@@ -55,7 +55,7 @@ def tune(args: TuneVerbOptions) -> int:
         report("stopped and saved; run it again to continue")
         return EXIT_STOPPED
     results = json.loads((plan.folder / RESULTS_FILE).read_text())
-    print_result(args.json, results, lambda width: page(results))
+    print_result(options.json, results, lambda width: page(results))
     if command := export_hint(str(plan.folder)):
         report(command)
     return 0

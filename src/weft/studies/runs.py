@@ -68,12 +68,26 @@ def has_begun(directory: Path) -> bool:
     return is_finished(directory) or any((directory / "checkpoints").glob("step-*"))
 
 
-def refuse_other_recipe(directory: Path, begun: R.Recipe, recipe: R.Recipe) -> None:
-    """Raise ValueError if a run was begun with a recipe that this one cannot continue."""
+def refuse_other_recipe(
+    directory: Path,
+    begun: R.Recipe,
+    recipe: R.Recipe,
+    options: dict[str, str] | None = None,
+) -> None:
+    """Raise ValueError if a run was begun with a recipe that this one cannot continue.
+
+    Args:
+        directory: of the run.
+        begun: its recipe.
+        recipe: the other one.
+        options: what the user sets a field of the recipe with, by the field.
+    """
     for name, before in recipe_differences(begun, recipe):
+        option = (options or {}).get(name)
+        change = f"the change of {option}" if option else "the change"
         raise ValueError(
             f"{directory} was begun with another recipe: {name} was {before!r}; "
-            "undo the change, or give another --output"
+            f"undo {change}, or give another --output"
         )
 
 

@@ -19,6 +19,16 @@ from .runner import run_all
 from .runs import StudyRun, has_begun, refuse_other_recipe
 
 Report = Callable[[str], None]
+# of weft tune, by what they set in the recipe of a trial
+OPTIONS = {
+    "steps": "--epochs",
+    "eval_every": "--evals-per-epoch",
+    "batch.size": "--batch-size",
+    "batch.length": "--max-length",
+    "average.metric": "--metric",
+    "optimiser.layer_decay": "--layer-decay",
+    "precision": "--precision",
+}
 
 
 class TrialStep(NamedTuple):
@@ -97,7 +107,7 @@ def check_existing_trials(plan: TunePlan, report: Report) -> None:
     for folder in trial_folders(plan):
         if has_begun(folder):
             begun = recipe_of(folder, report)
-            refuse_other_recipe(folder, begun, same_trial(plan, begun))
+            refuse_other_recipe(folder, begun, same_trial(plan, begun), OPTIONS)
 
 
 def trial_steps(
