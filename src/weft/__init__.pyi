@@ -13,9 +13,10 @@ from .api import open_prepared as open_prepared
 from .api import prepare as prepare
 from .api import train as train
 from .api import tune as tune
+from .api_tables import open_table as open_table
+from .api_tables import suggest_recipe as suggest_recipe
 from .data.prepared import PreparedData as PreparedData
 from .data.reading.table import Table as Table
-from .data.reading.table import open_table as open_table
 from .families import Family as Family
 from .families import family as family
 from .generate.sampling import Sampling as Sampling
@@ -128,6 +129,7 @@ from .spec import to_plain as to_plain
 from .spec import with_drop_path as with_drop_path
 from .spec import with_dropout as with_dropout
 from .spec import with_image_size as with_image_size
+from .suggest.suggestion import Budget as Budget
 
 __version__: str
 transformer: Family

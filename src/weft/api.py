@@ -20,7 +20,7 @@ from .inference.images import ImageInput
 from .inference.open_model import OpenModel, open_model
 from .kernels.devices import resolve_device, resolve_dtype
 from .observe.panels import Observation
-from .options.declare import Option
+from .options.declare import Option, excerpt
 from .options.python_call import python_call
 from .options.shared import MODEL, DeviceOptions
 from .python_messages import python_errors
@@ -82,7 +82,7 @@ def open(options: OpenCall) -> OpenModel:
     """
     name = options.name
     if not isinstance(name, str | Path):
-        raise ValueError(f"name = {name!r}; give the folder or the name of a model as text"[:200])
+        raise ValueError(f"name = {excerpt(name)}; give the folder or the name of a model as text")
     return open_model(
         name, device=resolve_device(options.device), dtype=resolve_dtype(options.precision)
     )

@@ -89,13 +89,14 @@ def parse_arguments(arguments: list[str]) -> Call | None:
 
 
 def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
-    """Take texts and a prompt that stand after an option, where argparse takes none. Returns the words that are left."""
+    """Take texts, files of new and a prompt that stand after an option, where argparse takes none. Returns the words that are left."""
     end = rest.index("--") if "--" in rest else len(rest)
     # after two dashes everything is text
     plain = rest[end + 1 :]
     rest = rest[:end]
-    if hasattr(args, "texts"):
-        args.texts += [word for word in rest if not word.startswith("-")] + plain
+    many = "texts" if hasattr(args, "texts") else "data" if args.verb == "new" else None
+    if many is not None:
+        getattr(args, many).extend([word for word in rest if not word.startswith("-")] + plain)
         return [word for word in rest if word.startswith("-")]
     if getattr(args, "prompt", "") is None and (plain or (rest and not rest[0].startswith("-"))):
         args.prompt = (plain or rest).pop(0)

@@ -430,6 +430,31 @@ def test_a_run_has_the_name_of_the_data_or_its_folder_and_a_number_if_that_is_ta
     assert "weft classify runs/reviews-3 " in Path("reviews-3.py").read_text()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "z.py", "classify", "reviews.csv"],
+        ["classify", "-o", "z.py", "reviews.csv"],
+        ["classify", "reviews.csv", "-o", "z.py"],
+        ["-o", "z.py", "--", "classify", "reviews.csv"],
+        ["-o", "z.py", "reviews.csv"],
+    ],
+)
+def test_an_option_may_stand_before_the_task_after_it_and_after_the_files(words: list[str]) -> None:
+    assert main(["new", *words]) == 0
+    assert isinstance(weft.load_recipe("z.py").task, R.Classification)
+
+
+def test_plain_text_without_a_task_is_pre_trained_on_and_a_task_alone_names_the_fix(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["new", "text.txt", "-o", "z.py"]) == 0
+    assert isinstance(weft.load_recipe("z.py").task, R.CausalLM)
+    capsys.readouterr()
+    assert main(["new", "classify"]) == 2
+    assert "give the files with the data too" in capsys.readouterr().err
+
+
 def test_two_recipes_of_one_text_have_runs_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("causal-lm", "masked-lm"):
         words = ["new", "pretrain", "text.txt", "--objective", name, "-o", f"{name}.py"]

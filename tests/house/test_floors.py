@@ -52,6 +52,7 @@ FLOORS = {
     "testing": 6.5,
     "commands": 7,
     "api": 7.5,
+    "api_tables": 7.5,
     "cli": 8,
     "__init__": 9,
     "__main__": 9,

@@ -153,3 +153,20 @@ def test_a_checkpoint_is_for_a_task_of_tune(
     ):
         assert main(["new", *words]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_recipe_is_suggested_for_a_table_that_was_opened_without_a_task(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("en,de\n" + "".join(f"a dog {i},ein Hund {i}\n" for i in range(40)))
+    table = weft.open_table(str(path))
+    assert isinstance(weft.suggest_recipe(table, "translate").task, R.Translation)
+    with pytest.raises(ValueError, match="the JSON of the annotations"):
+        weft.suggest_recipe(table, "detect")
+    text = tmp_path / "text.txt"
+    text.write_text("A line of text.\n\n" * 5000)
+    assert (
+        weft.suggest_recipe(weft.open_table(text, expected=R.Documents()), "pretrain").name
+        == "text"
+    )
+    with pytest.raises(ValueError, match="paths is empty"):
+        weft.open_table([])

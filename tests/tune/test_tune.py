@@ -659,3 +659,19 @@ def test_every_weight_of_a_t5_is_moved_by_a_like_share_of_its_size() -> None:
     even, uneven = shares(R.Adafactor(lr=1e-2)), shares(R.AdamW(lr=1e-3))
     assert max(even) < 1.5 * min(even)
     assert max(uneven) > 30 * min(uneven)
+
+
+def test_other_rows_and_a_task_that_cannot_be_tuned_are_one_line_with_a_fix(
+    start: Path, tmp_path: Path
+) -> None:
+    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    wish = TuneOptions(
+        checkpoint=str(start), data=(str(data),), output=str(out), epochs=1, batch_size=8
+    )
+    plan_tuning(wish)
+    with pytest.raises(ValueError, match="undo the change of the data or --seed"):
+        plan_tuning(replace(wish, seed=1))
+    with pytest.raises(ValueError, match=r"--task translate: .*text2text"):
+        plan_tuning(replace(wish, task="translate", output=str(tmp_path / "other")))
+    with pytest.raises(ValueError, match="seed = -1"):
+        replace(wish, seed=-1)

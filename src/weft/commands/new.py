@@ -88,7 +88,7 @@ def new(options: NewRecipeOptions) -> int:
     options = with_task(options)
     check_objective(options)
     path, name = output_file(options)
-    check_input_files("new", [*options.data, *options.valid])
+    check_input_files("weft new", [*options.data, *options.valid])
     with spinner(f"reading {options.data[0]}"):
         suggestion = suggest_for(options).named(name)
         write_recipe(path, suggestion)
@@ -100,20 +100,24 @@ def new(options: NewRecipeOptions) -> int:
 
 
 def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
-    """Return the options with the first word as a file if it names no task, where the task is left out.
+    """Return the options with the first word as the task if it names one; else it is a file, and the task is left out.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if it is neither, or if there is no file.
     """
     from ..recipe import tunable_names
     from ..synonyms import suggest
 
     offered = [*FROM_SCRATCH, *tunable_names()]
-    if options.task is None or options.task in offered:
-        return options
-    if not re.search(r"[./*:]", options.task) and not os.path.exists(options.task):
-        raise ValueError(f"weft new {options.task}: {suggest(options.task, offered)}")
-    return replace(options, task=None, data=(options.task, *options.data))
+    # An option between them leaves the task among the files
+    first, *others = [*([options.task] if options.task else []), *options.data]
+    if first in offered:
+        if not others:
+            raise ValueError(f"weft new {first}: give the files with the data too")
+        return replace(options, task=first, data=others)
+    if not re.search(r"[./*:]", first) and not os.path.exists(first):
+        raise ValueError(f"weft new {first}: {suggest(first, offered)}")
+    return replace(options, task=None, data=(first, *others))
 
 
 def check_objective(options: NewRecipeOptions) -> None:
@@ -250,7 +254,7 @@ def page(path: Path, suggestion: "Suggestion", facts: dict[str, str]) -> Any:
     for name, text in facts.items():
         table.add_row(name, text)
     return Group(
-        f"{path} is written; this was guessed, and every line of the file is yours to change:",
+        f"{path} is written. These are guesses; you can change any line:",
         "",
         table,
         "",

@@ -10,7 +10,7 @@ from ..interop.hub import check_model_folder
 from ..options.shared import VerbOptions
 from ..tuning.options import TuneOptions
 from . import EXIT_STOPPED, export_hint
-from .files import check_input_files
+from .files import check_input_files, check_outside_model, warn_of_shared_files
 
 if TYPE_CHECKING:
     from ..studies.search import TrialStep
@@ -29,9 +29,7 @@ def tune(options: TuneVerbOptions) -> int:
     RUN/model is the best on the validation data. Run it again to resume. Example: weft tune bert-base-uncased --data reviews.csv
     --valid valid.csv
     """
-    check_input_files("--data", options.data)
-    check_input_files("--valid", options.valid)
-    check_model_folder(options.checkpoint)
+    check_files(options)
     from ..runs import progress
     from ..runs.train import RunStopped
     from ..studies.search import run_trials
@@ -59,6 +57,15 @@ def tune(options: TuneVerbOptions) -> int:
     if command := export_hint(str(plan.folder)):
         report(command)
     return 0
+
+
+def check_files(options: TuneVerbOptions) -> None:
+    """Raise before the work if a file or the model is missing, or the output is in its folder."""
+    check_input_files("--data", options.data)
+    check_input_files("--valid", options.valid)
+    warn_of_shared_files(options.data, options.valid)
+    check_model_folder(options.checkpoint)
+    check_outside_model("--output", [options.output], options.checkpoint)
 
 
 def plan_line(plan: "TunePlan") -> str:

@@ -48,8 +48,10 @@ class PreparedData:
 
     def check_data(self, data: R.Data) -> None:
         """Raise ValueError if the shards were made from another data value."""
+        # The limit of bad rows changes no shard
+        limit = data.max_bad_row_fraction
         theirs = flatten_plain(to_plain(data))
-        ours = flatten_plain(to_plain(self.data))
+        ours = flatten_plain(to_plain(replace(self.data, max_bad_row_fraction=limit)))
         for name in theirs | ours:
             if ours.get(name) != theirs.get(name):
                 raise ValueError(
@@ -115,6 +117,10 @@ def open_prepared(data: R.Data, ranks: Ranks = Ranks()) -> PreparedData:
     Raises:
         ValueError: if they are missing, unfinished, or of other settings or files.
     """
+    if not isinstance(data, R.Data):
+        raise ValueError(
+            f"open_prepared takes the data of a recipe: recipe.data, not {data!r}"[:200]
+        )
     prepared = locate_prepared(data)
     prepared.check(ranks)
     return replace(prepared, is_checked=True)

@@ -105,7 +105,9 @@ class OptionField(NamedTuple):
         if self.many:
             values = (value,) if isinstance(value, str | PathLike) else value
             if not isinstance(values, Sequence):
-                raise ValueError(f"{self.name} = {value!r}: give a list"[:200])
+                raise ValueError(f"{self.name} = {excerpt(value)}: give a list")
+            if not values and self.default is MISSING:
+                raise ValueError(f"{self.name} is empty: give one value or more")
             return tuple(map(self.checked_one, values))
         return self.checked_one(value)
 
@@ -113,10 +115,14 @@ class OptionField(NamedTuple):
         if self.type is str and isinstance(value, PathLike):
             value = str(value)
         if not self.allows(value):
-            shown = repr(value)
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}…"
-            raise ValueError(f"{self.name} = {shown}: give {self.wanted()}")
+            raise ValueError(f"{self.name} = {excerpt(value)}: give {self.wanted()}")
         return value
+
+
+def excerpt(value: Any) -> str:
+    """Return the first characters of a value as code."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
 # of each class, taken apart once

@@ -41,7 +41,8 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
                 raise TypeError(f"{function.__name__}: {error}") from None
             return function(options(*args, **kwargs))
 
-        call.__signature__ = signature  # type: ignore[attr-defined]
+        returned = function.__annotations__.get("return", Signature.empty)
+        call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
         call.__doc__ = documented(function.__doc__ or "", options)  # type: ignore[arg-type]
         return call
 

@@ -26,7 +26,7 @@ BAD_ROWS = Option(
     most=1,
 )
 DEVICE = Option(
-    "device: auto (an accelerator if available, else the CPU), cpu, or, experimental because Weft has not been run on them yet, "
+    "auto (an accelerator if available, else the CPU), cpu, or, experimental because Weft has not been run on them yet, "
     "cuda, cuda:1 or mps",
     metavar="DEVICE",
 )
@@ -36,7 +36,7 @@ TRAINING_PRECISION = Option(
 )
 BATCH_SIZE = Option("number of rows per forward pass", metavar="ROWS", least=1)
 MAX_LENGTH = Option("maximum number of tokens per row", metavar="TOKENS", least=1)
-SEED = Option("random seed", metavar="N")
+SEED = Option("random seed", metavar="N", least=0)
 NUM_BEAMS = Option("number of beams of beam search", metavar="N", least=1)
 NO_ANSWER_THRESHOLD = Option(
     "give no answer where that scores more than X above the best span", metavar="X"
@@ -66,7 +66,7 @@ Pooling = Literal["mean", "max", "cls", "last"]
 LabelTexts = Annotated[
     Sequence[str],
     Option(
-        "for text2text and --few-shot: text of each class, in the sorted order of the classes",
+        "text of each class, where a class is written as text, in the sorted order of the classes",
         default="their names",
         metavar="TEXT",
     ),

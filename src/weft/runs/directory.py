@@ -28,6 +28,7 @@ class RunDirectory:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.is_locked = False
+        self.is_training = False
 
     def __str__(self) -> str:
         return str(self.path)
@@ -56,6 +57,19 @@ class RunDirectory:
                 yield
             finally:
                 self.is_locked = False
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Be the only training of this object within the block."""
+        if self.is_training:
+            raise ValueError(
+                f"{self} is being trained already; wait for it, or give another folder"
+            )
+        self.is_training = True
+        try:
+            yield
+        finally:
+            self.is_training = False
 
     def check_model(self) -> None:
         """Raise ValueError for a model that the run did not write."""

@@ -26,7 +26,7 @@ class Run:
     """A recipe, built: data, task and trainer. Everything is checked before the first step.
 
     Args:
-        recipe: of the run, with the precision that `decided_precision` returns.
+        recipe: of the run, with the precision that `decide_precision` returns.
         prepared: its data.
         ranks: of this process, on the recipe's grid.
         is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.

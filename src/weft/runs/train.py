@@ -94,6 +94,7 @@ def run_steps(
 
         # Open the directory
         if ranks.is_first:
+            stack.enter_context(place.training())
             stack.enter_context(place.lock())
             place.check_model()
         checkpoint = find_checkpoint(place, copies, ranks, report)

@@ -12,6 +12,7 @@ from ..families import families
 from ..families.base import Family
 from ..interop.describe import read_folder
 from ..interop.hub import local_folder
+from ..interop.manifest import model_of_run
 
 BERT_DROPOUT = 0.1
 
@@ -69,9 +70,10 @@ def open_checkpoint(name: str, folder: Path | None = None) -> Checkpoint:
     """
     there = local_folder(name)
     is_run = (there / "recipe.json").is_file()
-    folder = (folder or (there / "model" if is_run else there)).resolve()
-    if is_run and not folder.is_dir():
+    folder = folder or (model_of_run(there) if is_run else there)
+    if folder is None:
         raise ValueError(f"{name} has no model yet; finish it with weft train, or use weft tune")
+    folder = folder.resolve()
     family, spec = read_folder(folder)
     task = R.recipe_of_run(there).task if is_run else None
     return Checkpoint(name, folder, spec, family or family_of(spec), task)

@@ -1,12 +1,14 @@
 """From a table to a recipe: of a task or an objective, from random weights or from a checkpoint."""
 
 import os
+import re
 
 from .. import recipe as R
 from ..data.reading.table import Table
 from .boxes import suggest_detection
 from .checkpoint import Checkpoint, open_checkpoint
 from .images import suggest_image_classes, suggest_image_tuning
+from .opening import Reading, expected_schema, open_tables
 from .pretrain import OBJECTIVES, suggest_pretraining
 from .suggestion import Budget, FineTuning, Suggestion
 from .text_tuning import suggest_text_tuning
@@ -35,9 +37,23 @@ def suggest_recipe(
         ValueError: if the table does not fit the task or the checkpoint.
     """
     start = None if checkpoint is None else open_checkpoint(checkpoint)
-    stem = os.path.basename(table.path).split(".")[0]
+    if task == "pretrain":
+        task = next(iter(OBJECTIVES))
+    if table.expected is None and expected_schema(task, start) is not None:
+        table, valid = reopened(table, valid, task, start)
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "-", os.path.basename(table.path).split(".")[0]).strip("-._")
     suggestion = suggest(table, valid, task, start, budget=budget or Budget())
     return suggestion.named(stem or "mine").recipe
+
+
+def reopened(
+    table: Table, valid: Table | None, task: str | None, checkpoint: Checkpoint | None
+) -> tuple[Table, Table | None]:
+    """Open the files of tables again, as a task or a checkpoint reads them."""
+    names = table.source.column_names if not table.source.has_header else ()
+    reading = Reading(table.requested, names, table.label, table.max_bad_rows)
+    valid_paths = valid.source.paths if valid is not None else ()
+    return open_tables(table.source.paths, valid_paths, reading, task, checkpoint)
 
 
 def suggest(

@@ -15,6 +15,7 @@ from .lengths import LONGEST, question_rows, row_length
 from .split import Split, split_table
 from .suggestion import RUN, Budget, FineTuning, Suggestion
 from .text_to_text import find_text_to_text, is_text_to_text
+from .texts import check_pairs
 
 
 def suggest_text_tuning(
@@ -69,10 +70,8 @@ def find_for_model(
     is_similarity = task == "similarity"
     examples = find_examples(table, valid, None if is_similarity else task)
     is_pair = isinstance(examples.row, R.LabelledTexts) and examples.row.second_text is not None
-    if is_similarity and not is_pair:
-        raise ValueError(
-            f"{table.path}: --task similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL"
-        )
+    if is_similarity:
+        check_pairs(table, examples.row)
     detected = task is None and examples.task == "regress" and checkpoint.spec.encoder is None
     if not is_similarity and not (is_pair and detected):
         return examples

@@ -51,6 +51,14 @@ def text_of_row(fields: dict[str, Any], row: R.RowSchema) -> str:
     return " ".join(str(part) for cell in parts for part in cell)
 
 
+def check_pairs(table: Table, row: R.RowSchema) -> None:
+    """Raise ValueError for rows of similarity without two texts."""
+    if not isinstance(row, R.LabelledTexts) or row.second_text is None:
+        raise ValueError(
+            f"{table.path}: similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL"
+        )
+
+
 # Labels
 
 
@@ -60,6 +68,8 @@ def suggest_labelled_texts(
     """Return a small BERT for what `weft tune` fine-tunes: classes, numbers, endings, tags and answers."""
     examples = find_examples(table, valid, task)
     row = examples.row
+    if task == "similarity":
+        check_pairs(table, row)
     texts = [text_of_row(fields, row) for fields in examples.rows]
     length = budget.max_length or estimated_length([len(text.split()) for text in texts])
     if isinstance(row, R.ContextQuestions):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from ..data.files import find, strip_compression_suffix
-from ..data.ownership import refuse_strange
+from ..data.ownership import OTHER, refuse_strange
 from ..data.prepare import prepare
 from ..data.store import Store, open_store
 from ..inference.images import evaluation_transforms
@@ -22,6 +22,7 @@ from ..recipe.metrics import greater_is_better
 from ..suggest.checkpoint import open_checkpoint
 from ..suggest.opening import open_tables
 from ..suggest.suggest import suggest
+from ..synonyms import suggest as closest
 from .options import TuneOptions
 
 RESULTS_FILE = "tune.json"
@@ -66,6 +67,8 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
         progress: called while the data is prepared.
     """
     # Before the work that takes time
+    if options.task is not None and options.task not in R.tunable_names():
+        raise ValueError(f"--task {options.task}: {closest(options.task, R.tunable_names())}")
     device = resolve_device(options.device)
     folder = new_folder(options.output, options.checkpoint, options.data)
     start = resolve_checkpoint(options.checkpoint, folder)
@@ -90,7 +93,7 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
     recipe = replace(recipe, device=options.device, precision=precision)
     recipe = replace(recipe, data=replace(recipe.data, prepared_folder=str(folder / "prepared")))
     claim(folder)
-    prepare(recipe.data, report=progress)
+    prepare_trials(recipe.data, folder, progress)
     train_store = open_store(folder / "prepared", "train")
     valid_store = open_store(folder / "prepared", "valid")
     assert isinstance(recipe.average, R.BestCheckpoint)
@@ -106,6 +109,18 @@ def plan_tuning(options: TuneOptions, report: Any = None, progress: Any = None) 
         len(valid_store),
         majority_class(valid_store),
     )
+
+
+def prepare_trials(data: R.Data, folder: Path, progress: Any) -> None:
+    """Prepare the data of all trials; ValueError if earlier ones were trained on other data."""
+    try:
+        prepare(data, report=progress)
+    except ValueError as error:
+        if OTHER not in str(error):
+            raise
+        raise ValueError(
+            f"{folder} has trials of other rows; undo the change of the data or --seed, or give another --output"
+        ) from None
 
 
 def new_folder(output: str | None, checkpoint: str, data: Sequence[str]) -> Path:

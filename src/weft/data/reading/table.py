@@ -1,9 +1,11 @@
 """What files hold: format, columns, rows, row schema, classes and bad rows."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from os import PathLike
 from typing import NamedTuple
 
 from ... import recipe as R
@@ -277,8 +279,8 @@ class Table:
 
 
 def open_table(
-    paths: Sequence[str],
-    columns: Sequence[str] = (),
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+    columns: str | Sequence[str] = (),
     column_names: Sequence[str] = (),
     label: str | None = None,
     *,
@@ -302,7 +304,13 @@ def open_table(
     Raises:
         ValueError: if a file is missing, or if no format recognises it.
     """
-    source = R.Source(paths=tuple(paths), column_names=tuple(column_names))
+    files = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    if not files:
+        raise ValueError("paths is empty; give a file, or several")
+    columns = [columns] if isinstance(columns, str) else list(columns)
+    source = R.Source(
+        paths=tuple(os.fspath(file) for file in files), column_names=tuple(column_names)
+    )
     source = replace(source, format=find_format(source, expected))
     source = format_of(source).complete(source)
     if reference is not None and reference.format == source.format and not column_names:
