@@ -20,7 +20,6 @@ from tests import whole_runs
 from weft import recipe as R
 from weft import registry
 from weft.generate.beam_search import beam_search
-from weft.generate.packed_model import pack_model
 from weft.layers.sequence import HiddenStates
 from weft.model.stack import StackLayer
 from weft.values import from_json
@@ -191,11 +190,3 @@ def test_it_trains_and_resumes_bit_for_bit_in_the_loop_of_every_model(
         for name in ("whole", "stopped")
     }
     assert len(digests) == 1
-
-
-def test_a_packed_model_keeps_a_stack_of_ones_own(model: weft.Model) -> None:
-    model = model.float()
-    source, target = torch.randint(5, 20, (2, 5)), torch.randint(5, 20, (2, 4))
-    with torch.no_grad():
-        packed, plain = pack_model(model, "fp32")(source, target), model(source, target)
-    assert torch.allclose(packed, plain, atol=1e-5)

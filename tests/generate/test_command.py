@@ -307,7 +307,7 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
 def test_lower_precision_is_asked_for_by_name(
     translator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for precision in ("fp32", "bf16", "int8"):
+    for precision in ("fp32", "bf16"):
         assert typed(capsys, "translate", translator, "a fox", "--precision", precision).endswith(
             "\n"
         )

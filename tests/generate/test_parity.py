@@ -1,5 +1,6 @@
 """Beside transformers' own generate, on the same folder."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from weft.generate.beam_search import beam_search
 from weft.generate.decoding import generate
 from weft.generate.sampling import Sampling
 
-from .made import rows
+from .made import model_of, rows
 
 END, PAD = 1, 0
 SMALL = dict(vocab_size=40, pad_token_id=PAD, eos_token_id=END, bos_token_id=2)
@@ -143,3 +144,21 @@ def test_the_best_of_four_beams_is_transformers_when_lengths_are_penalised_alike
             early_stopping="never",
             do_sample=False,
         )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "marian"])
+@torch.no_grad()
+def test_bf16_is_near_float32_and_generates_and_searches(name: str) -> None:
+    """The mean error of a logit, as a share of the logits' deviation."""
+    model = model_of(name, width=64, std=0.1).float()
+    half = copy.deepcopy(model).bfloat16()
+    inputs = [torch.randint(2, 32, (3, 9))]
+    if model.encoder is not None:
+        inputs.append(torch.randint(2, 32, (3, 6)))
+    expected = model(*inputs)
+    error = (half(*inputs).float() - expected).abs().mean() / expected.std()
+    assert 1e-5 < error < 0.02
+    prompts = rows(7, 2, 4)
+    assert [len(row.tokens) for row in generate(half, prompts, max_new_tokens=9)] == [9, 9, 9]
+    beams = beam_search(half, prompts, num_beams=3, max_new_tokens=9)
+    assert [len(best.tokens) for best, *_ in beams] == [9, 9, 9]

@@ -89,7 +89,6 @@ LARGE = {  # what is over the sizes below, each with its reason
     "data/store.py": "one format, its reader and its checks",
     "data/tokenizer.py:__init__": "one reading of tokenizer.json, with its checks",
     "generate/decoding.py:decode_steps": "one loop over tokens",
-    "generate/packed_stack.py:forward": "one attention of one token, without a module in between",
     "generate/speculative.py:speculative_generate": "two models and one sampling",
     "generate/text_generator.py:generate": "one parameter per option of the command",
     "kernels/attention.py:__call__": "the arguments of a kernel",

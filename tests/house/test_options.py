@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "--output": ({"metavar", "help", "default"}, "a folder of shards, a run, a file of predictions or of a receipt; a page has a name to begin with"),
     "--max-bad-row-fraction": ({"default"}, "every row of an input file gets its own prediction"),
     "--device": ({"default"}, "the recipe of a run names its device"),
-    "--precision": ({"default", "choices", "help"}, "a recipe names its own; auto is for training; int8 for generation on the CPU"),
+    "--precision": ({"default", "choices", "help"}, "a recipe names its own; auto is for training"),
     "--columns": ({"help"}, "texts, words, a question and its context, or a label too"),
     "--data": ({"default", "help"}, "training files are needed; a run has data to evaluate on"),
     "--task": ({"default", "help"}, "tune and evaluate know different tasks"),

@@ -13,7 +13,6 @@ from torch.utils.flop_counter import FlopCounterMode
 import weft
 from weft import spec as S
 from weft.generate import session
-from weft.generate.packed_model import pack_model
 from weft.kernels import block_local, document_attention
 from weft.kernels.attention import eager_attention, sdpa_attention
 from weft.kernels.block_local import BlockLocalAttention
@@ -368,16 +367,12 @@ def test_a_prompt_read_at_once_in_pieces_and_token_by_token_is_the_whole(
 
 @torch.no_grad()
 @pytest.mark.parametrize("side", ["none", "left", "right"])
-@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("pattern", ["window", "causal"])
 def test_a_long_prompt_is_read_in_pieces(
-    pattern: str, packed: bool, side: str, monkeypatch: pytest.MonkeyPatch
+    pattern: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, ids = model_of(PATTERNS[pattern], dtype=torch.float32), torch.randint(0, 19, (2, 90))
-    model, mask = (
-        pack_model(model) if packed else model,
-        None if side == "none" else ragged(side, 90, 90, 71),
-    )
+    mask = None if side == "none" else ragged(side, 90, 90, 71)
     found = []
     for piece in (100, 40):
         monkeypatch.setattr(session, "PREFILL_CHUNK", piece)

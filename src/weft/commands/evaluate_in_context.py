@@ -22,27 +22,26 @@ def evaluate(options: EvaluateOptions) -> int:
         from ..inference import in_context
         from ..inference.open_model import open_model
         from ..inference.receipts import receipt
+        from ..kernels.devices import resolve_dtype
         from ..tasks.predict import PredictOptions
         from ..training.parallel import init_ranks
 
         sets = question_sets(options)
-        model = open_model(options.name, device=options.device)
+        model = open_model(
+            options.name, dtype=resolve_dtype(options.precision), device=options.device
+        )
     with (
         init_ranks(device=options.device) as ranks,
         CountProgressLine("scored", "questions") as progress,
     ):
         began = time.perf_counter()
-        predict_options = PredictOptions(
-            options.batch_size, options.precision == "bf16", options.seed, ranks
-        )
         in_context_scores = list(
             in_context.evaluate_in_context(
                 model,
                 sets,
                 shots,
                 seed=options.seed,
-                options=predict_options,
-                precision=options.precision,
+                options=PredictOptions(options.batch_size, seed=options.seed, ranks=ranks),
                 progress=progress,
             )
         )

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from ..console import print_result, report, spinner
 from ..options.declare import Option
@@ -12,12 +12,12 @@ from ..options.shared import (
     COLUMN_PREFIX_HELP,
     COLUMNS,
     NUM_BEAMS,
-    PRECISION,
     ROWS_OUTPUT,
     BatchSize,
     BeamSearchOptions,
     Device,
     LengthPenalty,
+    Precision,
     RowOptions,
     SamplingOptions,
     Texts,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..generate.sampling import Sampling
     from ..generate.text_generator import Generation, TextGenerator
 
-DEFAULT_NEW_TOKENS, PACK_FROM_ROWS = 128, 4
+DEFAULT_NEW_TOKENS = 128
 DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
@@ -50,9 +50,7 @@ class WriterOptions(RowOptions, VerbOptions):
         ),
     ] = None
     batch_size: BatchSize = 32
-    precision: Annotated[
-        Literal["fp32", "bf16", "int8"], replace(PRECISION, default="fp32; int8 is for the CPU")
-    ] = "fp32"
+    precision: Precision = "fp32"
     device: Device = "auto"
 
 
@@ -151,7 +149,7 @@ def generate(options: GenerateOptions) -> int:
     if options.draft_model:
         check_outside_model("--output", [options.output], options.draft_model)
     rows = input_rows(options, prompts_given, (), whole=True)
-    writer = open_generator(options, len(rows))
+    writer = open_generator(options)
     column = None if options.chat and "messages" in rows[0] else text_column(options, rows)
     prompts, limits = encode_prompts(options, writer, rows, column)
     one = (
@@ -247,7 +245,7 @@ def translate(options: TranslateOptions) -> int:
     from ..runs.progress import CountProgressLine
 
     rows = input_rows(options, options.texts, ())
-    writer, column = open_generator(options, len(rows)), text_column(options, rows)
+    writer, column = open_generator(options), text_column(options, rows)
     with CountProgressLine("translated") as progress:
         translations = writer.translate(
             [row[column] for row in rows],
@@ -324,23 +322,16 @@ def stops(options: GenerateOptions) -> tuple[str, ...]:
     return tuple(stop.replace("\\n", "\n") for stop in options.stop)
 
 
-def open_generator(options: WriterOptions, rows: int) -> "TextGenerator":
-    """Open the model; with many rows its weights are packed for the CPU first."""
+def open_generator(options: WriterOptions) -> "TextGenerator":
     with spinner(f"opening {options.name}"):
         from ..generate.text_generator import TextGenerator, use_one_thread_if_small
         from ..inference.open_model import open_model
+        from ..kernels.devices import resolve_dtype
 
-        model = open_model(options.name, device=options.device)
+        dtype = resolve_dtype(options.precision)
+        model = open_model(options.name, dtype=dtype, device=options.device)
         if model.model.device.type == "cpu":
             use_one_thread_if_small(model.model)
-            packs = options.precision != "fp32" or rows > PACK_FROM_ROWS
-            return TextGenerator(model, options.precision if packs else None)
-        if options.precision == "int8":
-            raise ValueError(
-                "--precision int8 is for the CPU; use --precision bf16 or --device cpu"
-            )
-        if options.precision == "bf16":
-            model.model.bfloat16()
         return TextGenerator(model)
 
 

@@ -10,7 +10,6 @@ import torch
 from .. import recipe as R
 from .. import spec as S
 from ..families import family
-from ..kernels.packed_linear import Precision
 from ..model.loaded_model import LoadedModel
 from ..model.model import Model
 from ..recipe.conversations import Message
@@ -18,7 +17,6 @@ from .beam_search import beam_search
 from .chat_template import render_chat
 from .decoding import GeneratedTokens, generate, stream
 from .detokenizer import StreamDetokenizer
-from .packed_model import pack_model
 from .sampling import GREEDY, Sampling
 from .session import batch_by_length, check_length, max_positions, per_row_limits
 from .speculative import speculative_generate
@@ -57,9 +55,8 @@ def use_one_thread_if_small(model: Model) -> None:
 class TextGenerator:
     """A model and its tokenizer."""
 
-    def __init__(self, opened: LoadedModel, precision: Precision | None = None) -> None:
-        """Wrap a model; with a precision, it is packed for the CPU (`packed_model.pack_model`)."""
-        self.model = opened.model if precision is None else pack_model(opened.model, precision)
+    def __init__(self, opened: LoadedModel) -> None:
+        self.model = opened.model
         self.tokenizer = opened.require_tokenizer
         self.folder = opened.model.origin or opened.folder
         self.task = None if opened.recipe is None else opened.recipe.task

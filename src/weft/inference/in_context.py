@@ -3,7 +3,7 @@ arXiv:2005.14165, section 2), on a table of questions and answers or on GPT-3's 
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import spec as S
 from ..data.batching import slice_of_rank
@@ -171,7 +171,6 @@ def evaluate_in_context(
     *,
     seed: int = 0,
     options: PredictOptions = PredictOptions(),
-    precision: Any = None,
     progress: Progress | None = None,
 ) -> Iterator[InContextScore]:
     """Yield one score per set of questions and number of examples; with choices, also by the likelihood per token."""
@@ -180,7 +179,7 @@ def evaluate_in_context(
         raise ValueError(
             f"{model.name} is no language model: examples in a prompt need a decoder with a language modelling head"
         )
-    writer, total, done = TextGenerator(model, precision), sum(map(len, questions)) * len(shots), 0
+    writer, total, done = TextGenerator(model), sum(map(len, questions)) * len(shots), 0
     for question_set in questions:
         for count in shots:
             prompts = build_prompts(question_set.pool, question_set.questions, count, seed=seed)
