@@ -8,6 +8,7 @@ loop, exact resume, beam search and BLEU are Weft's. The loop over the target's 
 the next one is known. `python -m benchmarks.recurrent` compares both.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -100,14 +101,14 @@ class BidirectionalGRULayer(RecurrentLayer):
         if sequence.document_ids_BL is not None:
             raise ValueError("a recurrent encoder reads one document per row; do not pack them")
         if mask_BL is None:
-            return sequence._replace(x_BLD=self.gru(x_BLD)[0])
+            return replace(sequence, x_BLD=self.gru(x_BLD)[0])
         # the backward direction must start at a row's last token, not in its padding
         lengths = mask_BL.sum(1).cpu()
         packed = pack_padded_sequence(x_BLD, lengths, batch_first=True, enforce_sorted=False)
         y_BLD, _ = pad_packed_sequence(
             self.gru(packed)[0], batch_first=True, total_length=x_BLD.shape[1]
         )
-        return sequence._replace(x_BLD=y_BLD)
+        return replace(sequence, x_BLD=y_BLD)
 
 
 class RecurrentState:
@@ -153,7 +154,7 @@ class BahdanauDecoderLayer(RecurrentLayer):
         if cache is not None:
             cache.blocks[:] = [RecurrentState(state_BD)]
         pairs_BLD2 = self.output(torch.stack(outputs, 1)).unflatten(-1, (-1, 2))
-        return sequence._replace(x_BLD=pairs_BLD2.amax(-1))  # maxout
+        return replace(sequence, x_BLD=pairs_BLD2.amax(-1))  # maxout
 
     def attend(
         self,

@@ -124,7 +124,7 @@ def test_blocks_of_a_stack_of_ones_own_are_counted_once() -> None:
 
         def forward(self, *inputs: Any) -> HiddenStates:  # type: ignore[override]
             sequence = super().forward(*inputs)
-            return sequence._replace(x_BLD=self.map(sequence.x_BLD))
+            return replace(sequence, x_BLD=self.map(sequence.x_BLD))
 
     try:
         plain = weft.bert(depth=2, width=16, heads=2, hidden=32, vocab_size=20, positions=8)

@@ -1,5 +1,7 @@
 """Decoding with stored keys and values."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -40,7 +42,7 @@ def test_a_reordered_cache_goes_on_from_the_other_rows(name: str) -> None:
     cache = model.new_cache(3, 7)
     step(model, ids, memory, cache)
     cache.reorder(parents)
-    again = None if memory is None else memory._replace(x_BLD=memory.x_BLD[parents])
+    again = None if memory is None else replace(memory, x_BLD=memory.x_BLD[parents])
     for i in range(2):
         found = step(model, more[:, i : i + 1], again, cache)
         whole = torch.cat((ids[parents], more[:, : i + 1]), 1)

@@ -17,16 +17,10 @@ from ..spec import (
     XavierInit,
     post_norm,
 )
-from .bart import NAMES
-from .base import ACTIVATION_CODEC, TUPLE_CODEC, Codec, ConfigField, Family, size_table
-from .detr import BACKBONE, extra, read_depths
+from .base import ACTIVATION_CODEC, Codec, ConfigField, Family
+from .detr import BACKBONE_VALUES, HIDDEN, SHARED_TABLE, SIZES, extra
+from .detr import FIELDS as DETR_FIELDS
 from .weights import WeightAlias, WeightRow, WeightTable, layer_rows, weight_and_bias
-
-SIZES = size_table(
-    "depth width heads hidden depths",
-    resnet_50=(6, 256, 8, 2048, (3, 4, 6, 3)),
-    resnet_101=(6, 256, 8, 2048, (3, 4, 23, 3)),
-)
 
 
 def make(
@@ -94,33 +88,9 @@ PRELU_CODEC = Codec(
     lambda name: name if name == "prelu" else ACTIVATION_CODEC.read(name),
     lambda name: name if name == "prelu" else ACTIVATION_CODEC.write(name),
 )
-LOOK, HIDDEN = "encoder.blocks.0.attention.inner", "encoder.blocks.0.feedforward.inner"
-FIELDS = (
-    ConfigField("depth", "encoder_layers", "encoder.blocks.length", 6),
-    ConfigField("decoder_depth", "decoder_layers", "decoder.blocks.length"),
+OWN_FIELDS = (
     ConfigField("width", "hidden_size", "width", 256, legacy=("d_model",)),
-    ConfigField(
-        "heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{LOOK}.heads", 8
-    ),
-    ConfigField("hidden", ("encoder_ffn_dim", "decoder_ffn_dim"), f"{HIDDEN}.hidden", 2048),
     ConfigField("queries", "num_queries", "target.count", 300),
-    ConfigField(
-        "depths",
-        "backbone_config.depths",
-        "source.depths",
-        (3, 4, 6, 3),
-        Codec(read_depths, list),
-        legacy=("backbone",),
-    ),
-    ConfigField(
-        "widths",
-        "backbone_config.hidden_sizes",
-        "source.widths",
-        (256, 512, 1024, 2048),
-        TUPLE_CODEC,
-    ),
-    ConfigField("stem", "backbone_config.embedding_size", "source.stem_width", 64),
-    ConfigField("channels", "backbone_config.num_channels", "source.channels", 3),
     ConfigField(
         "temperature",
         ("temperature_height", "temperature_width"),
@@ -129,8 +99,6 @@ FIELDS = (
         Codec(float, lambda number: int(number) if number.is_integer() else number),
     ),
     ConfigField("activation", "activation_function", f"{HIDDEN}.activation", "prelu", PRELU_CODEC),
-    ConfigField("dropout", "dropout", "encoder.blocks.0.attention.dropout", 0.1),
-    ConfigField("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
     ConfigField(
         "hidden_dropout",
         "activation_dropout",
@@ -138,6 +106,9 @@ FIELDS = (
         0.0,
     ),
 )
+OWN = {field.argument: field for field in OWN_FIELDS}
+OF_DETR = {field.argument: field for field in DETR_FIELDS if field.argument != "positions"}
+FIELDS = tuple((OF_DETR | OWN).values())
 
 SELF = {
     "query": "query_content_proj",
@@ -159,13 +130,12 @@ DECODER = {
     "feedforward.after": "mlp.final_layer_norm",
 }
 TABLE: WeightTable = (
-    *BACKBONE,
+    *SHARED_TABLE,
     WeightRow("target.anchors.weight", "model.query_refpoint_embeddings.weight"),
     *weight_and_bias("target.position.{}", "model.decoder.ref_point_head.layers.{}"),
     *weight_and_bias("target.scale.{}", "model.decoder.query_scale.layers.{}"),
     *weight_and_bias("target.size.{}", "model.decoder.ref_anchor_head.layers.{}"),
     *weight_and_bias("encoder.position_scale.{}", "model.encoder.query_scale.layers.{}"),
-    *layer_rows("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
     *layer_rows("decoder.blocks.{}", "model.decoder.layers.{}", DECODER),
     WeightRow(
         "encoder.blocks.{}.feedforward.inner.slope", "model.encoder.layers.{}.activation_fn.weight"
@@ -174,9 +144,7 @@ TABLE: WeightTable = (
         "decoder.blocks.{}.feedforward.inner.slope",
         "model.decoder.layers.{}.mlp.activation_fn.weight",
     ),
-    *weight_and_bias("decoder.norm", "model.decoder.layernorm"),
     *weight_and_bias("head.classes", "class_embed"),
-    *weight_and_bias("head.box.{}", "bbox_predictor.layers.{}"),
     *(
         WeightAlias(
             f"model.decoder.bbox_embed.layers.{{}}.{part}", f"bbox_predictor.layers.{{}}.{part}"
@@ -196,14 +164,8 @@ dab_detr = Family(
     prefix="model.",
     init=XavierInit(),
     derived_config=extra,
-    supported_values={
-        "use_timm_backbone": (False, True),
-        "use_pretrained_backbone": (False, True),
-        "dilation": (False,),
-        "backbone_config.layer_type": ("bottleneck",),
-        "backbone_config.hidden_act": ("relu",),
-        "backbone_config.downsample_in_first_stage": (False,),
-        "backbone_config.downsample_in_bottleneck": (False,),
+    supported_values=BACKBONE_VALUES
+    | {
         "keep_query_pos": (False,),
         "num_patterns": (0,),
         "normalize_before": (False,),

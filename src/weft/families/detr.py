@@ -153,7 +153,8 @@ BACKBONE: WeightTable = (
     *hugging_face("stem", "embedder.embedder"),
     *hugging_face("stages.{}.{}.shortcut", STAGE + "shortcut"),
     *hugging_face("stages.{}.{}.layers.{}", STAGE + "layer.{}"),
-    *convolution("stem", "conv1", "bn1"),  # the published file: timm's names
+    # The published file has timm's names.
+    *convolution("stem", "conv1", "bn1"),
     *(
         row
         for stage in range(4)
@@ -175,9 +176,17 @@ BACKBONE: WeightTable = (
     ),
     *weight_and_bias("source.project", "model.input_projection"),
 )
-TABLE: WeightTable = (
+# What DAB-DETR has too.
+SHARED_TABLE: WeightTable = (
     *BACKBONE,
+    *layer_rows("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
+    *weight_and_bias("decoder.norm", "model.decoder.layernorm"),
+    *weight_and_bias("head.box.{}", "bbox_predictor.layers.{}"),
+)
+TABLE: WeightTable = (
+    *SHARED_TABLE,
     WeightRow("target.queries.weight", "model.query_position_embeddings.weight"),
+    # The second place: transformers before 5.
     *(
         WeightRow(
             f"source.positions.{ours}s.weight",
@@ -185,13 +194,19 @@ TABLE: WeightTable = (
         )
         for where in ("model", "model.backbone")
         for ours in ("row", "column")
-    ),  # the second: transformers before 5
-    *layer_rows("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
+    ),
     *layer_rows("decoder.blocks.{}", "model.decoder.layers.{}", NAMES | CROSS),
-    *weight_and_bias("decoder.norm", "model.decoder.layernorm"),
     *weight_and_bias("head.classes", "class_labels_classifier"),
-    *weight_and_bias("head.box.{}", "bbox_predictor.layers.{}"),
 )
+BACKBONE_VALUES = {
+    "use_timm_backbone": (False, True),
+    "use_pretrained_backbone": (False, True),
+    "dilation": (False,),
+    "backbone_config.layer_type": ("bottleneck",),
+    "backbone_config.hidden_act": ("relu",),
+    "backbone_config.downsample_in_first_stage": (False,),
+    "backbone_config.downsample_in_bottleneck": (False,),
+}
 
 
 def extra(m: Any) -> dict[str, Any]:
@@ -213,15 +228,7 @@ detr = Family(
     prefix="model.",
     init=XavierInit(),
     derived_config=extra,
-    supported_values={
-        "use_timm_backbone": (False, True),
-        "use_pretrained_backbone": (False, True),
-        "dilation": (False,),
-        "backbone_config.layer_type": ("bottleneck",),
-        "backbone_config.hidden_act": ("relu",),
-        "backbone_config.downsample_in_first_stage": (False,),
-        "backbone_config.downsample_in_bottleneck": (False,),
-    },
+    supported_values=BACKBONE_VALUES,
     heads={
         "DetrForObjectDetection": lambda m, l: DetectionHead(num_labels=l.outputs, labels=l.labels),
         "DetrModel": lambda m, l: NoHead(),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -63,9 +64,11 @@ class DecodingSession:
         if self.memory is not None:
             beams = len(self.cache.next_B) // len(self.memory.x_BLD)
             sentence_B = row_B[::beams] // beams
-            x_BLD, mask_BL = self.memory.x_BLD[sentence_B], self.memory.attention_mask_BL
-            self.memory = self.memory._replace(
-                x_BLD=x_BLD, attention_mask_BL=None if mask_BL is None else mask_BL[sentence_B]
+            mask_BL = self.memory.attention_mask_BL
+            self.memory = replace(
+                self.memory,
+                x_BLD=self.memory.x_BLD[sentence_B],
+                attention_mask_BL=None if mask_BL is None else mask_BL[sentence_B],
             )
         self.cache.reorder(row_B)
 

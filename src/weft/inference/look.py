@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -166,7 +167,7 @@ def lens_panel(
     if not states:
         return None
     if isinstance(head, S.LMHead | S.TokenClassifierHead):  # these read one position at a time
-        states = [state._replace(x_BLD=state.x_BLD[:, -LENS_POSITIONS:]) for state in states]
+        states = [replace(state, x_BLD=state.x_BLD[:, -LENS_POSITIONS:]) for state in states]
         tokens = tokens[-LENS_POSITIONS:]
     names = label_names(model) if not isinstance(head, S.LMHead) else None
 

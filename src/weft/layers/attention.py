@@ -13,7 +13,7 @@ from ..kernels.keyed_random import Keys, use_keys
 from ..kernels.masks import Positions
 from ..kernels.precision import cast_for_autocast
 from ..kernels.side_by_side import linear_side_by_side, one_product_is_quicker
-from ..registry import implementation, named
+from ..registry import implementation, named, resolve
 from ..spec.attention import head_dims
 from .norms import build_norm
 from .positions import apply_rope, build_position_bias
@@ -39,17 +39,17 @@ class AttentionContext(NamedTuple):
     position_BLD: Tensor | None = None
     memory_position_BMD: Tensor | None = None
     grid: tuple[int, int] | None = None
-    keys: Keys | None = None  # what the queries draw random numbers with
-    split_backend: Callable[[AttentionBackend], AttentionBackend] | None = (
-        None  # for long rows: the kernel on parts of them; pair and mask are one part's
-    )
-    anchor_position_BLD: Tensor | None = None  # what is concatenated with a query (DAB-DETR)
+    # What the queries draw random numbers with.
+    keys: Keys | None = None
+    # For long rows: the kernel on parts of them; positions and mask are those of one part.
+    split_backend: Callable[[AttentionBackend], AttentionBackend] | None = None
 
 
 class AttentionLayer(nn.Module):
     def __init__(self, spec: S.Attention, width: int) -> None:
         super().__init__()
-        self.spec, self.heads = spec, spec.heads
+        self.spec = spec
+        self.heads = spec.heads
         self.head_dim, self.value_dim, self.kv_heads = head_dims(spec, width)
         self.query = block_linear(
             width, spec.heads * self.head_dim, spec.bias, INPUT, query_heads=spec.heads
@@ -61,23 +61,13 @@ class AttentionLayer(nn.Module):
         self.out = block_linear(
             spec.heads * self.value_dim, width, spec.out_bias, OUTPUT, scaled_by_gain=True
         )
-        self.query_position, self.key_position, self.query_added = (
-            block_linear(width, heads * self.head_dim, spec.bias, INPUT)
-            if spec.query_key_positions in layouts
-            else None
-            for heads, layouts in (
-                (spec.heads, ("projected", "concatenated", "projected-concatenated")),
-                (self.kv_heads, ("projected", "concatenated", "projected-concatenated")),
-                (spec.heads, ("projected-concatenated",)),
-            )
-        )
         self.position_bias = build_position_bias(spec.position_bias, spec.heads)
         norm = spec.qk_norm.norm if spec.qk_norm else None
         self.norms_heads = spec.qk_norm is not None and spec.qk_norm.per == "head"
-        self.query_norm, self.key_norm = (
-            build_norm(norm, self.head_dim * (1 if self.norms_heads else heads), stream=False)
-            for heads in (spec.heads, self.kv_heads)
-        )
+        query_width = self.head_dim if self.norms_heads else self.head_dim * spec.heads
+        key_width = self.head_dim if self.norms_heads else self.head_dim * self.kv_heads
+        self.query_norm = build_norm(norm, query_width, stream=False)
+        self.key_norm = build_norm(norm, key_width, stream=False)
         self.backend: AttentionBackend = sdpa_attention
 
     def forward(
@@ -88,36 +78,34 @@ class AttentionLayer(nn.Module):
         store: Store | None = None,
     ) -> Tensor:
         x_BLD = cast_for_autocast(x_BLD)
-        placed_BLD = (
-            x_BLD
-            if context.position_BLD is None or self.query_position is not None
-            else cast_for_autocast(x_BLD + context.position_BLD)
-        )
         if memory_BMD is None:
-            q_BLD, k_BLD, v_BLD = self.self_projections(placed_BLD, x_BLD)
-            q_BHLK = self.place_queries(q_BLD, context)
-            k_BGMK = self.place_keys(k_BLD, context.position_BLD)
+            q_BLD, k_BLD, v_BLD = self.self_projections(x_BLD, context.position_BLD)
+            q_BHLK = self.split_heads(q_BLD, self.head_dim, self.query_norm)
+            k_BGMK = self.split_heads(k_BLD, self.head_dim, self.key_norm)
             v_BGMK = self.split_heads(v_BLD, self.value_dim)
             if context.rope_angles is not None:
-                q_BHLK, k_BGMK = (
-                    apply_rope(q_BHLK, *context.rope_angles),
-                    apply_rope(k_BGMK, *context.rope_angles),
-                )
+                q_BHLK = apply_rope(q_BHLK, *context.rope_angles)
+                k_BGMK = apply_rope(k_BGMK, *context.rope_angles)
             if store is not None:
                 k_BGMK, v_BGMK = store.extend(k_BGMK, v_BGMK)
         else:
-            q_BHLK = self.place_queries(self.query(placed_BLD), context)
+            q_BLD = self.query(add_position(x_BLD, context.position_BLD))
+            q_BHLK = self.split_heads(q_BLD, self.head_dim, self.query_norm)
             k_BGMK, v_BGMK = self.cross_keys_values(memory_BMD, context, store)
         if q_BHLK.shape[0] == k_BGMK.shape[0]:
             return self.join_heads(self.attend(q_BHLK, k_BGMK, v_BGMK, context))
-        beams, L = q_BHLK.shape[0] // k_BGMK.shape[0], q_BHLK.shape[2]
-        q_BHLK = (
-            q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
-        )  # beams of one sentence share its keys
+        # Beams of one sentence share its keys.
+        beams = q_BHLK.shape[0] // k_BGMK.shape[0]
+        L = q_BHLK.shape[2]
+        q_BHLK = q_BHLK.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
         y_BHLK = self.attend(q_BHLK, k_BGMK, v_BGMK, context)
         return self.join_heads(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
 
-    def self_projections(self, placed_BLD: Tensor, x_BLD: Tensor) -> tuple[Tensor, ...]:
+    def self_projections(self, x_BLD: Tensor, position_BLD: Tensor | None) -> tuple[Tensor, ...]:
+        """Queries and keys of x + p, values of x."""
+        return self.project(add_position(x_BLD, position_BLD), x_BLD)
+
+    def project(self, placed_BLD: Tensor, x_BLD: Tensor) -> tuple[Tensor, ...]:
         """Queries and keys of `placed`, values of x; of the same vectors all three are one product where that is quicker."""
         if placed_BLD is x_BLD and one_product_is_quicker(x_BLD):
             maps = self.query, self.key, self.value
@@ -125,46 +113,15 @@ class AttentionLayer(nn.Module):
                 return linear_side_by_side(x_BLD, maps)
         return self.query(placed_BLD), self.key(placed_BLD), self.value(x_BLD)
 
-    def place_queries(self, q_BLD: Tensor, context: AttentionContext) -> Tensor:
-        """Heads apart, with the positions that have maps of their own."""
-        layout, position_map = self.spec.query_key_positions, self.query_position
-        if position_map is not None and layout == "projected":
-            q_BLD = q_BLD + position_map(context.position_BLD)
-        if self.query_added is not None:
-            q_BLD = q_BLD + self.query_added(context.position_BLD)
-        q_BHLK = self.split_heads(q_BLD, self.head_dim, self.query_norm)
-        if position_map is None or layout == "projected":
-            return q_BHLK
-        place_BLD = position_map(context.anchor_position_BLD)
-        return torch.cat((q_BHLK, self.split_heads(place_BLD, self.head_dim)), -1)
-
-    def place_keys(self, k_BMD: Tensor, position_BMD: Tensor | None) -> Tensor:
-        """The same for keys; one map serves the sum and the concatenation."""
-        layout = self.spec.query_key_positions
-        if self.key_position is None:
-            return self.split_heads(k_BMD, self.head_dim, self.key_norm)
-        place_BMD = self.key_position(position_BMD)
-        if layout != "concatenated":
-            k_BMD = k_BMD + place_BMD
-        k_BGMK = self.split_heads(k_BMD, self.head_dim, self.key_norm)
-        if layout == "projected":
-            return k_BGMK
-        place_BGMK = self.split_heads(place_BMD, self.head_dim)
-        return torch.cat((k_BGMK, place_BGMK.expand(k_BGMK.shape[0], -1, -1, -1)), -1)
-
     def cross_keys_values(
         self, memory_BMD: Tensor, context: AttentionContext, store: Store | None
     ) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output, worked out once while decoding."""
+        """Keys and values of the encoder's output, computed once while decoding."""
         if store is not None and store.memory is not None:
             return store.memory
         memory_BMD = cast_for_autocast(memory_BMD)
-        placed_BMD = (
-            memory_BMD
-            if context.memory_position_BMD is None or self.key_position is not None
-            else memory_BMD + context.memory_position_BMD
-        )
-        k_BGMK = self.place_keys(self.key(placed_BMD), context.memory_position_BMD)
+        k_BMD = self.key(add_position(memory_BMD, context.memory_position_BMD))
+        k_BGMK = self.split_heads(k_BMD, self.head_dim, self.key_norm)
         v_BGMK = self.split_heads(self.value(memory_BMD), self.value_dim)
         if store is not None:
             store.remember(k_BGMK, v_BGMK)
@@ -176,15 +133,17 @@ class AttentionLayer(nn.Module):
         mask = context.mask
         if self.position_bias is not None:
             mask = add_position_bias(self.position_bias(context.positions), mask)
-        kernel = (
-            self.backend if context.split_backend is None else context.split_backend(self.backend)
-        )
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask.to(q_BHLK.dtype)
+        kernel = self.backend
+        if context.split_backend is not None:
+            kernel = context.split_backend(kernel)
         with use_keys(context.keys):
             return kernel(
                 q_BHLK,
                 k_BGMK,
                 v_BGMK,
-                mask if mask is None or mask.dtype == torch.bool else mask.to(q_BHLK.dtype),
+                mask,
                 causal=context.causal,
                 scale=self.spec.scale,
                 dropout=self.spec.dropout if self.training else 0.0,
@@ -205,12 +164,24 @@ class AttentionLayer(nn.Module):
         return out
 
 
+def add_position(x_BLD: Tensor, position_BLD: Tensor | None) -> Tensor:
+    return x_BLD if position_BLD is None else cast_for_autocast(x_BLD + position_BLD)
+
+
+# Layers of `Attention.query_key_positions`, beside "added".
+POSITION_LAYERS = {
+    "projected": "weft.layers.conditional_attention:ProjectedAttention",
+    "concatenated": "weft.layers.conditional_attention:ConditionalAttention",
+    "projected-concatenated": "weft.layers.conditional_attention:ConditionalAttention",
+}
+
+
 def build_attention(spec: S.Attention, width: int) -> AttentionLayer:
-    """Build the layer of an attention: that of its pattern, where the pattern has one."""
-    layer_class = implementation(spec.pattern)
-    kind: type[AttentionLayer] = (
-        layer_class if issubclass(layer_class, AttentionLayer) else AttentionLayer
-    )
+    """Build the layer of an attention: that of its positions or of its pattern, where they have one."""
+    layer: type = implementation(spec.pattern)
+    if spec.query_key_positions != "added":
+        layer = resolve(POSITION_LAYERS[spec.query_key_positions])
+    kind: type[AttentionLayer] = layer if issubclass(layer, AttentionLayer) else AttentionLayer
     return kind(spec, width)
 
 

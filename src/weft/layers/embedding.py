@@ -16,7 +16,7 @@ from .positions import (
     sinusoidal_unit_grid,
 )
 from .resnet import ResNetLayer
-from .roles import Role, unit_normal, with_role
+from .roles import Role, with_role
 from .sequence import HiddenStates
 
 
@@ -194,22 +194,4 @@ class ResNetEmbedding(ResNetLayer):
             None if seen_BRS is None else seen_BRS.flatten(1),
             query_key_position_BLD=place_BPD,
             grid=grid,
-        )
-
-
-class ObjectQueriesLayer(nn.Module):
-    """Object queries: zeros at first, told apart by a learned vector at every attention (DETR, section 3.2)."""
-
-    def __init__(self, spec: S.ObjectQueries, width: int) -> None:
-        super().__init__()
-        self.at = spec.at
-        self.queries = with_role(nn.Embedding(spec.count, width), Role.TABLE, formula=unit_normal)
-
-    def forward(self, batch: int, dtype: torch.dtype) -> HiddenStates:
-        place_1ND = self.queries.weight[None]
-        if self.at == "input":
-            return HiddenStates(place_1ND.to(dtype).expand(batch, -1, -1))
-        return HiddenStates(
-            torch.zeros(batch, *place_1ND.shape[1:], dtype=dtype, device=place_1ND.device),
-            query_key_position_BLD=place_1ND,
         )

@@ -1,5 +1,6 @@
 """Heads: from vectors to what is asked."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -9,9 +10,9 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..kernels.attention import apply_softcap
 from ..layers.activations import ACTIVATIONS
-from ..layers.anchors import inverse_sigmoid
 from ..layers.dropout import Dropout
 from ..layers.norms import build_norm
+from ..layers.object_queries import ObjectStates, inverse_sigmoid
 from ..layers.positions import SinusoidalTable
 from ..layers.roles import INPUT, Part, Role, head_linear, with_base_rate, with_role, with_scope
 from ..layers.sequence import HiddenStates
@@ -180,8 +181,8 @@ class DetectionHeadLayer(nn.Module):
 
     def forward(self, sequence: HiddenStates) -> Detections:
         boxes_BN4 = self.box_offset(sequence.x_BLD)
-        if sequence.anchor_BL4 is not None:
-            boxes_BN4 = boxes_BN4 + inverse_sigmoid(sequence.anchor_BL4)
+        if isinstance(sequence, ObjectStates) and sequence.anchor_BN4 is not None:
+            boxes_BN4 = boxes_BN4 + inverse_sigmoid(sequence.anchor_BN4)
         return Detections(self.classes(sequence.x_BLD), boxes_BN4.sigmoid())
 
 
@@ -239,11 +240,12 @@ class LayerMixLayer(nn.Module):
 
     def forward(self, sequence: HiddenStates) -> HiddenStates:
         if self.combine == "concat":
-            return sequence._replace(x_BLD=torch.cat(sequence.layer_outputs, -1), layer_outputs=())
+            x_BLD = torch.cat(sequence.layer_outputs, -1)
+            return replace(sequence, x_BLD=x_BLD, layer_outputs=())
         each_BLDS = torch.stack(sequence.layer_outputs, -1)
         x_BLD = (
             each_BLDS.sum(-1)
             if self.weight is None
             else each_BLDS @ self.weight.softmax(0).to(each_BLDS.dtype)
         )
-        return sequence._replace(x_BLD=x_BLD, layer_outputs=())
+        return replace(sequence, x_BLD=x_BLD, layer_outputs=())

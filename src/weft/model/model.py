@@ -1,6 +1,7 @@
 """A model: four verbs and no loss."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..kernels.masks import resolve_masks
 from ..layers import embedding
-from ..layers.anchors import AnchorQueriesLayer, AnchorRefinement
 from ..layers.measure import SkipTorchInit
+from ..layers.object_queries import AnchorQueriesLayer, ObjectQueriesLayer
 from ..layers.roles import Part, with_scope
 from ..layers.sequence import HiddenStates
 from ..python_messages import python_errors
 from ..registry import implementation, resolve
 from .cache import KVCache
+from .detection import DetectionDecoder
 from .heads import Detections, LayerMixLayer, Pooled
 from .initialisation import initialise_weights
 from .inputs import check_beside, check_ids, check_images, lookup_error
@@ -32,33 +34,13 @@ class Model(nn.Module):
     def __init__(self, spec: S.Spec) -> None:
         super().__init__()
         self.spec = spec
-        self.family: str | None = (
-            None  # whose published names it came with, and from where: `interop.loading`
-        )
+        # Whose published names it came with, and from where: `interop.loading`.
+        self.family: str | None = None
         self.origin: Path | None = None
         self.source = build_input(spec)
-        self.target: nn.Module | None = None
-        if isinstance(spec.target, S.ObjectQueries):
-            self.target = embedding.ObjectQueriesLayer(spec.target, spec.width)
-        elif isinstance(spec.target, S.AnchorQueries):
-            self.target = AnchorQueriesLayer(spec.target, spec.width)
-        elif spec.target is not None:
-            self.target = embedding.TokenEmbedding(spec.target, spec.embedding_dim, spec.width)
-        read = (
-            spec.layer_mix.layers if spec.layer_mix is not None else ()
-        )  # from the stack that the head reads
-        self.encoder: StackLayer | PyramidLayer | None = (
-            PyramidLayer(spec.encoder, spec.width)
-            if isinstance(spec.encoder, S.Pyramid)
-            else implementation(spec.encoder)(
-                spec.encoder, spec.width, () if spec.decoder else read
-            )
-            if spec.encoder
-            else None
-        )
-        self.decoder: StackLayer | None = (
-            implementation(spec.decoder)(spec.decoder, spec.width, read) if spec.decoder else None
-        )
+        self.target = build_target(spec)
+        self.encoder = build_encoder(spec)
+        self.decoder = build_decoder(spec)
         self.layer_mix = LayerMixLayer(spec.layer_mix) if spec.layer_mix is not None else None
         head: nn.Module = implementation(spec.head)(spec.head, spec)
         self.head = with_scope(head, part=Part.HEAD)
@@ -157,7 +139,7 @@ class Model(nn.Module):
     ) -> HiddenStates:
         """Embed what the decoder beside an encoder reads: target ids, or the object queries."""
         masks = resolve_masks(attention_mask, document_ids)
-        if isinstance(self.target, embedding.ObjectQueriesLayer | AnchorQueriesLayer):
+        if isinstance(self.target, ObjectQueriesLayer | AnchorQueriesLayer):
             hidden_states: HiddenStates = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
             return hidden_states
         if self.target is None or targets is None:
@@ -183,16 +165,15 @@ class Model(nn.Module):
         at = getattr(self.spec.source, "positions_at", "attention")
         place_BPD = sequence.query_key_position_BLD
         if at == "decoder-attention":
-            sequence = sequence._replace(query_key_position_BLD=None)
+            sequence = replace(sequence, query_key_position_BLD=None)
         hidden_states: HiddenStates = self.encoder(sequence)
         if at in ("encoder-attention", "decoder-attention"):
             place_BPD = place_BPD if at == "decoder-attention" else None
-            hidden_states = hidden_states._replace(query_key_position_BLD=place_BPD)
-        return (
-            hidden_states
-            if self.layer_mix is None or self.decoder is not None
-            else self.layer_mix(hidden_states)
-        )
+            hidden_states = replace(hidden_states, query_key_position_BLD=place_BPD)
+        if self.layer_mix is None or self.decoder is not None:
+            return hidden_states
+        mixed: HiddenStates = self.layer_mix(hidden_states)
+        return mixed
 
     def decode(
         self,
@@ -200,18 +181,14 @@ class Model(nn.Module):
         memory: HiddenStates | None = None,
         *,
         cache: KVCache | None = None,
-        every_layer: bool = False,
     ) -> HiddenStates:
-        """Decode; with `every_layer`, `layer_outputs` are those of all blocks, each after the decoder's norm."""
         if self.decoder is None:
             raise ValueError("this model has no decoder; use encode")
-        anchors = None
-        if isinstance(self.target, AnchorQueriesLayer) and sequence.anchor_BL4 is not None:
-            move = getattr(self.head, "box_offset", None)
-            anchors = AnchorRefinement(self.target, sequence.anchor_BL4, move)
-        # A stack that is packed for the CPU decodes text alone.
-        of_detection = (every_layer, anchors) if every_layer or anchors is not None else ()
-        hidden_states: HiddenStates = self.decoder(sequence, memory, cache, *of_detection)
+        hidden_states: HiddenStates
+        if isinstance(self.decoder, DetectionDecoder):
+            hidden_states = self.decoder(sequence, memory, self.target, self.head)
+        else:
+            hidden_states = self.decoder(sequence, memory, cache)
         return hidden_states if self.layer_mix is None else self.layer_mix(hidden_states)
 
     def read(self, sequence: HiddenStates) -> Output:
@@ -315,14 +292,42 @@ class Model(nn.Module):
 
 def build_input(spec: S.Spec) -> nn.Module:
     if isinstance(spec.source, S.Tokens):
-        return embedding.TokenEmbedding(
-            spec.source, spec.source.embedding_dim or spec.width, spec.width
-        )
-    return (
-        embedding.PatchEmbedding(spec.source, spec.width)
-        if isinstance(spec.source, S.Patches)
-        else embedding.ResNetEmbedding(spec.source, spec.width)
-    )
+        table_width = spec.source.embedding_dim or spec.width
+        return embedding.TokenEmbedding(spec.source, table_width, spec.width)
+    if isinstance(spec.source, S.Patches):
+        return embedding.PatchEmbedding(spec.source, spec.width)
+    return embedding.ResNetEmbedding(spec.source, spec.width)
+
+
+def build_target(spec: S.Spec) -> nn.Module | None:
+    if isinstance(spec.target, S.ObjectQueries):
+        return ObjectQueriesLayer(spec.target, spec.width)
+    if isinstance(spec.target, S.AnchorQueries):
+        return AnchorQueriesLayer(spec.target, spec.width)
+    if spec.target is None:
+        return None
+    return embedding.TokenEmbedding(spec.target, spec.embedding_dim, spec.width)
+
+
+def build_encoder(spec: S.Spec) -> StackLayer | PyramidLayer | None:
+    if spec.encoder is None:
+        return None
+    if isinstance(spec.encoder, S.Pyramid):
+        return PyramidLayer(spec.encoder, spec.width)
+    layers = () if spec.decoder or spec.layer_mix is None else spec.layer_mix.layers
+    encoder: StackLayer = implementation(spec.encoder)(spec.encoder, spec.width, layers)
+    return encoder
+
+
+def build_decoder(spec: S.Spec) -> StackLayer | None:
+    if spec.decoder is None:
+        return None
+    layers = () if spec.layer_mix is None else spec.layer_mix.layers
+    # A user's stack stays what it is.
+    if spec.queries and type(spec.decoder) is S.Stack:
+        return DetectionDecoder(spec.decoder, spec.width, layers)
+    decoder: StackLayer = implementation(spec.decoder)(spec.decoder, spec.width, layers)
+    return decoder
 
 
 def build_on_meta(spec: S.Spec) -> Model:

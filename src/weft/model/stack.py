@@ -1,5 +1,7 @@
 """Blocks in order. Blocks with the same attention pattern share one attention context per forward pass."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -7,9 +9,9 @@ from .. import spec as S
 from ..kernels.attention import PatternBackend, add_position_bias, sdpa_attention
 from ..kernels.document_attention import per_document_attention
 from ..kernels.masks import FULL, CausalMask, Positions, build_mask, pattern_mask
-from ..layers.anchors import AnchorRefinement, apply_mlp, two_layers
 from ..layers.attention import AttentionContext
 from ..layers.norms import build_norm
+from ..layers.object_queries import apply_mlp, two_layers
 from ..layers.positions import build_position_bias, rope_angles
 from ..layers.roles import Role, with_role, with_scope
 from ..layers.sequence import HiddenStates, sequence_keys
@@ -28,14 +30,12 @@ def token_positions(sequence: HiddenStates) -> Tensor:
 def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
     position_BL = token_positions(sequence)
     if cache is None:
-        groups_BL = sequence.document_ids_BL
-        groups_BL = sequence.group_ids_BL if groups_BL is None else groups_BL
         return Positions(
             position_BL,
             position_BL,
             sequence.attention_mask_BL,
-            groups_BL,
-            groups_BL,
+            sequence.document_ids_BL,
+            sequence.document_ids_BL,
             first_query_slot=0 if sequence.position_BL is None else None,
         )
     end, L = cache.length, position_BL.shape[1]
@@ -111,51 +111,39 @@ class StackLayer(nn.Module):
         sequence: HiddenStates,
         memory: HiddenStates | None = None,
         cache: KVCache | None = None,
-        every_layer: bool = False,
-        anchors: AnchorRefinement | None = None,
     ) -> HiddenStates:
-        """`every_layer`: hand on the output of each block, after the stack's norm, for losses at every layer. `anchors` place the
-        queries before each block."""
-        self.attention_mask_BL, self.document_ids_BL = (
-            sequence.attention_mask_BL,
-            sequence.document_ids_BL,
-        )
-        split = all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
-        views = self.build_contexts(sequence, cache, split=split)
-        across = (
-            None
-            if memory is None
-            else cross_context(sequence, memory, split=split, training=self.training)
-        )
+        self.attention_mask_BL = sequence.attention_mask_BL
+        self.document_ids_BL = sequence.document_ids_BL
+        split = self.reads_long_rows_in_parts
+        contexts = self.build_contexts(sequence, cache, split=split)
+        across = None
+        if memory is not None:
+            across = cross_context(sequence, memory, split=split, training=self.training)
         x_BLD = sequence.x_BLD
         earlier: list[Tensor] = []
-        layers = range(1, len(self.blocks) + 1) if every_layer else self.layers
-        layer_outputs = {0: x_BLD} if 0 in layers else {}
+        layer_outputs = {0: x_BLD} if 0 in self.layers else {}
         for i, block in enumerate(self.blocks):
             x_BLD = self.combine(earlier, x_BLD)
-            view = views[self.context_of_block[i]]
-            if anchors is not None and across is not None:
-                view, across = anchors.place(x_BLD, view, across)
             x_BLD = block(
                 x_BLD,
-                self.scale_position(x_BLD, view),
+                self.scale_position(x_BLD, contexts[self.context_of_block[i]]),
                 None if memory is None else memory.x_BLD,
                 across,
                 None if cache is None else cache.blocks[i],
             )
-            if anchors is not None and i + 1 < len(self.blocks):
-                anchors.move(x_BLD)
-            if i + 1 in layers:
+            if i + 1 in self.layers:
                 layer_outputs[i + 1] = x_BLD
-        if every_layer:
-            layer_outputs = {i: self.norm(each_BLD) for i, each_BLD in layer_outputs.items()}
         x_BLD = self.norm(self.combine(earlier, x_BLD))
-        if len(self.blocks) in layer_outputs:  # the last layer's output is the stack's
+        # The last layer's output is the stack's.
+        if len(self.blocks) in layer_outputs:
             layer_outputs[len(self.blocks)] = x_BLD
-        sequence = sequence._replace(
-            x_BLD=x_BLD, layer_outputs=tuple(layer_outputs[i] for i in layers)
-        )
-        return sequence if anchors is None else anchors.beside(sequence)
+        layers = tuple(layer_outputs[i] for i in self.layers)
+        return replace(sequence, x_BLD=x_BLD, layer_outputs=layers)
+
+    @property
+    def reads_long_rows_in_parts(self) -> bool:
+        """A kernel that shows its weights sees whole rows."""
+        return all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
 
     def combine(self, earlier: list[Tensor], x_BLD: Tensor) -> Tensor:
         """What the next block reads, after the newest output joined the earlier ones."""
@@ -172,53 +160,54 @@ class StackLayer(nn.Module):
         scale_BLD = apply_mlp(self.position_scale, x_BLD)
         return context._replace(position_BLD=context.position_BLD * scale_BLD)
 
+    def positions(self, sequence: HiddenStates, cache: KVCache | None) -> Positions:
+        return self_positions(sequence, cache)
+
     def build_contexts(
         self, sequence: HiddenStates, cache: KVCache | None, *, split: bool = False
     ) -> list[AttentionContext]:
-        """`split`: long rows in parts. A kernel that shows its weights sees whole rows."""
-        pair, keys = (
-            self_positions(sequence, cache),
-            sequence_keys(sequence) if self.training else None,
-        )
-        views = []
+        """`split`: long rows in parts."""
+        positions = self.positions(sequence, cache)
+        keys = sequence_keys(sequence) if self.training else None
+        contexts = []
         for a, pattern, backend in zip(
             self.context_keys, self.patterns, self.backends, strict=True
         ):
-            begin = (
-                0 if cache is None else cache.first_slot(a.pattern)
-            )  # a window has let go of what it cannot see
-            seen = pair.from_key(begin) if begin else pair
+            # A window has let go of what it cannot see.
+            begin = 0 if cache is None else cache.first_slot(a.pattern)
+            seen = positions.from_key(begin) if begin else positions
             biased = self.position_bias is not None or a.position_bias is not None
             parts = backend(pattern, seen, biased) if split and backend is not None else None
-            mask, causal = None, isinstance(pattern, CausalMask)
+            mask = None
+            causal = isinstance(pattern, CausalMask)
             if parts is None:
                 mask, causal = build_mask(pattern, seen, triangle=not biased)
             else:
-                seen = getattr(parts, "pair", seen)  # a position bias is then that of one part
+                # A position bias is then that of one part.
+                seen = getattr(parts, "pair", seen)
             if self.position_bias is not None:
                 mask = add_position_bias(self.position_bias(seen), mask)
-            turn = None
+            angles = None
             if a.rope is not None:
-                turn = rope_angles(
+                dtype = sequence.x_BLD.dtype
+                angles = rope_angles(
                     a.rope,
-                    pair.query_BL,
+                    positions.query_BL,
                     head_dims(a, self.width)[0],
-                    torch.float64 if sequence.x_BLD.dtype == torch.float64 else torch.float32,
+                    dtype if dtype == torch.float64 else torch.float32,
                 )
-            views.append(
-                AttentionContext(
-                    seen,
-                    mask,
-                    causal,
-                    turn,
-                    sequence.query_key_position_BLD,
-                    None,
-                    sequence.grid,
-                    keys,
-                    parts,
-                )
+            context = AttentionContext(
+                seen,
+                mask,
+                causal,
+                rope_angles=angles,
+                position_BLD=sequence.query_key_position_BLD,
+                grid=sequence.grid,
+                keys=keys,
+                split_backend=parts,
             )
-        return views
+            contexts.append(context)
+        return contexts
 
 
 def context_key(a: S.Attention) -> S.Attention:
@@ -248,10 +237,8 @@ def cross_context(
     return AttentionContext(
         pair,
         mask,
-        False,
-        None,
-        sequence.query_key_position_BLD,
-        memory.query_key_position_BLD,
+        position_BLD=sequence.query_key_position_BLD,
+        memory_position_BMD=memory.query_key_position_BLD,
         keys=keys,
         split_backend=parts,
     )
@@ -309,8 +296,8 @@ class PyramidLayer(nn.Module):
             x_BLD = sequence.x_BLD
             for block in stage:  # type: ignore[attr-defined]
                 x_BLD = block(x_BLD, view)
-            sequence = sequence._replace(x_BLD=x_BLD)
-        return sequence._replace(x_BLD=self.norm(sequence.x_BLD))
+            sequence = replace(sequence, x_BLD=x_BLD)
+        return replace(sequence, x_BLD=self.norm(sequence.x_BLD))
 
 
 def count_branches(stack: StackLayer | PyramidLayer) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -51,7 +52,7 @@ def layer_states(model: Model) -> Iterator[list[HiddenStates]]:
         blocks_BLD.append(x_BLD)
 
     def end(module: nn.Module, inputs: tuple[Any, ...], sequence: HiddenStates) -> None:
-        states[:] = [sequence._replace(x_BLD=x_BLD) for x_BLD in blocks_BLD]
+        states[:] = [replace(sequence, x_BLD=x_BLD) for x_BLD in blocks_BLD]
 
     hooks = [
         stack.register_forward_pre_hook(begin),
@@ -77,6 +78,6 @@ def logit_lens(model: Model, states: Sequence[HiddenStates]) -> Iterator[Tensor]
     """
     stack = lens_stack(model)
     for state in states:
-        logits = model.read(state._replace(x_BLD=stack.norm(state.x_BLD)))
+        logits = model.read(replace(state, x_BLD=stack.norm(state.x_BLD)))
         assert isinstance(logits, Tensor)
         yield logits

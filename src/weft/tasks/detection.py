@@ -12,7 +12,9 @@ from .. import spec as S
 from ..data.boxes import BoxSamples, decode_boxed, relative_boxes
 from ..data.collate import IGNORE_INDEX
 from ..kernels.cross_entropy import accumulation_dtype
+from ..layers.object_queries import ObjectStates
 from ..metrics.detection import MAX_DETECTIONS, detection_metrics
+from ..model.detection import DetectionDecoder
 from ..model.heads import Detections
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
 from .detection_denoising import add_noised_queries, noise_objects
@@ -138,17 +140,15 @@ class DetectionLoss(Loss):
         queries = model.embed_target(None, memory)
         if self.noised_labels is not None:
             content_BMPD = self.noised_labels(batch["noised_labels"])
+            assert isinstance(queries, ObjectStates)
             queries = add_noised_queries(queries, content_BMPD, batch)
-        sequence = model.decode(queries, memory, every_layer=self.task.auxiliary_losses)
-        if sequence.layer_outputs:
-            anchors = torch.stack(sequence.layer_anchors) if sequence.layer_anchors else None
-            sequence = sequence._replace(
-                x_BLD=torch.stack(sequence.layer_outputs), anchor_BL4=anchors
-            )
-        else:
-            anchors = None if sequence.anchor_BL4 is None else sequence.anchor_BL4[None]
-            sequence = sequence._replace(x_BLD=sequence.x_BLD[None], anchor_BL4=anchors)
-        outputs = model.read(sequence)
+        if not self.task.auxiliary_losses:
+            outputs = model.read(model.decode(queries, memory))
+            assert isinstance(outputs, Detections)
+            return Detections(outputs.logits_BNV[None], outputs.boxes_BN4[None])
+        assert isinstance(model.decoder, DetectionDecoder)
+        states = model.decoder(queries, memory, model.target, model.head, every_layer=True)
+        outputs = model.read(states)
         assert isinstance(outputs, Detections)
         return outputs
 

@@ -1,5 +1,7 @@
 """Noised boxes as queries beside the learned ones (DN-DETR, Li et al. 2022, arXiv:2203.01305, section 4)."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,7 +9,7 @@ from torch import Tensor
 from .. import recipe as R
 from ..data.collate import IGNORE_INDEX
 from ..kernels.masks import SHARED_DOCUMENT
-from ..layers.sequence import HiddenStates
+from ..layers.object_queries import ObjectStates
 from .base import ArrayRow, Batch
 
 SMALLEST = 1e-3  # side of a noised box
@@ -34,12 +36,12 @@ def noise_objects(
     }
 
 
-def add_noised_queries(queries: HiddenStates, content_BMPD: Tensor, batch: Batch) -> HiddenStates:
+def add_noised_queries(queries: ObjectStates, content_BMPD: Tensor, batch: Batch) -> ObjectStates:
     """The learned queries, then the noised ones, box by box, so that a query's place does not depend on the batch.
 
     Noised queries see their own group and the learned queries, learned ones only each other (section 4.4): what they say without
     noised ones beside them. Left out is the paper's indicator, a number in the content that tells one kind from the other."""
-    assert queries.anchor_BL4 is not None
+    assert queries.anchor_BN4 is not None
     B, M, P, _ = content_BMPD.shape
     is_object_BM1 = (batch["labels"] != IGNORE_INDEX)[..., None]
     noised_BMF = batch["noised_boxes"].masked_fill(~is_object_BM1, 0.5)  # any box with an area
@@ -47,9 +49,10 @@ def add_noised_queries(queries: HiddenStates, content_BMPD: Tensor, batch: Batch
     slot_MP = torch.arange(P + 1, P + 1 + M * P, device=group_P.device).view(M, P)
     group_BS = torch.where(is_object_BM1, group_P, slot_MP).flatten(1)
     learned_BN = group_BS.new_full((B, queries.x_BLD.shape[1]), SHARED_DOCUMENT)
-    anchors_BS4 = noised_BMF.reshape(B, M * P, 4).to(queries.anchor_BL4.dtype)
-    return queries._replace(
+    anchors_BS4 = noised_BMF.reshape(B, M * P, 4).to(queries.anchor_BN4.dtype)
+    return replace(
+        queries,
         x_BLD=torch.cat((queries.x_BLD, content_BMPD.flatten(1, 2).to(queries.x_BLD.dtype)), 1),
-        anchor_BL4=torch.cat((queries.anchor_BL4, anchors_BS4), 1),
-        group_ids_BL=torch.cat((learned_BN, group_BS), 1),
+        anchor_BN4=torch.cat((queries.anchor_BN4, anchors_BS4), 1),
+        group_ids_BN=torch.cat((learned_BN, group_BS), 1),
     )

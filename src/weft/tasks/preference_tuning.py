@@ -2,6 +2,7 @@
 arXiv:2203.02155, equation 1)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def answer_log_likelihoods(model: Model, batch: Batch) -> Tensor:
     """(B,): of all tokens of each row's answer, given what stands before them."""
     label_BL = batch["labels"][:, 1:]
     sequence = encode_batch(model, batch)
-    sequence = sequence._replace(x_BLD=sequence.x_BLD[:, :-1], attention_mask_BL=None)
+    sequence = replace(sequence, x_BLD=sequence.x_BLD[:, :-1], attention_mask_BL=None)
     at_T = (label_BL != IGNORE_INDEX).flatten().nonzero()[:, 0]
     logits_TV = logits_at(model, sequence, at_T)[: len(at_T)]
     likelihood_T = -F.cross_entropy(

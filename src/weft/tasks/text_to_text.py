@@ -3,6 +3,7 @@
 Classes are scored by the likelihood of their words, texts by what is generated (T5, section 2.4)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,8 @@ def class_probabilities(
         memory = model.encode(model.embed(batch["tokens"], **masks(batch)))
         rows = len(memory.x_BLD)
         x_BLD, mask_BL = memory.x_BLD, memory.attention_mask_BL
-        memory = memory._replace(
+        memory = replace(
+            memory,
             x_BLD=x_BLD.repeat_interleave(many, 0),
             attention_mask_BL=None if mask_BL is None else mask_BL.repeat_interleave(many, 0),
         )

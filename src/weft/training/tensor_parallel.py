@@ -19,11 +19,17 @@ from torch.distributed.tensor import Shard
 from .. import spec as S
 from ..kernels.keyed_random import CurrentKeys, use_keys, use_part
 from ..layers.attention import AttentionContext, AttentionLayer
+from ..layers.conditional_attention import (
+    AnchorContext,
+    ConditionalAttention,
+    ProjectedAttention,
+)
 from ..layers.feedforward import FeedForward
 from ..layers.lora import LoRALinear
 from ..layers.mixture_of_experts import ExpertLinear, MixtureOfExpertsLayer
 from ..layers.roles import INPUT, OUTPUT, Role, parameter_facts
 from ..model.block import BlockLayer, BranchLayer
+from ..model.detection import DetectionDecoder
 from ..model.stack import StackLayer
 from ..tasks.base import Loss
 from .local_parameters import distribute, wrap_unit
@@ -38,6 +44,9 @@ from .tensor_group import (
     wrap_output,
 )
 from .vocabulary_parallel import split_vocabulary
+
+# Others, such as a user's, are whole on every rank.
+ATTENTIONS = (AttentionLayer, ProjectedAttention, ConditionalAttention)
 
 # Which part of each parameter is where
 
@@ -57,7 +66,8 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Sh
         raise ValueError(
             f"parallel.tensor = {ranks}: a qk_norm over all heads needs them on one rank; use tensor = 1"
         )
-    repeated = (layer.key, layer.value, layer.key_position) if kv_heads % ranks else ()
+    key_position = getattr(layer, "key_position", None)
+    repeated = (layer.key, layer.value, key_position) if kv_heads % ranks else ()
     for linear in repeated:
         if linear is not None:
             width = linear.out_features // kv_heads
@@ -224,8 +234,10 @@ def enter_other(value: Any, group: DeviceMesh) -> Any:
     if isinstance(value, Tensor) and value.requires_grad:
         return enter_region(value, group)
     if isinstance(value, AttentionContext):
-        names = ("position_BLD", "memory_position_BMD", "anchor_position_BLD")
+        names = ("position_BLD", "memory_position_BMD")
         return value._replace(**{name: enter_other(getattr(value, name), group) for name in names})
+    if isinstance(value, AnchorContext):
+        return AnchorContext(*(enter_other(part, group) for part in value))
     return value
 
 
@@ -244,7 +256,8 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
     partial_parts: set[nn.Module] = set()  # in which gradients are parts of sums
     detects = isinstance(loss.model.spec.head, S.DetectionHead)  # losses read every block's output
     for stack in list(loss.modules()):
-        if type(stack) is StackLayer:  # a user's stack is whole on every rank
+        # A user's stack is whole on every rank.
+        if isinstance(stack, StackLayer) and type(stack) in (StackLayer, DetectionDecoder):
             reads_whole = stack.position_scale is not None or stack.layer_combination is not None
             in_parts = not (detects or stack.layers or reads_whole)
             parts = SequenceParts(stack, group) if in_parts else None
@@ -268,7 +281,7 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
 
 
 def is_region(part: nn.Module) -> bool:
-    return type(part) in (AttentionLayer, FeedForward, MixtureOfExpertsLayer)
+    return type(part) in (*ATTENTIONS, FeedForward, MixtureOfExpertsLayer)
 
 
 def split_stack(
@@ -277,7 +290,7 @@ def split_stack(
     """Make a region of every layer that can be split; others are computed whole by every rank."""
     placements: dict[Tensor, Shard] = {}
     for layer in list(stack.modules()):
-        if type(layer) is AttentionLayer:
+        if isinstance(layer, AttentionLayer) and type(layer) in ATTENTIONS:
             placements |= shard_attention(layer, group)
         elif type(layer) is FeedForward:
             placements |= shard_feedforward(layer, group)

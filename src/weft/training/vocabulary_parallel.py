@@ -1,6 +1,7 @@
 """A vocabulary on several ranks: rows of the token table, columns of the logits, and the loss of them (Shoeybi et al. 2019,
 arXiv:1909.08053, section 3)."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -63,7 +64,7 @@ def wrap_lm_head(head: LMHeadLayer, vocab_size: int, group: DeviceMesh) -> None:
 
     def forward(sequence: HiddenStates, part_VD: Tensor) -> Tensor:
         x_BLD = enter_region(sequence.x_BLD, group)
-        logits_BLV = before(sequence._replace(x_BLD=x_BLD), part_VD)
+        logits_BLV = before(replace(sequence, x_BLD=x_BLD), part_VD)
         shape = torch.Size((*logits_BLV.shape[:-1], vocab_size))
         columns = DTensor.from_local(
             logits_BLV,

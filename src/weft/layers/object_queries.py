@@ -1,13 +1,13 @@
-"""Boxes as object queries, refined layer by layer (DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4)."""
+"""Object queries: vectors (DETR, Carion et al. 2020, arXiv:2005.12872, section 3.2), or boxes that are refined layer by layer
+(DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4)."""
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from .. import spec as S
-from .attention import AttentionContext
 from .positions import sinusoidal_positions
 from .roles import Role, unit_normal, with_role
 from .sequence import HiddenStates
@@ -38,6 +38,37 @@ def anchor_sines(anchor_BN4: Tensor, width: int) -> Tensor:
     return sinusoidal_positions(y_x_w_h, width // 2, "interleaved", anchor_BN4.dtype).flatten(-2)
 
 
+@dataclass(frozen=True, eq=False)
+class ObjectStates(HiddenStates):
+    """Object queries, before and after they are decoded.
+
+    Attributes:
+        anchor_BN4: each query's box: centre, width and height; what the head refines (DAB-DETR).
+        group_ids_BN: as documents: a query sees its own group (DN-DETR).
+    """
+
+    anchor_BN4: Tensor | None = None
+    group_ids_BN: Tensor | None = None
+
+
+class ObjectQueriesLayer(nn.Module):
+    """Object queries: zeros at first, told apart by a learned vector at every attention."""
+
+    def __init__(self, spec: S.ObjectQueries, width: int) -> None:
+        super().__init__()
+        self.at = spec.at
+        self.queries = with_role(nn.Embedding(spec.count, width), Role.TABLE, formula=unit_normal)
+
+    def forward(self, batch: int, dtype: torch.dtype) -> ObjectStates:
+        place_1ND = self.queries.weight[None]
+        if self.at == "input":
+            return ObjectStates(place_1ND.to(dtype).expand(batch, -1, -1))
+        return ObjectStates(
+            torch.zeros(batch, *place_1ND.shape[1:], dtype=dtype, device=place_1ND.device),
+            query_key_position_BLD=place_1ND,
+        )
+
+
 class AnchorQueriesLayer(nn.Module):
     """A learned box per query, as logits, and the maps from a box to where its query looks."""
 
@@ -49,11 +80,11 @@ class AnchorQueriesLayer(nn.Module):
         self.scale = two_layers(width, width, width)
         self.size = two_layers(width, width, 2)
 
-    def forward(self, batch: int, dtype: torch.dtype) -> HiddenStates:
+    def forward(self, batch: int, dtype: torch.dtype) -> ObjectStates:
         anchor_1N4 = self.anchors.weight.sigmoid()[None]
-        return HiddenStates(
+        return ObjectStates(
             anchor_1N4.new_zeros(batch, anchor_1N4.shape[1], self.width, dtype=dtype),
-            anchor_BL4=anchor_1N4.expand(batch, -1, -1),
+            anchor_BN4=anchor_1N4.expand(batch, -1, -1),
         )
 
     def place(self, x_BND: Tensor, anchor_BN4: Tensor, first: bool) -> tuple[Tensor, Tensor]:
@@ -66,40 +97,3 @@ class AnchorQueriesLayer(nn.Module):
         ratio_BN2 = apply_mlp(self.size, x_BND).sigmoid() / anchor_BN4[..., 2:]
         by_axis = ratio_BN2.flip(-1).repeat_interleave(self.width // 2, -1)  # y first, by height
         return apply_mlp(self.position, sines), centre_BND * by_axis
-
-
-class AnchorRefinement:
-    """The boxes of one forward pass: they place the queries before a block, and move after it."""
-
-    def __init__(
-        self,
-        layer: AnchorQueriesLayer,
-        anchor_BN4: Tensor,
-        box_offset: Callable[[Tensor], Tensor] | None,
-    ) -> None:
-        self.layer, self.anchor_BN4, self.box_offset = layer, anchor_BN4, box_offset
-        self.references = [anchor_BN4]  # what the output of each block refines
-
-    def place(
-        self, x_BND: Tensor, context: AttentionContext, across: AttentionContext
-    ) -> tuple[AttentionContext, AttentionContext]:
-        first = len(self.references) == 1
-        position_BND, centre_BND = self.layer.place(x_BND, self.anchor_BN4, first)
-        return (
-            context._replace(position_BLD=position_BND),
-            across._replace(position_BLD=position_BND, anchor_position_BLD=centre_BND),
-        )
-
-    def move(self, x_BND: Tensor) -> None:
-        """The next block starts from the moved boxes, but its gradient stops there."""
-        moved_BN4 = self.anchor_BN4
-        if self.box_offset is not None:
-            moved_BN4 = (self.box_offset(x_BND) + inverse_sigmoid(moved_BN4)).sigmoid()
-        self.references.append(moved_BN4)
-        self.anchor_BN4 = moved_BN4.detach()
-
-    def beside(self, sequence: HiddenStates) -> HiddenStates:
-        """The outputs with the boxes that they refine: the head adds them."""
-        return sequence._replace(
-            anchor_BL4=self.references[-1], layer_anchors=tuple(self.references)
-        )
