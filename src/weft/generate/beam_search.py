@@ -12,7 +12,8 @@ from .decoding import GeneratedTokens
 from .sampling import chunked_topk
 from .session import NAN_LOGITS, TokenRows, batch_by_length, max_positions, per_row_limits, prefill
 
-EXTRA_TOKENS = 50  # tokens that an answer may be longer than its input
+# Tokens that an answer may be longer than its input.
+EXTRA_TOKENS = 50
 
 
 def length_penalty(length: Tensor, length_penalty: float) -> Tensor:
@@ -97,25 +98,17 @@ def beam_search(
         raise ValueError(
             f"best = {num_return} of beams = {num_beams}: give at least one and no more than there are beams"
         )
-    lengths = [
-        len(row)
-        for row in (inputs if model.encoder is None else decoder_inputs or [[0]] * len(inputs))
-    ]
-    count, end = (
-        max_positions(model),
-        torch.tensor(
-            sorted(set(eos_ids)), dtype=torch.long, device=model.token_embedding_VD.device
-        ),
-    )
-    requested_lengths = (
-        [len(row) + EXTRA_TOKENS for row in inputs]
-        if max_new_tokens is None
-        else per_row_limits(max_new_tokens, len(inputs))
-    )
-    limits = [
-        max(min(n, (count or n + m) - m), 1) if max_new_tokens is None else n
-        for n, m in zip(requested_lengths, lengths, strict=True)
-    ]
+    starts = inputs if model.encoder is None else decoder_inputs or [[0]] * len(inputs)
+    lengths = [len(row) for row in starts]
+    count = max_positions(model)
+    device = model.token_embedding_VD.device
+    end = torch.tensor(sorted(set(eos_ids)), dtype=torch.long, device=device)
+    if max_new_tokens is not None:
+        limits = per_row_limits(max_new_tokens, len(inputs))
+    else:
+        limits = [len(row) + EXTRA_TOKENS for row in inputs]
+        if count is not None:
+            limits = [max(min(n, count - m), 1) for n, m in zip(limits, lengths, strict=True)]
     answers: list[list[GeneratedTokens]] = [[] for _ in inputs]
     for group in batch_by_length(lengths, limits, len(inputs), count):
         generated_group = search_batch(
@@ -145,10 +138,8 @@ def search_batch(
 ) -> list[list[GeneratedTokens]]:
     reading, logits_BV, _ = prefill(model, inputs, decoder_inputs, max(limits))
     device = logits_BV.device
-    limit_B, sentence_B = (
-        torch.tensor(limits, device=device),
-        torch.arange(len(inputs), device=device),
-    )
+    limit_B = torch.tensor(limits, device=device)
+    sentence_B = torch.arange(len(inputs), device=device)
     answers: list[list[GeneratedTokens]] = [[] for _ in inputs]
     living, finished = empty_beams(len(inputs), num_beams, logits_BV)
     for step in range(1, max(limits) + 1):
@@ -166,13 +157,13 @@ def search_batch(
             break
         stay_B = (~done_B).nonzero()[:, 0]
         if len(stay_B) < len(done_B):
-            living, finished = (
-                ActiveBeams(*(t[stay_B] for t in living)),
-                FinishedBeams(*(t[stay_B] for t in finished)),
-            )
-            limit_B, sentence_B = limit_B[stay_B], sentence_B[stay_B]
+            living = ActiveBeams(*(t[stay_B] for t in living))
+            finished = FinishedBeams(*(t[stay_B] for t in finished))
+            limit_B = limit_B[stay_B]
+            sentence_B = sentence_B[stay_B]
         if step == 1:
-            reading.reorder(stay_B) if len(stay_B) < len(done_B) else None
+            if len(stay_B) < len(done_B):
+                reading.reorder(stay_B)
             reading.repeat_rows(num_beams)
         else:
             reading.reorder((stay_B[:, None] * num_beams + parent_BN[stay_B]).flatten())
@@ -192,20 +183,18 @@ def expand(
     """Extend every hypothesis by every token. Of the best `num_beams`, those with an end token are finished, and at the limit of a
     sentence all; the best of the others continue. There are enough of them, since a hypothesis can end with no more tokens than there
     are end tokens."""
-    (B, N), V = living.sum_BN.shape, logits_BV.shape[1]
-    count, step = num_beams * (1 + max(len(end), 1)), living.token_BNL.shape[2] + 1
-    logit_BV, token_BV = chunked_topk(logits_BV, min(count, V))
-    each_BV = logit_BV - logits_BV.logsumexp(
-        -1, keepdim=True
-    )  # of each hypothesis, the tokens that could be among the best
-    sum_BV, at_BV = (
-        (living.sum_BN.view(-1, 1) + each_BV).view(B, -1).topk(min(count, N * each_BV.shape[1]))
-    )
-    parent_BV, token_BV, each_BV = (
-        at_BV // each_BV.shape[1],
-        token_BV.view(B, -1).gather(1, at_BV),
-        each_BV.view(B, -1).gather(1, at_BV),
-    )
+    B, N = living.sum_BN.shape
+    count = num_beams * (1 + max(len(end), 1))
+    step = living.token_BNL.shape[2] + 1
+    # Of each hypothesis, the tokens that could be among the best.
+    logit_BV, token_BV = chunked_topk(logits_BV, min(count, logits_BV.shape[1]))
+    each_BV = logit_BV - logits_BV.logsumexp(-1, keepdim=True)
+    tokens_per_beam = each_BV.shape[1]
+    sums_BV = (living.sum_BN.view(-1, 1) + each_BV).view(B, -1)
+    sum_BV, at_BV = sums_BV.topk(min(count, N * tokens_per_beam))
+    parent_BV = at_BV // tokens_per_beam
+    token_BV = token_BV.view(B, -1).gather(1, at_BV)
+    each_BV = each_BV.view(B, -1).gather(1, at_BV)
     before = parent_BV[..., None].expand(-1, -1, step - 1)
     token_BNL = torch.cat((living.token_BNL.gather(1, before), token_BV[..., None]), 2)
     logprob_BNL = torch.cat((living.logprob_BNL.gather(1, before), each_BV[..., None]), 2)
@@ -217,10 +206,10 @@ def expand(
             ~stops_BV, float("-inf")
         )
         finished = finished.add(score_BV, token_BNL, logprob_BNL, ended_BV)
-    go_BN = ended_BV.long().argsort(dim=1, stable=True)[
-        :, :num_beams
-    ]  # those without an end, still best first
-    short = num_beams - go_BN.shape[1]  # a vocabulary smaller than the beam, at first
+    # Those without an end, still best first.
+    go_BN = ended_BV.long().argsort(dim=1, stable=True)[:, :num_beams]
+    # At first, where the vocabulary is smaller than the beam.
+    short = num_beams - go_BN.shape[1]
     sum_BN = sum_BV.masked_fill(ended_BV, float("-inf")).gather(1, go_BN)
     go_BNL = go_BN[..., None].expand(-1, -1, step)
     living = ActiveBeams(sum_BN, token_BNL.gather(1, go_BNL), logprob_BNL.gather(1, go_BNL))

@@ -64,9 +64,8 @@ def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> 
     from a message."""
     check_messages(messages)
     source, special_tokens = read_chat_template(folder)
-    plain = tokenizers.Tokenizer.from_str(
-        tokenizer.text
-    )  # one in which the name of a mark is the mark
+    # One in which the name of a mark is the mark.
+    plain = tokenizers.Tokenizer.from_str(tokenizer.text)
     plain.no_padding()
     plain.no_truncation()
     names = [token.content for token in plain.get_added_tokens_decoder().values() if token.special]

@@ -16,9 +16,8 @@ from ..spec import PositiveFloat, PositiveFraction, PositiveInt
 from ..synonyms import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
-MIN_TEMPERATURE = (
-    1e-30  # below it, logits overflow; the most likely token has all the probability long before
-)
+# Below it, logits overflow; the most likely token has all the probability long before.
+MIN_TEMPERATURE = 1e-30
 Natural = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Part = Annotated[float, Field(ge=0, le=1)]
 
@@ -30,9 +29,8 @@ class Sampling:
     temperature: Natural = 1.0
     top_k: PositiveInt | None = None  # sample from the k most likely tokens
     top_p: PositiveFraction | None = None  # sample from the smallest set with this probability
-    min_p: Part | None = (
-        None  # sample from tokens at least this fraction as likely as the most likely one
-    )
+    # Sample from tokens at least this fraction as likely as the most likely one.
+    min_p: Part | None = None
     repetition_penalty: PositiveFloat = 1.0  # above 1: tokens that occurred before are less likely
     seed: int = 0
 
@@ -98,12 +96,10 @@ def top_p(logits_BV: Tensor, share: float) -> Tensor:
     """Keep the smallest set of tokens whose probabilities sum to `share` (Holtzman et al. 2020, arXiv:1904.09751, section 3.1)."""
     sorted_BV, index_BV = logits_BV.sort(descending=True, stable=True)
     part_BV = sorted_BV.softmax(-1)
-    beyond_BV = (
-        part_BV.cumsum(-1) - part_BV >= share
-    )  # those before hold enough already: never true of the first
-    return logits_BV.masked_fill(
-        torch.zeros_like(beyond_BV).scatter(1, index_BV, beyond_BV), float("-inf")
-    )
+    # Those before hold enough already: never true of the first.
+    beyond_BV = part_BV.cumsum(-1) - part_BV >= share
+    removed_BV = torch.zeros_like(beyond_BV).scatter(1, index_BV, beyond_BV)
+    return logits_BV.masked_fill(removed_BV, float("-inf"))
 
 
 def min_p(logits_BV: Tensor, share: float) -> Tensor:

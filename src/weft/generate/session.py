@@ -132,18 +132,16 @@ def prefill(
 
 def pad_rows(rows: TokenRows, device: torch.device, left: bool) -> tuple[Tensor, Tensor | None]:
     """Pad rows to one length; the attention mask is None where nothing is padded. Padding on the left aligns the last tokens of all rows."""
-    lengths, side = [len(row) for row in rows], max(map(len, rows))
+    lengths = [len(row) for row in rows]
+    side = max(lengths)
     if min(lengths) == side:
         return torch.tensor(rows, device=device), None
     holes = [[0] * (side - n) for n in lengths]
     ids = [[*h, *row] if left else [*row, *h] for h, row in zip(holes, rows, strict=True)]
-    slot_L, length_B1 = (
-        torch.arange(side, device=device),
-        torch.tensor(lengths, device=device)[:, None],
-    )
-    return torch.tensor(
-        ids, device=device
-    ), slot_L >= side - length_B1 if left else slot_L < length_B1
+    slot_L = torch.arange(side, device=device)
+    length_B1 = torch.tensor(lengths, device=device)[:, None]
+    mask_BL = slot_L >= side - length_B1 if left else slot_L < length_B1
+    return torch.tensor(ids, device=device), mask_BL
 
 
 def decoder_start(model: Model) -> int:

@@ -62,16 +62,16 @@ class TextGenerator:
         self.task = None if opened.recipe is None else opened.recipe.task
         self.row = None if opened.recipe is None else opened.recipe.data.rows
         self.before, self.after = self.special_frame()
+        self.ends = self.end_tokens()
+
+    def end_tokens(self) -> tuple[int, ...]:
+        """Return the tokens that end an answer: those of the spec, else that of the tokenizer."""
         end = self.model.spec.special_tokens.eos
-        self.ends = (
-            end
-            if isinstance(end, tuple)
-            else (end,)
-            if end is not None
-            else (self.tokenizer.special["eos"],)
-            if "eos" in self.tokenizer.special
-            else ()
-        )
+        if end is None:
+            end = self.tokenizer.special.get("eos")
+        if end is None:
+            return ()
+        return end if isinstance(end, tuple) else (end,)
 
     def special_frame(self) -> tuple[list[int], list[int]]:
         """Return the special tokens around a text: those of the run's task, else those of tokenizer.json."""

@@ -82,9 +82,9 @@ def sdpa_attention(
             dropout=dropout,
             softcap=softcap,
         )
-    if sdpa_backward_is_slow(q_BHLK, k_BGMK, mask) or (
-        dropout and is_eager_cpu(q_BHLK)
-    ):  # torch's own has no fused dropout on a CPU either
+    # torch's own has no fused dropout on a CPU either.
+    drops_on_cpu = dropout and is_eager_cpu(q_BHLK)
+    if drops_on_cpu or sdpa_backward_is_slow(q_BHLK, k_BGMK, mask):
         return matmul_attention(
             q_BHLK, k_BGMK, v_BGMK, mask, causal=causal, scale=scale, dropout=dropout
         )

@@ -10,10 +10,10 @@ from .attention import AttentionBackend
 from .keyed_random import Keys, keys_for_shape, use_keys
 from .masks import SHARED_DOCUMENT, CausalMask, FullMask, PatternMask, Positions
 
-MIN_SCORES = (
-    1 << 18
-)  # queries times keys from which on a call per document takes less time on a CPU than a mask
-DocumentLengths = list[tuple[int, int]]  # the number of each document (0: padding) and its length
+# Queries times keys from which on a call per document takes less time on a CPU than a mask.
+MIN_SCORES = 1 << 18
+# The number of each document (0: padding) and its length.
+DocumentLengths = list[tuple[int, int]]
 
 
 class PerDocumentAttention:
@@ -30,11 +30,9 @@ class PerDocumentAttention:
         ) -> Tensor:
             assert mask is None
             B, _, L, _ = q_BHLK.shape
-            key_BL = (
-                keys_for_shape(torch.Size((B, L, 1)), q_BHLK.device).key_BL
-                if options["dropout"]
-                else None
-            )
+            key_BL = None
+            if options["dropout"]:
+                key_BL = keys_for_shape(torch.Size((B, L, 1)), q_BHLK.device).key_BL
             rows = zip(
                 q_BHLK.split(1),
                 k_BGMK.split(1),
@@ -50,9 +48,8 @@ class PerDocumentAttention:
                 ]
             )
 
-        eager: AttentionBackend = torch.compiler.disable(
-            attend
-        )  # lengths differ from batch to batch
+        # Lengths differ from batch to batch.
+        eager: AttentionBackend = torch.compiler.disable(attend)
         return eager
 
 
@@ -66,20 +63,19 @@ def attend_documents(
     key_L: Tensor | None,
     options: dict[str, Any],
 ) -> Tensor:
-    k, v = (split_documents(t, keys) for t in (k_1GMK, v_1GMK))
+    k = split_documents(k_1GMK, keys)
+    v = split_documents(v_1GMK, keys)
     index_of_document = {number: i for i, (number, _) in enumerate(keys) if number}
-    parts, end = [], 0
+    parts = []
+    end = 0
     for q, (number, length) in zip(split_documents(q_1HLK, queries), queries, strict=True):
         end += length
         if number not in index_of_document:
             parts.append(q.new_zeros(*q.shape[:3], v_1GMK.shape[-1]))
             continue
+        i = index_of_document[number]
         with use_keys(None if key_L is None else Keys(key_L[None, end - length : end])):
-            parts.append(
-                kernel(
-                    q, k[index_of_document[number]], v[index_of_document[number]], None, **options
-                )
-            )
+            parts.append(kernel(q, k[i], v[i], None, **options))
     return torch.cat(parts, 2)
 
 
@@ -91,18 +87,18 @@ def split_documents(t: Tensor, row: DocumentLengths) -> tuple[Tensor, ...]:
 def per_document_attention(
     pattern: PatternMask, positions: Positions, biased: bool = False
 ) -> PerDocumentAttention | None:
-    """For long rows without a position bias, where every query sees its whole document, or all of it so far. Padding alone needs no (L, M) mask unless
-    the pattern is causal."""
+    """For long rows without a position bias, where every query sees its whole document, or all of it so far. Padding
+    alone needs no (L, M) mask unless the pattern is causal."""
     mask_BM = positions.attention_mask_BM
     if biased or mask_BM is None or torch.compiler.is_compiling():
         return None
     if type(mask_BM) is not Tensor or mask_BM.device.type != "cpu":
-        return (
-            None  # the lengths are read in Python: on another device every step would wait for it
-        )
+        # The lengths are read in Python: on another device every step would wait for it.
+        return None
     if positions.query_BL.shape[1] * positions.key_BM.shape[1] < MIN_SCORES:
         return None
-    query_ids_BL, key_ids_BM = positions.query_document_ids_BL, positions.key_document_ids_BM
+    query_ids_BL = positions.query_document_ids_BL
+    key_ids_BM = positions.key_document_ids_BM
     if (
         isinstance(pattern, CausalMask)
         and positions.first_query_slot == 0

@@ -21,9 +21,8 @@ class Positions(NamedTuple):
     attention_mask_BM: Tensor | None = None  # False: a key that is padding
     query_document_ids_BL: Tensor | None = None
     key_document_ids_BM: Tensor | None = None
-    first_query_slot: int | None = (
-        None  # the key slot of the first query, where kept tokens' distances are those of their slots
-    )
+    # The key slot of the first query, where kept tokens' distances are those of their slots.
+    first_query_slot: int | None = None
 
     @property
     def offset_BLM(self) -> Tensor:
@@ -101,9 +100,8 @@ def padding_predicates(positions: Positions) -> list[Predicate]:
 class PatternMask:
     """Which keys a query may attend to. A pattern of one's own needs `allowed`, and may name a backend for long rows."""
 
-    backend: str | None = (
-        None  # name of a `kernels.attention.PatternBackend`, which is faster and gives the same
-    )
+    # Name of a `kernels.attention.PatternBackend`, which is faster and gives the same.
+    backend: str | None = None
 
     def __init__(self, pattern: S.Pattern) -> None:
         self.pattern = pattern
@@ -140,7 +138,8 @@ class WindowMask(PatternMask):
 
     def __init__(self, pattern: S.SlidingWindow) -> None:
         super().__init__(pattern)
-        self.before, self.after = pattern.before, pattern.after
+        self.before = pattern.before
+        self.after = pattern.after
 
     def predicates(self, positions: Positions) -> list[Predicate]:
         """A window that is wider than the row is simpler: it allows everything, or what came before."""

@@ -28,12 +28,11 @@ def matmul_attention(
     if causal:
         bias = q_BHLK.new_full(shape_BHLM[2:], least).triu_(1)
     elif mask is not None and mask.dtype == torch.bool:
-        bias, seen = (
-            torch.zeros_like(mask, dtype=q_BHLK.dtype).masked_fill_(~mask, least),
-            mask.any(-1, keepdim=True),
-        )
+        bias = torch.zeros_like(mask, dtype=q_BHLK.dtype).masked_fill_(~mask, least)
+        seen = mask.any(-1, keepdim=True)
     elif mask is not None:
-        bias, seen = mask.clamp(min=least), (mask > least).any(-1, keepdim=True)
+        bias = mask.clamp(min=least)
+        seen = (mask > least).any(-1, keepdim=True)
     if seen is not None and is_eager_cpu(seen) and seen.all():
         seen = None
     y_BHLK: Tensor = MatmulAttention.apply(

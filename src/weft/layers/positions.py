@@ -1,4 +1,4 @@
-"""Positions: at the input, by rotation, on the score. (At query and key: `Sequence.place_BLD`.)"""
+"""Positions: at the input, by rotation, on the score. (At queries and keys: `HiddenStates.query_key_position_BLD`.)"""
 
 import math
 from dataclasses import dataclass

@@ -17,11 +17,12 @@ class BranchLayer(nn.Module):
 
     def __init__(self, spec: S.Branch, width: int) -> None:
         super().__init__()
-        self.before, self.out, self.after = (
-            build_norm(n, width) for n in (spec.before, spec.out, spec.after)
-        )
+        self.before = build_norm(spec.before, width)
+        self.out = build_norm(spec.out, width)
+        self.after = build_norm(spec.after, width)
         self.inner: nn.Module = implementation(spec.inner)(spec.inner, width)
-        self.residual_scale, self.drop = spec.residual_scale, Dropout(spec.dropout)
+        self.residual_scale = spec.residual_scale
+        self.drop = Dropout(spec.dropout)
         self.layer_scale = (
             LayerScaleLayer(spec.layer_scale, width) if spec.layer_scale else nn.Identity()
         )
@@ -29,9 +30,8 @@ class BranchLayer(nn.Module):
         with_scope(self, init_gain=spec.init_gain)
 
     def update(self, x_BLD: Tensor, *looks: object) -> Tensor:
-        update_BLD: Tensor = self.drop_path(
-            self.drop(self.layer_scale(self.out(self.inner(self.before(x_BLD), *looks))))
-        )
+        y_BLD = self.out(self.inner(self.before(x_BLD), *looks))
+        update_BLD: Tensor = self.drop_path(self.drop(self.layer_scale(y_BLD)))
         return update_BLD
 
     def forward(self, x_BLD: Tensor, *looks: object) -> Tensor:
@@ -70,11 +70,8 @@ class BlockLayer(nn.Module):
     ) -> Tensor:
         with use_keys(context.keys):
             if self.parallel:
-                return (
-                    x_BLD
-                    + self.attention.update(x_BLD, None, context, cache)
-                    + self.feedforward.update(x_BLD)
-                )
+                attended_BLD = self.attention.update(x_BLD, None, context, cache)
+                return x_BLD + attended_BLD + self.feedforward.update(x_BLD)
             x_BLD = self.attention(x_BLD, None, context, cache)
             if self.cross_attention is not None:
                 x_BLD = self.cross_attention(x_BLD, memory_BMD, cross_context, cache)

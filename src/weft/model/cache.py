@@ -33,9 +33,8 @@ class LayerCache:
 
     def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
         self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
-        self.memory: tuple[Tensor, Tensor] | None = (
-            None  # one row per sentence, which its beams share
-        )
+        # One row per sentence, which its beams share.
+        self.memory: tuple[Tensor, Tensor] | None = None
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]:
         start, end = self.make_room()
@@ -118,10 +117,10 @@ class KVCache:
         self.position_BM = torch.zeros(batch, capacity, dtype=torch.long, device=device)
         self.attention_mask_BM = torch.ones(batch, capacity, dtype=torch.bool, device=device)
         self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
-        self.shared_prefix_BB = torch.zeros(
-            batch, batch, dtype=torch.long
-        )  # how many of their first tokens two rows share for certain
-        self.padded, self.length = False, 0
+        # How many of their first tokens two rows share for certain.
+        self.shared_prefix_BB = torch.zeros(batch, batch, dtype=torch.long)
+        self.padded = False
+        self.length = 0
 
     def reserve(
         self, length: int, attention_mask_BL: Tensor | None, document_ids_BL: Tensor | None = None
@@ -197,11 +196,9 @@ class KVCache:
         self.shared_prefix_BB = self.shared_prefix_BB[row][:, row].masked_fill(
             row[:, None] == row, self.length
         )
-        self.position_BM, self.attention_mask_BM, self.next_B = (
-            self.position_BM[row_B],
-            self.attention_mask_BM[row_B],
-            self.next_B[row_B],
-        )
+        self.position_BM = self.position_BM[row_B]
+        self.attention_mask_BM = self.attention_mask_BM[row_B]
+        self.next_B = self.next_B[row_B]
 
     def rollback(self, count: int) -> None:
         """Remove the last `count` tokens."""

@@ -21,18 +21,19 @@ class PairEncoding:
     def __init__(self, task: Any, context: TaskContext, style: str = "bert") -> None:
         decodes = context.spec.decoder is not None
         check_model(task, context, encoder=not decodes, decoder=decodes, head=None)
-        placed = not decodes and isinstance(
-            task, R.TokenClassification | R.QuestionAnswering
-        )  # their labels count on a first mark
-        (end, *_), known = (
-            special_ids(task, context, "eos", *["bos"] * placed),
-            context.data.special_tokens,
-        )
-        self.begin, self.end = [known["bos"]] if "bos" in known else [end] * decodes, [end]
-        self.between = [
-            end,
-            *([known["extra_sep"]] if "extra_sep" in known and not decodes else []),
-        ]
+        known = context.data.special_tokens
+        needed = ["eos"]
+        # Their labels count on a first mark.
+        if not decodes and isinstance(task, R.TokenClassification | R.QuestionAnswering):
+            needed.append("bos")
+        end = special_ids(task, context, *needed)[0]
+        self.begin = [end] if decodes else []
+        if "bos" in known:
+            self.begin = [known["bos"]]
+        self.end = [end]
+        self.between = [end]
+        if "extra_sep" in known and not decodes:
+            self.between.append(known["extra_sep"])
         self.frame = SpecialTokenFrame(self.begin, self.end, self.between)
         self.segments = style == "bert" and any(
             has_token_types(m.spec) for m in (context, context.teacher) if m is not None
@@ -45,12 +46,11 @@ class PairEncoding:
         else:
             first, second = self.cut(first, second, length)
             parts = [self.begin, first, self.between, second, self.end]
-        tokens, later = concatenate_ids(*parts), self.second_text_start(first)
-        return {"tokens": tokens} | (
-            {"segments": (np.arange(len(tokens)) >= later).astype(np.int64)}
-            if self.segments
-            else {}
-        )
+        tokens = concatenate_ids(*parts)
+        if not self.segments:
+            return {"tokens": tokens}
+        is_second = np.arange(len(tokens)) >= self.second_text_start(first)
+        return {"tokens": tokens, "segments": is_second.astype(np.int64)}
 
     def cut(
         self, first: np.ndarray, second: np.ndarray, length: int
@@ -64,7 +64,9 @@ class PairEncoding:
         return len(self.begin) + len(first) + len(self.between)
 
     def fields(self, pad: int, stream: str = "tokens", **names: str) -> dict[str, tuple[str, int]]:
-        fields = {"tokens": (stream, pad)} | ({"segments": (stream, 0)} if self.segments else {})
+        fields = {"tokens": (stream, pad)}
+        if self.segments:
+            fields["segments"] = (stream, 0)
         return {names.get(name, name): field for name, field in fields.items()}
 
     def table(self, store: "Store", length: int, *columns: str) -> Any:
@@ -74,18 +76,17 @@ class PairEncoding:
             raise ValueError(
                 f"length = {length} leaves no room for texts beside three special tokens; use longer rows"
             )
-        return RowSamples(
-            store,
-            columns,
-            extra_tokens=len(self.begin) + 1 + len(self.between) * (len(columns) > 1),
-        )
+        extra_tokens = len(self.begin) + 1
+        if len(columns) > 1:
+            extra_tokens += len(self.between)
+        return RowSamples(store, columns, extra_tokens=extra_tokens)
 
 
 def truncate_longest_first(
     first: np.ndarray, second: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Truncate the longer text, token by token, until both fit; of two equally long texts, the second."""
-    n, m = len(first), len(second)
-    return first[: max(capacity - m, capacity - capacity // 2)], second[
-        : max(capacity - n, capacity // 2)
-    ]
+    half = capacity // 2
+    first_length = max(capacity - len(second), capacity - half)
+    second_length = max(capacity - len(first), half)
+    return first[:first_length], second[:second_length]
