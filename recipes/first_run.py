@@ -1,13 +1,17 @@
 """The first run: a small character model of this project's own source, with nothing to download.
 
-    weft train recipes/first_run.py         # from the root of a clone
-    weft resume runs/first_run --verify      # proves that it resumes bit for bit
+    weft train recipes/first_run.py                 # from the root of a clone
+    weft resume runs/first_run --verify             # proves that it resumes bit for bit
+    weft train recipes/first_run.py:shakespeare     # the plays that ship with Weft
 
-Paper:  Radford et al. 2019, the architecture of GPT-2, made small.
-Cost:   about a minute on two cores; bf16 on processors with AMX, else fp32.
+Paper:  Radford et al. 2019, the architecture of GPT-2, made small; `shakespeare` is Llama's (Touvron et al. 2023), made small.
+Cost:   about a minute on two cores, bf16 on processors with AMX, else fp32; `shakespeare` about two.
 Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last tenth of every file is held out, and a tenth of that is
-        enough to validate on.
+        enough to validate on. `shakespeare` falls from ln 65 = 4.2, and writes what looks like a play.
+Data:   the source of Weft; 300,000 characters of Shakespeare (public domain) inside the package.
 """
+
+from pathlib import Path
 
 import weft
 from weft.recipe import (
@@ -19,6 +23,8 @@ from weft.recipe import (
     Data,
     Documents,
     FixedBatch,
+    LinearSchedule,
+    Muon,
     Recipe,
     Source,
 )
@@ -51,4 +57,24 @@ tiny = Recipe(
     precision="auto",
     eval_every=200,
     checkpoints=Checkpoints(every_steps=200),
+)
+
+PLAYS = (str(Path(weft.__file__).parent / "demo" / "shakespeare.txt.gz"),)
+
+shakespeare = Recipe(
+    name="shakespeare",
+    model=weft.llama(depth=3, width=96, heads=3, kv_heads=3, hidden=256, vocab_size=65, tied=True),
+    task=CausalLM(),
+    data=Data(
+        rows=Documents(),
+        tokenizer=CharacterTokenizer(special_tokens=False),
+        train=Source(paths=PLAYS, document_boundary="file", fraction=(0.0, 0.9)),
+        valid=Source(paths=PLAYS, document_boundary="file", fraction=(0.9, 1.0)),
+    ),
+    batch=FixedBatch(size=16, length=128),
+    steps=400,
+    optimiser=Muon(lr=0.02, other=AdamW(lr=6e-3, betas=(0.9, 0.95), weight_decay=0.0)),
+    schedule=LinearSchedule(warmup_steps=10),
+    checkpoints=Checkpoints(every_steps=50),
+    eval_every=100,
 )

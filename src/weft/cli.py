@@ -2,25 +2,17 @@
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 from functools import partial
 from io import TextIOWrapper
-from textwrap import wrap
 from typing import NamedTuple
-
-import weft
 
 from .commands import EXIT_STOPPED
 from .commands.train_options import ResumeOptions
-from .commands.verbs import GROUPS, Verb, all_verbs, verb_of
-from .options.command_line import Parser, add_options, command_fields, option_names, options_from
+from .commands.verbs import Verb, all_verbs, parser
+from .options.command_line import command_fields, option_names, options_from
 from .options.shared import VerbOptions
-
-DESCRIPTION = "Every Transformer, woven from one block."
-# columns of a line of help beside its name
-NAME_COLUMNS = 14
 
 
 class Call(NamedTuple):
@@ -28,43 +20,6 @@ class Call(NamedTuple):
 
     verb: Verb
     options: VerbOptions
-
-
-class TopParser(Parser):
-    """The parser of `weft` itself, whose help shows the verbs in groups."""
-
-    def format_help(self) -> str:
-        width = shutil.get_terminal_size().columns - 2
-        lines = [self.format_usage(), f"{DESCRIPTION}\n"]
-        for group, functions in GROUPS.items():
-            lines.append(f"{group}:")
-            lines += [help_line(verb.name, verb.help, width) for verb in map(verb_of, functions)]
-            lines.append("")
-        lines += [
-            help_line("-h, --help", "show this help message and exit", width),
-            help_line("--version", "show the version and exit", width),
-            "\nweft VERB --help shows the options of a verb.\n",
-        ]
-        return "\n".join(lines)
-
-
-def help_line(name: str, text: str, width: int) -> str:
-    indent = " " * (NAME_COLUMNS + 2)
-    return "\n".join(
-        wrap(f"  {name:{NAME_COLUMNS}}{text}", max(width, 40), subsequent_indent=indent)
-    )
-
-
-def parser() -> Parser:
-    top = TopParser(prog="weft", usage="weft [-h] [--version] VERB ...", allow_abbrev=False)
-    top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
-    parsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    for verb in all_verbs():
-        own = parsers.add_parser(
-            verb.name, prog=f"weft {verb.name}", description=verb.description, allow_abbrev=False
-        )
-        add_options(own, verb.options)
-    return top
 
 
 def parse_arguments(arguments: list[str]) -> Call | None:
@@ -134,11 +89,15 @@ def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> No
         raise ValueError(f"--set {incomplete}: write --set {incomplete}={word}")
     if getattr(args, "set", []) and "=" in word and not word.startswith("-"):
         raise ValueError(f"{word}: write --set before each change, here --set {word}")
+    if word.startswith("--resume") and verb == "train":
+        raise ValueError(
+            "a run continues by itself: give the same command again, or weft resume RUN"
+        )
     if word == "--data" and verb in ("prepare", "new"):
         raise ValueError(f"{verb} takes its files without an option; leave --data out")
 
 
-RESUMABLE = ("prepare", "train", "resume", "tune", "quickstart")
+RESUMABLE = ("prepare", "train", "resume", "tune")
 CONTINUES = "weft: stopped; run it again to continue"
 
 

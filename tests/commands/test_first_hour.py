@@ -1,18 +1,15 @@
-"""The model that ships with Weft, `weft quickstart`, the notebook, and README's first screens."""
+"""The model and the text that ship with Weft, the notebook, and README's first screens."""
 
-import ast
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import weft
 from weft.cli import main
-from weft.commands import quickstart
 from weft.interop.hub import PACKAGED, local_folder
 from weft.interop.verify import verify
 
@@ -75,63 +72,18 @@ def test_look_show_and_evaluate_know_the_demo(capsys: pytest.CaptureFixture[str]
     assert "perplexity" in capsys.readouterr().out
 
 
-# The walk
+# The first hour
 
 
-def test_quickstart_trains_samples_looks_and_exports_and_resumes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_shakespeare_recipe_trains_on_the_text_that_ships_and_its_run_leaves_as_a_llama(
+    folder: Path,
 ) -> None:
-    commands: list[list[str]] = []
-
-    def run(words: list[str], stdout: object = None) -> SimpleNamespace:
-        assert words[:3] == [sys.executable, "-m", "weft"]
-        commands.append(words[3:])
-        return SimpleNamespace(returncode=main(words[3:]))
-
-    monkeypatch.setattr(quickstart.subprocess, "run", run)
-    assert main(["quickstart", "-o", "walk", "--steps", "2"]) == 0
-    assert [words[0] for words in commands] == ["show", "train", "generate", "look", "export"]
-    assert Path("walk/look.html").stat().st_size > 10_000
-    assert weft.load("walk/hf").spec.width == 96
-    error = capsys.readouterr().err
-    assert all(
-        f"$ weft {verb} " in error for verb in ("show", "train", "generate", "look", "export")
-    )
-    log = Path("walk/run/log.jsonl").read_bytes()
-    Path("walk/recipe.py").write_text(Path("walk/recipe.py").read_text() + "# mine\n")
-    assert main(["quickstart", "-o", "walk", "--steps", "2"]) == 0
-    assert Path("walk/run/log.jsonl").read_bytes() == log
-    assert "stays as it is" in capsys.readouterr().err
-
-
-def test_quickstart_stops_at_a_command_that_fails_and_leaves_other_folders_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed = SimpleNamespace(returncode=75)
-    monkeypatch.setattr(quickstart.subprocess, "run", lambda words, stdout=None: failed)
-    assert main(["quickstart"]) == 75
-    assert "to continue: weft quickstart -o quickstart" in capsys.readouterr().err
-    Path("mine").mkdir()
-    Path("mine/thesis.tex").touch()
-    assert main(["quickstart", "-o", "mine"]) == 2
-    assert "give another folder" in capsys.readouterr().err
-
-
-def test_the_recipe_of_quickstart_is_formatted(tmp_path: Path) -> None:
-    Path("recipe.py").write_text(quickstart.recipe_text(Path("quickstart"), 400))
-    command = ["ruff", "format", "--check", "--config", str(ROOT / "pyproject.toml"), "recipe.py"]
-    assert subprocess.run(command, capture_output=True).returncode == 0
-
-
-def test_the_folder_of_quickstart_is_a_name_and_no_program() -> None:
-    folder = Path('x",) + __import__("os").abort() + ("')
-    tree = ast.parse(quickstart.recipe_text(folder, 1))
-    calls = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert "__import__" not in calls
+    name = str(ROOT / "recipes" / "first_run.py") + ":shakespeare"
+    changes = ("steps=2", "schedule.warmup_steps=1", "eval_every=2")
+    words = [word for change in changes for word in ("--set", change)]
+    assert main(["train", name, *words]) == 0
+    assert main(["export", "runs/shakespeare", "hf"]) == 0
+    assert weft.load("hf").spec.width == 96
 
 
 def test_the_notebook_runs_and_holds_no_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -260,5 +260,5 @@ def test_every_verb_that_writes_is_here() -> None:
         for name, verb in verbs.items()
         if any(a.dest in ("output", "run_folder") for a in verb._actions)
     }  # type: ignore[union-attr]
-    elsewhere = {"detect", "new", "quickstart"}  # tests/evaluate and tests/commands have their own
+    elsewhere = {"detect", "new"}  # tests/evaluate and tests/commands have their own
     assert writing == {*FOLDERS, *FILES, *elsewhere}

@@ -187,7 +187,6 @@ WITHOUT_DEVICE = {
     "prepare": "no model is built",
     "status": "only files are read",
     "compare": "only files are read",
-    "quickstart": "it runs other verbs with their defaults, and prints them to be changed",
     "new": "no model is built",
     "doctor": "no model is built",
     "completion": "no model is built",

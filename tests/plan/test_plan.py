@@ -88,8 +88,6 @@ def test_time_is_flops_by_rate_where_nothing_is_sent() -> None:
     flops = 8 * plan.flops.computed(checkpointing=False)
     assert plan.traffic.total == 0
     assert plan.step_seconds == pytest.approx(flops / (A100.bf16_flops * A100.utilisation))
-    assert plan.dollars == pytest.approx(plan.seconds / 3600 * A100.price)
-    assert plan.joules == pytest.approx(plan.seconds * A100.watts)
 
 
 def test_a_ring_sends_what_it_must() -> None:
@@ -121,7 +119,7 @@ def test_every_kind_of_device_is_possible_and_a_users_own_is_found() -> None:
         assert kind.bf16_flops >= kind.fp32_flops > 0
         assert 0 < kind.utilisation < 1
         assert kind.link >= kind.network > 0
-    mine = weft.register(Accelerator("mine", 1e15, 1e14, 1e11, 1e11, 1e10, 8, 500, 1.0))
+    mine = weft.register(Accelerator("mine", 1e15, 1e14, 1e11, 1e11, 1e10, 8))
     assert accelerator("mine") is mine
     with pytest.raises(ValueError, match="did you mean 'h100'"):
         accelerator("h10")

@@ -61,11 +61,6 @@ def check_output_file(
         )
     if file.is_dir():
         raise ValueError(f"{option} {path} is a folder; name a file in it")
-    if file.is_fifo():
-        try:
-            os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
-        except OSError:
-            raise ValueError(f"{option} {path} is a pipe that nobody reads") from None
     if not file.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {file.parent}; make it first")
     if not os.access(file if file.exists() else file.parent, os.W_OK):

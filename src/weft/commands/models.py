@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..console import print_result, report_on_first_rank, spinner
-from ..interop.manifest import model_of_run
 from ..options.declare import Option
 from ..options.shared import Overrides, Overwrite, VerbOptions
 from . import head_note
@@ -121,6 +120,8 @@ def named_spec(name: str) -> tuple[str, "Spec"]:
 
 def is_recipe(name: str) -> bool:
     """Return whether the name is a recipe: a file, with or without :name, or a run without a model."""
+    from ..interop.manifest import model_of_run
+
     file = Path(name.partition(":")[0])
     return (
         file.suffix == ".py"
@@ -191,6 +192,7 @@ def export(options: ExportOptions) -> int:
     tensor at a time.
     """
     from ..interop.describe import check_output_folder, folder_summary
+    from ..interop.manifest import model_of_run
     from .export import folders_table
 
     out, run = Path(options.output), Path(options.folder)
@@ -224,5 +226,7 @@ def export(options: ExportOptions) -> int:
 
 def model_folder(name: str) -> str:
     """Return the model folder of a finished run; else the name itself."""
+    from ..interop.manifest import model_of_run
+
     own = model_of_run(Path(name)) if (Path(name) / "recipe.json").is_file() else None
     return name if own is None else str(own)

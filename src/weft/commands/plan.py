@@ -1,4 +1,4 @@
-"""`weft plan`: parameters, FLOPs, memory per device, bytes per link, time, energy and price of a run, before it starts."""
+"""`weft plan`: parameters, FLOPs, memory per device, bytes per link and time of a run, before it starts."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,26 +80,6 @@ class PlanOptions(VerbOptions):
         bool,
         Option("compute every block again in the backward pass", default="where it is cheapest"),
     ] = False
-    price: Annotated[
-        float | None,
-        Option("dollars per device and hour", default="a list price", metavar="X"),
-    ] = None
-    cores: Annotated[
-        int | None,
-        Option("cores that prepare the text", default="64", metavar="N", least=1),
-    ] = None
-    core_price: Annotated[
-        float | None, Option("dollars per core and hour", default="a list price", metavar="X")
-    ] = None
-    prepare_rate: Annotated[
-        float | None,
-        Option(
-            "MB/s at which one core prepares text without filters",
-            default="2, measured",
-            metavar="X",
-            above=0,
-        ),
-    ] = None
     simulate: Annotated[
         bool,
         Option(
@@ -117,7 +97,7 @@ class PlanOptions(VerbOptions):
 
 
 def plan(options: PlanOptions) -> int:
-    """Plan a run: FLOPs, memory per device, time, energy and price before it starts.
+    """Plan a run: FLOPs, memory per device and time before it starts.
 
     Refuses what does not fit, and names the one on the fewest devices that does.
     """
@@ -127,13 +107,9 @@ def plan(options: PlanOptions) -> int:
     check_outside_model("--picture", [options.picture], options.name)
     device = accelerator(options.kind)
     workload, wishes = workload_and_wishes(options, device)
-    if options.price is not None:
-        device = replace(device, price=options.price)
     best = find_plan(workload, device, wishes)
     scaling = plans_by_devices(workload, best, wishes)
     plain = best.to_plain() | {"scaling": [scaling_row(p) for p in scaling]}
-    if workload.unit == "tokens":
-        plain["preparation"] = preparation_costs(options)
     if options.simulate:
         plain["simulation"] = run_simulation(best)
     if options.picture:
@@ -143,19 +119,6 @@ def plan(options: PlanOptions) -> int:
         plain["picture"] = options.picture
     print_result(options.json, plain, lambda width: plan_page(best, scaling, plain))
     return 0
-
-
-def preparation_costs(options: PlanOptions) -> dict[str, Any]:
-    """What it costs to prepare a terabyte of text."""
-    from ..plan.preparation import TB, Preparation
-
-    values: dict[str, Any] = {
-        "cores": options.cores,
-        "price": options.core_price,
-        "tokenising": options.prepare_rate,
-    }
-    fixed = {name: value for name, value in values.items() if value is not None}
-    return {"per_terabyte": Preparation(TB, **fixed).to_plain()}
 
 
 def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["Workload", "Wishes"]:
@@ -212,7 +175,6 @@ def scaling_row(plan: "Plan") -> dict[str, Any]:
         "memory_bytes": plan.memory.total,
         "seconds": plan.seconds,
         "model_flops_utilisation": plan.utilisation,
-        "dollars": plan.dollars or None,
     }
 
 
@@ -238,11 +200,11 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
     grid = Table.grid(padding=(0, 2))
     for name, text in (*workload_rows(best), *device_rows(best), *cost_rows(best)):
         grid.add_row(name, text)
-    for name, rows in (("preparation", preparation_rows), ("simulation", simulation_rows)):
-        for label, text in rows(plain[name]) if name in plain else ():
+    if "simulation" in plain:
+        for label, text in simulation_rows(plain["simulation"]):
             grid.add_row(label, text)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in ("devices", "layout", "rows", "per device", "time", "of the peak", "price"):
+    for column in ("devices", "layout", "rows", "per device", "time", "of the peak"):
         table.add_column(column, justify="left" if column == "layout" else "right")
     for p in scaling:
         table.add_row(
@@ -252,7 +214,6 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
             format_number(p.memory.total, "B"),
             format_duration(p.seconds),
             f"{p.utilisation:.0%}",
-            format_price(p),
         )
     note = "Each line is the cheapest layout that fits; memory per device follows its rows per forward pass"
     note += " (--micro-batch-size)"
@@ -332,33 +293,6 @@ def cost_rows(best: "Plan") -> list[tuple[str, str]]:
             f"{best.shard_seconds:.3g} s of gathering beside it",
         ),
         ("time", f"{format_duration(best.seconds)}; {best.utilisation:.1%} of the peak"),
-        ("energy", f"{format_number(best.joules / 3600, 'Wh')} at {device.watts:g} W per device"),
-        ("price", f"{format_price(best)} at ${device.price:g} per device and hour"),
-    ]
-
-
-def format_price(plan: "Plan") -> str:
-    return f"${plan.dollars:,.2f}" if plan.dollars < 100 else f"${plan.dollars:,.0f}"
-
-
-def preparation_rows(preparation: dict[str, Any]) -> list[tuple[str, str]]:
-    def costs(size: dict[str, Any]) -> str:
-        return "; ".join(
-            f"{cost['core_hours']:,.0f} core-hours, {format_duration(cost['seconds'])} and ${cost['dollars']:,.2f} {label}"
-            for label, cost in (
-                ("without filters", size["without_filters"]),
-                ("with every filter", size["with_filters"]),
-            )
-        )
-
-    terabyte = preparation["per_terabyte"]
-    rate = terabyte["megabytes_per_second_per_core"]["tokenising"]
-    return [
-        (
-            "prepare",
-            f"1 TB of text: {costs(terabyte)}; {terabyte['cores']:,} cores of {rate:.3g} MB/s at "
-            f"${terabyte['dollars_per_core_hour']:g} per core and hour",
-        ),
     ]
 
 

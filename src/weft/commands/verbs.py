@@ -1,12 +1,19 @@
-"""The verbs of `weft` by what they are for, the most used first."""
+"""The verbs of `weft` by what they are for, the most used first, and the parser that is made from their options."""
 
+import shutil
+from argparse import Action
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, get_type_hints
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from ..options.declare import Options
+import weft
+
+from ..options.command_line import Parser, add_options, command_fields
+from ..options.declare import Option, OptionField, Options
+from ..options.shared import VerbOptions
 from . import (
     compare,
-    completion,
     detect,
     doctor,
     evaluate,
@@ -17,19 +24,77 @@ from . import (
     plan,
     predict,
     probe,
-    quickstart,
     reconstruct,
     train,
     tune,
 )
 
+DESCRIPTION = "Every Transformer, woven from one block."
+# columns of a line of help before its text
+NAME_COLUMNS = 14
+# values that are no files
+WORDS = ("COLUMN", "DEVICE", "FILTER", "LANGUAGE", "LOGGER", "PATH=VALUE", "PROMPT", "TEXT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionOptions(VerbOptions):
+    """The options of `weft completion`."""
+
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], Option("shell to complete in", positional=True)
+    ]
+
+
+def completion(options: CompletionOptions) -> int:
+    """Print a completion script for a shell.
+
+    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin with the way to load them.
+    """
+    import shtab
+
+    from ..families import families
+
+    sizes = [f"{family.name}-{size}" for family in families() for size in family.sizes]
+    architecture = names_or_files("_weft_architecture_or_file", ["demo", *sizes])
+    model = names_or_files("_weft_model_or_file", ["demo"])
+    top = parser()
+    for verb in all_verbs():
+        for field in command_fields(verb.options):
+            action = top.actions[verb.name][field.name]
+            if is_model(field):
+                complete = architecture if verb.name in ("show", "plan") else model
+            elif field.type is str and not field.choices and field.option.metavar not in WORDS:
+                complete = shtab.FILE
+            else:
+                continue
+            action.complete = complete  # type: ignore[attr-defined]
+    print(shtab.complete(top, options.shell))
+    return 0
+
+
+def is_model(field: OptionField) -> bool:
+    return field.option.positional and field.option.metavar in ("NAME", "CHECKPOINT", "IN")
+
+
+def names_or_files(function: str, names: list[str]) -> dict[str, Any]:
+    """Return what `shtab` writes for an argument that is one of some names or a file, in each shell."""
+    words = " ".join(names)
+    bash = f'{function}() {{ compgen -W \'{words}\' -- "$1"; compgen -f -- "$1"; }}'
+    zsh = f"{function}() {{ compadd -- {words}; _files; }}"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"(printf '%s\\n' {words}; __fish_complete_path (commandline -ct))",
+        "preamble": {"bash": bash, "zsh": zsh},
+    }
+
+
 GROUPS: dict[str, tuple[Callable[[Any], int], ...]] = {
     "start": (
         new.new,
-        quickstart.quickstart,
         models.families,
         doctor.doctor,
-        completion.completion,
+        completion,
     ),
     "train": (train.train, tune.tune, train.resume, train.status, train.prepare, plan.plan),
     "use": (
@@ -77,3 +142,52 @@ def verb_of(run: Callable[[Any], int]) -> Verb:
 def all_verbs() -> Iterator[Verb]:
     for functions in GROUPS.values():
         yield from map(verb_of, functions)
+
+
+class TopParser(Parser):
+    """The parser of `weft` itself, whose help shows the verbs in groups.
+
+    Attributes:
+        actions: the arguments of each verb, by the names of its options.
+    """
+
+    actions: dict[str, dict[str, Action]]
+
+    def format_help(self) -> str:
+        width = shutil.get_terminal_size().columns - 2
+        lines = [self.format_usage(), f"{DESCRIPTION}\n"]
+        for group, functions in GROUPS.items():
+            lines.append(f"{group}:")
+            lines += [help_line(verb.name, verb.help, width) for verb in map(verb_of, functions)]
+            lines.append("")
+        lines += [
+            help_line("-h, --help", "show this help message and exit", width),
+            help_line("--version", "show the version and exit", width),
+            "\nweft VERB --help shows the options of a verb.\n",
+        ]
+        return "\n".join(lines)
+
+
+def help_line(name: str, text: str, width: int) -> str:
+    indent = " " * (NAME_COLUMNS + 2)
+    return "\n".join(
+        wrap(f"  {name:{NAME_COLUMNS}}{text}", max(width, 40), subsequent_indent=indent)
+    )
+
+
+def parser() -> TopParser:
+    """Return the parser of the command line, made from the options of every verb."""
+    top = TopParser(prog="weft", usage="weft [-h] [--version] VERB ...", allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
+    parsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    top.actions = {}
+    for verb in all_verbs():
+        own = parsers.add_parser(
+            verb.name,
+            prog=f"weft {verb.name}",
+            help=verb.help,
+            description=verb.description,
+            allow_abbrev=False,
+        )
+        top.actions[verb.name] = add_options(own, verb.options)
+    return top

@@ -27,10 +27,9 @@ class Parser(ArgumentParser):
             self.error(str(error))
 
 
-def add_options(parser: ArgumentParser, cls: type[Options]) -> None:
+def add_options(parser: ArgumentParser, cls: type[Options]) -> dict[str, Action]:
     """Add an argument per option: first what has no name, in the order of the fields."""
-    for field in command_fields(cls):
-        add_option(parser, field)
+    return {field.name: add_option(parser, field) for field in command_fields(cls)}
 
 
 def command_fields(cls: type[Options]) -> Iterator[OptionField]:

@@ -19,8 +19,6 @@ class Accelerator(Named):
         link: bytes/s to other devices of its node, in one direction.
         network: bytes/s to devices of other nodes, in one direction.
         per_node: devices that share a node.
-        watts: power of the board under load, without host and cooling.
-        price: US dollars per hour, a list price on demand; 0: unknown.
         utilisation: share of the peak that matrix products of a good run reach. What waits for the network comes on top.
     """
 
@@ -31,8 +29,6 @@ class Accelerator(Named):
     link: float
     network: float
     per_node: int
-    watts: float
-    price: float
     utilisation: float = 0.5
 
     @property
@@ -45,36 +41,34 @@ class Accelerator(Named):
         return self.fp32_flops if precision == "fp32" else self.bf16_flops
 
 
-# Peaks, memory, links and watts are the makers' datasheets', named at each. Networks are those of the makers' reference nodes: one
-# adapter per device. Prices are about what the named cloud listed per device and hour in 2025: they move, so give yours with --price.
+# Peaks, memory and links are the makers' datasheets', named at each. Networks are those of the makers' reference nodes: one
+# adapter per device.
 # Utilisation: GPT 175B on 1,024 A100 takes 52 % of the peak (Narayanan et al. 2021, arXiv:2104.04473, table 1), Llama 3 405B 38 to 43 %
 # of H100s, waits included (arXiv:2407.21783, table 4), PaLM 540B 57.8 % of TPU v4, recomputation included (arXiv:2204.02311, section 4.1).
 
-# NVIDIA H100 datasheet (SXM); DGX H100: one 400 Gbit/s adapter per device. Price: Lambda, 8 × H100 SXM.
-H100 = Accelerator("h100", 989.4e12, 67e12, 80 * GB, 450 * GB, 50 * GB, 8, 700, 2.99)
-# NVIDIA H200 datasheet (SXM); as H100 but for its memory. Price: Nebius.
-H200 = Accelerator("h200", 989.4e12, 67e12, 141 * GB, 450 * GB, 50 * GB, 8, 700, 3.50)
-# NVIDIA DGX B200 datasheet: 1,440 GB and 72 PFLOP/s of FP8 for 8; dense 16-bit is a quarter of that. Price: Lambda, 8 × B200.
-B200 = Accelerator("b200", 2250e12, 75e12, 180 * GB, 900 * GB, 50 * GB, 8, 1000, 4.99, 0.45)
-# NVIDIA A100 datasheet (SXM 80 GB); DGX A100: one 200 Gbit/s adapter per device. Price: Lambda, 8 × A100 SXM 80 GB.
-A100 = Accelerator("a100", 312e12, 19.5e12, 80 * GB, 300 * GB, 25 * GB, 8, 400, 1.79, 0.55)
-# NVIDIA A100 datasheet (SXM 40 GB). Price: Lambda, 8 × A100 SXM 40 GB.
-A100_40GB = Accelerator(
-    "a100-40gb", 312e12, 19.5e12, 40 * GB, 300 * GB, 25 * GB, 8, 400, 1.29, 0.55
-)
-# NVIDIA V100 datasheet (SXM2 32 GB): 16-bit is fp16; DGX-1: four 100 Gbit/s adapters for eight. Price: Lambda, 8 × V100.
-V100 = Accelerator("v100", 125e12, 15.7e12, 32 * GB, 150 * GB, 6.25 * GB, 8, 300, 0.55, 0.4)
-# NVIDIA P100 datasheet (SXM2). fp32: 9.5 TFLOP/s sustained, as Vaswani et al. 2017 (arXiv:1706.03762, section 6.1) count it.
-P100 = Accelerator("p100", 21.2e12, 9.5e12, 16 * GB, 80 * GB, 6.25 * GB, 8, 300, 0.0, 0.32)
-# AMD Instinct MI300X datasheet; eight 400 Gbit/s adapters for eight. Price: RunPod.
-MI300X = Accelerator("mi300x", 1307.4e12, 163.4e12, 192 * GB, 448 * GB, 50 * GB, 8, 750, 2.99, 0.4)
-# NVIDIA Ada architecture white paper: 16-bit inputs, 32-bit sums; no NVLink, PCIe 4.0 × 16. Price: RunPod.
-RTX4090 = Accelerator("rtx4090", 165.2e12, 82.6e12, 24 * GB, 32 * GB, 3.1 * GB, 8, 450, 0.69, 0.5)
-# Jouppi et al. 2023 (arXiv:2304.01433, table 4): 275 TFLOP/s, 32 GB, six links of 50 GB/s, 170 W on average. Price: Google Cloud.
-TPU_V4 = Accelerator("tpu-v4", 275e12, 34e12, 32 * GB, 300 * GB, 300 * GB, 4, 170, 3.22, 0.58)
+# NVIDIA H100 datasheet (SXM); DGX H100: one 400 Gbit/s adapter per device
+H100 = Accelerator("h100", 989.4e12, 67e12, 80 * GB, 450 * GB, 50 * GB, 8)
+# NVIDIA H200 datasheet (SXM); as H100 but for its memory
+H200 = Accelerator("h200", 989.4e12, 67e12, 141 * GB, 450 * GB, 50 * GB, 8)
+# NVIDIA DGX B200 datasheet: 1,440 GB and 72 PFLOP/s of FP8 for 8; dense 16-bit is a quarter of that
+B200 = Accelerator("b200", 2250e12, 75e12, 180 * GB, 900 * GB, 50 * GB, 8, 0.45)
+# NVIDIA A100 datasheet (SXM 80 GB); DGX A100: one 200 Gbit/s adapter per device
+A100 = Accelerator("a100", 312e12, 19.5e12, 80 * GB, 300 * GB, 25 * GB, 8, 0.55)
+# NVIDIA A100 datasheet (SXM 40 GB)
+A100_40GB = Accelerator("a100-40gb", 312e12, 19.5e12, 40 * GB, 300 * GB, 25 * GB, 8, 0.55)
+# NVIDIA V100 datasheet (SXM2 32 GB): 16-bit is fp16; DGX-1: four 100 Gbit/s adapters for eight
+V100 = Accelerator("v100", 125e12, 15.7e12, 32 * GB, 150 * GB, 6.25 * GB, 8, 0.4)
+# NVIDIA P100 datasheet (SXM2). fp32: 9.5 TFLOP/s sustained, as Vaswani et al. 2017 (arXiv:1706.03762, section 6.1) count it
+P100 = Accelerator("p100", 21.2e12, 9.5e12, 16 * GB, 80 * GB, 6.25 * GB, 8, 0.32)
+# AMD Instinct MI300X datasheet; eight 400 Gbit/s adapters for eight
+MI300X = Accelerator("mi300x", 1307.4e12, 163.4e12, 192 * GB, 448 * GB, 50 * GB, 8, 0.4)
+# NVIDIA Ada architecture white paper: 16-bit inputs, 32-bit sums; no NVLink, PCIe 4.0 × 16
+RTX4090 = Accelerator("rtx4090", 165.2e12, 82.6e12, 24 * GB, 32 * GB, 3.1 * GB, 8, 0.5)
+# Jouppi et al. 2023 (arXiv:2304.01433, table 4): 275 TFLOP/s, 32 GB, six links of 50 GB/s
+TPU_V4 = Accelerator("tpu-v4", 275e12, 34e12, 32 * GB, 300 * GB, 300 * GB, 4, 0.58)
 # One core with AVX2 at 2.5 GHz: two units × 8 numbers × 2 operations per cycle (Intel 64 optimisation reference manual); no faster in
-# 16 bits without AMX. 4 GB, 4 W and price: a vCPU pair of AWS c7i.
-CPU = Accelerator("cpu", 80e9, 80e9, 4 * GB, 10 * GB, 1.25 * GB, 64, 4, 0.0892, 0.7)
+# 16 bits without AMX
+CPU = Accelerator("cpu", 80e9, 80e9, 4 * GB, 10 * GB, 1.25 * GB, 64, 0.7)
 
 KINDS = (H100, H200, B200, A100, A100_40GB, V100, P100, MI300X, RTX4090, TPU_V4, CPU)
 for _device in KINDS:

@@ -1,4 +1,4 @@
-"""A plan: one workload on one layout of one kind of device, with its memory, time, energy and price; and the search for a plan that fits."""
+"""A plan: one workload on one layout of one kind of device, with its memory and time; and the search for a plan that fits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +14,8 @@ from .layout import Layout
 from .memory import Memory, peak_memory
 from .traffic import Traffic, step_traffic
 
-USABLE = (
-    0.92  # of a device's memory: the rest goes to kernels, communication libraries and fragments
-)
+# of a device's memory: the rest goes to kernels, communication libraries and fragments
+USABLE = 0.92
 MAX_DEVICES = 1 << 17
 
 
@@ -79,14 +78,6 @@ class Plan:
         peak = self.device.flops(self.workload.precision) * self.layout.devices
         return self.step_flops / (self.step_seconds * peak)
 
-    @property
-    def joules(self) -> float:
-        return self.seconds * self.device.watts * self.layout.devices
-
-    @property
-    def dollars(self) -> float:
-        return self.seconds / 3600 * self.device.price * self.layout.devices
-
     def preference(self) -> tuple[float, int]:
         """The fastest first; of those that are equally fast, the one with the largest products."""
         return round(self.step_seconds, 9), -self.layout.micro_batch
@@ -122,13 +113,12 @@ class Plan:
             },
             "seconds": self.seconds,
             "model_flops_utilisation": self.utilisation,
-            "kilowatt_hours": self.joules / 3.6e6,
-            "dollars": self.dollars or None,
         }
 
 
 def make_plan(workload: Workload, device: Accelerator, layout: Layout) -> Plan:
-    memory, traffic = peak_memory(workload, layout), step_traffic(workload, layout)
+    memory = peak_memory(workload, layout)
+    traffic = step_traffic(workload, layout)
     return Plan(workload, device, layout, memory, traffic, row_flops(workload))
 
 
@@ -222,7 +212,8 @@ def micro_batches(workload: Workload, layout: Layout, wishes: Wishes) -> Iterato
     if wishes.micro_batch:
         yield wishes.micro_batch
         return
-    most, size = -(-workload.rows // layout.readers), 1
+    most = -(-workload.rows // layout.readers)
+    size = 1
     while size < most:
         yield size
         size *= 2
@@ -239,10 +230,8 @@ def splits_evenly(workload: Workload, tensor: int) -> bool:
     """Whether a tensor group of this size divides heads and hidden widths."""
     for spec in (workload.spec, *workload.extra):
         for _, _, block, _, stage in iterate_blocks(spec):
-            inner, hidden = (
-                block.attention.inner,
-                getattr(block.feedforward.inner, "hidden", tensor),
-            )
+            inner = block.attention.inner
+            hidden = getattr(block.feedforward.inner, "hidden", tensor)
             heads = inner.heads if isinstance(inner, S.Attention) else tensor
             if heads % tensor or hidden % tensor or (stage is not None and tensor > 1):
                 return False
@@ -287,8 +276,7 @@ def advice(workload: Workload, device: Accelerator, wishes: Wishes) -> str:
     for fewer in (Wishes(devices=wishes.devices), Wishes()):
         plan, _ = search(workload, device, fewer)
         if plan is not None:
-            price = f" (${plan.dollars:,.0f})" if plan.dollars else ""
-            return f"the fewest devices that fit are {options_of(plan)}{price}"
+            return f"the fewest devices that fit are {options_of(plan)}"
     return "use a device with more memory, or shorter rows"
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from ..registry import CHOICES
-from ..synonyms import SYNONYM_OF, normalise_name, suggest
+from ..synonyms import places_of, suggest
 from ..values import from_plain, nearest_path, to_plain
 
 T = TypeVar("T")
@@ -75,10 +75,9 @@ class UnknownPath(ValueError):
 
 def suggest_path(tree: Any, path: str) -> str:
     """Return the path for a word of another library, if this recipe has it."""
-    word = SYNONYM_OF.get(normalise_name(path.rpartition(".")[2]))
-    for place in word.targets if word else ():
+    for place in places_of(path.rpartition(".")[2]):
         if "=" in place and path_exists(tree, place.partition("=")[0].split(".")):
-            return f"set {word.meaning} with {place}" if word else ""
+            return f"did you mean {place}?"
     return ""
 
 
