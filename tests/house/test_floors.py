@@ -162,7 +162,7 @@ QUICK_PACKAGES = {
 }
 QUICK = {
     ("-c", "import weft"): 1.4,
-    ("-m", "weft.cli", "--help"): 1.6,
+    ("-m", "weft.cli", "--help"): 2.4,
     ("-m", "weft.cli", "families"): 2.2,
 }
 AS_INSTALLED = {

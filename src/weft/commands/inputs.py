@@ -5,13 +5,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import Fields
 from .predict_options import AnswerOptions, TagOptions, TextOptions
-from .rows import TABLE_SUFFIXES, image_rows, input_rows
+from .rows import TABLE_SUFFIXES, image_rows, input_rows, input_table, rows_of
 
 if TYPE_CHECKING:
     from ..inference.open_model import OpenModel
 
 
-def input_texts(
+class Inputs(NamedTuple):
+    """The rows, and what a model reads of each."""
+
+    rows: list[Fields]
+    # texts, pairs of texts, lists of words, or images
+    inputs: list[Any]
+    # of the inputs on the screen
+    names: list[str]
+
+
+def text_rows(
     options: TextOptions, pairs: bool = False, suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
     """Return single texts, or pairs of texts. `suffixes` are those of the output."""
@@ -24,26 +34,17 @@ def input_texts(
     return [{"text": a, "text2": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
 
 
-class Inputs(NamedTuple):
-    """What a model is asked about."""
-
-    rows: list[Fields]
-    inputs: list[tuple[Any, str | None]]  # texts, pairs of texts, or images
-    names: list[str]  # of the inputs on the screen
-
-
-def rows_and_inputs(
+def inputs_of_rows(
     options: TextOptions, rows: list[Fields], model: "OpenModel", pairs: bool | None = None
 ) -> Inputs:
-    """Return what a model reads; `pairs` as `text_pairs` takes it."""
+    """Return images, or pairs of texts; `pairs` as `text_pairs` takes it."""
     if model.reads_images:
         image_column = getattr(model.recipe and model.recipe.data.rows, "image", None)
         rows, images = image_rows(options, rows, image_column)
         return Inputs(rows, [(image, None) for image in images], [str(row["file"]) for row in rows])
     texts = text_pairs(options, rows, model, pairs)
-    return Inputs(
-        rows, texts, ["  |  ".join(text for text in pair if text is not None) for pair in texts]
-    )
+    names = ["  |  ".join(text for text in pair if text is not None) for pair in texts]
+    return Inputs(rows, texts, names)
 
 
 def text_pairs(
@@ -93,6 +94,18 @@ def trained_on(options: TextOptions, fields: Fields, model: "OpenModel", pairs: 
     return columns if set(columns) <= set(fields) else []
 
 
+def masked_texts(options: TextOptions, rows: list[Fields], model: "OpenModel") -> Inputs:
+    """Return the texts of the rows."""
+    texts = [first for first, _ in text_pairs(options, rows, model)]
+    return Inputs(rows, texts, texts)
+
+
+def words_of_rows(options: TagOptions, rows: list[Fields], model: "OpenModel") -> Inputs:
+    """Return the words of each row: as stored, or its text split into words and punctuation."""
+    words = words_of(options, rows, model)
+    return Inputs(rows, words, [" ".join(sentence) for sentence in words])
+
+
 def words_of(options: TagOptions, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
     """Return the words of a row: as stored, or its text split into words and punctuation."""
     from ..data.reading.column_names import WORD_COLUMNS, find_column
@@ -112,30 +125,29 @@ def words_of(options: TagOptions, rows: list[Fields], model: "OpenModel") -> lis
     ]
 
 
-def questions(options: AnswerOptions) -> tuple[list[Fields], bool]:
-    """Return rows with a question and a context, and whether they come from a SQuAD file."""
-    if options.question or options.context:
-        if options.input or not (options.question and options.context):
-            raise ValueError("give --question and --context, or --input")
-        return [{"question": options.question, "context": options.context}], False
-    if options.input and is_squad(options.input):
-        from ..data.formats.squad import read_questions
-
-        return [
-            {"id": row.id, "question": row.question, "context": row.context}
-            for row in read_questions(options.input)
-        ], True
-    return input_rows(options, []), False
+def question_rows(options: AnswerOptions) -> tuple[list[Fields], str]:
+    """Return rows with a question and a context, and the format of their file."""
+    question = options.question
+    context = options.context
+    if (question or context) and not (question and context):
+        raise ValueError("give --question and --context, or --input")
+    table = input_table(options, [question] if question else [])
+    if question:
+        return [{"question": question, "context": context}], ""
+    return rows_of(table), table.format
 
 
-def is_squad(path: str) -> bool:
-    from ..data.formats.sniff import detect_format, formats_by_suffix
-
-    return "squad" in [f.name for f in formats_by_suffix(path)] and detect_format(path) == "squad"
-
-
-def columns_of(options: AnswerOptions) -> tuple[str, str]:
+def questions_of_rows(options: AnswerOptions, rows: list[Fields]) -> Inputs:
+    """Return the question and the context of each row."""
     if options.columns and len(options.columns) != 2:
         raise ValueError("--columns: answer reads two, QUESTION CONTEXT")
     question, context = options.columns or ("question", "context")
-    return question, context
+    for row in rows:
+        texts = [row.get(question), row.get(context)]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ValueError(
+                f"give a question and a context; {str(row)[:80]} lacks one of them "
+                f"(columns {question!r} and {context!r})"
+            )
+    pairs = [(row[question], row[context]) for row in rows]
+    return Inputs(rows, pairs, [row[question] for row in rows])

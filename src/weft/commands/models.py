@@ -69,7 +69,7 @@ class ExportOptions(VerbOptions):
 
 def families(options: FamiliesOptions) -> int:
     """List the architectures with sizes, parameters and papers."""
-    from .families import families_table, family_sizes
+    from .tables import families_table, family_sizes
 
     sizes = family_sizes()
     print_result(options.json, sizes, lambda width: families_table(sizes, width))
@@ -132,16 +132,13 @@ def is_recipe(name: str) -> bool:
 
 def show_recipe(options: ShowOptions) -> int:
     from .. import recipe
-    from . import show as show_module
+    from . import show
 
-    loaded_recipe = recipe.apply_overrides(
+    loaded = recipe.apply_overrides(
         recipe.load_recipe(options.name), list(options.set), report_on_first_rank
     )
-    print_result(
-        options.json,
-        show_module.recipe_summary(loaded_recipe),
-        lambda width: show_module.recipe_page(loaded_recipe),
-    )
+    summary = show.recipe_summary(loaded)
+    print_result(options.json, summary, lambda width: show.recipe_page(loaded, summary))
     return 0
 
 
@@ -150,7 +147,7 @@ def verify(options: VerifyOptions) -> int:
 
     Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.
     """
-    from .verify import differences_table
+    from .tables import differences_table
 
     with spinner(f"comparing {options.folder} with transformers"):
         from ..inference.compare import LIMIT, compare_with_transformers
@@ -161,9 +158,9 @@ def verify(options: VerifyOptions) -> int:
         folder = local_folder(model_folder(options.folder))
         differences = verify.verify(folder)
         checks = compare_with_transformers(open_model(folder, device="cpu"), folder)
-    same = all(difference <= LIMIT for difference in differences.values()) and not any(
-        check.differ for check in checks
-    )  # a NaN is not
+    # a NaN is not the same
+    same_outputs = all(difference <= LIMIT for difference in differences.values())
+    same = same_outputs and not any(check.differ for check in checks)
     plain = {
         "folder": options.folder,
         "differences": {n: d if isfinite(d) else None for n, d in differences.items()},
@@ -173,13 +170,8 @@ def verify(options: VerifyOptions) -> int:
         },
         "same": same,
     }
-    print_result(
-        options.json,
-        plain,
-        lambda width: differences_table(
-            differences, {check.name: check.line for check in checks}, width
-        ),
-    )
+    lines = {check.name: check.line for check in checks}
+    print_result(options.json, plain, lambda width: differences_table(differences, lines, width))
     if not options.json:
         print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
     return 0 if same else 1
@@ -193,9 +185,10 @@ def export(options: ExportOptions) -> int:
     """
     from ..interop.describe import check_output_folder, folder_summary
     from ..interop.manifest import model_of_run
-    from .export import folders_table
+    from .tables import folders_table
 
-    out, run = Path(options.output), Path(options.folder)
+    out = Path(options.output)
+    run = Path(options.folder)
     if out.resolve() == Path(model_folder(options.folder)).resolve():
         raise ValueError(f"{options.output} is the folder to read; give another one to write")
     check_output_folder(out, options.overwrite)

@@ -2,16 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from . import Fields
+from .evaluate_options import EvaluateOptions
 from .files import check_output_file, check_outside_model
 
-if TYPE_CHECKING:
-    from .evaluate_options import EvaluateOptions
 
-
-def receipts_file(options: "EvaluateOptions") -> Path | None:
+def receipts_file(options: EvaluateOptions) -> Path | None:
     """Return the file of the receipts, --output or that of the run, after checking that it can be written."""
     check_output_file(options.output)
     beside_model = Path(options.name) / "evaluation.json"
@@ -41,7 +38,7 @@ def read_receipts(path: Path | None) -> Fields:
 NOT_COMPARED = {"name", "output", "json", "device", "batch_size", "data", "few_shot"}
 
 
-def options_of(options: "EvaluateOptions") -> Fields:
+def options_of(options: EvaluateOptions) -> Fields:
     """Return the options of an evaluation that its scores depend on."""
     return {name: value for name, value in vars(options).items() if name not in NOT_COMPARED}
 

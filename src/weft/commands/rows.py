@@ -16,6 +16,7 @@ from .predict_options import TextOptions
 
 if TYPE_CHECKING:
     from ..data.reading.rows import BadRowEntries
+    from ..data.reading.table import Table
     from ..recipe import Source
 
 
@@ -54,7 +55,27 @@ def input_rows(
     suffixes: tuple[str, ...] = TABLE_SUFFIXES,
     whole: bool = False,
 ) -> list[Fields]:
-    """Return the rows of the command line, of a file, or of standard input.
+    """Return the rows of `input_table`."""
+    return rows_of(input_table(options, texts, suffixes, whole))
+
+
+def rows_of(table: "Table") -> list[Fields]:
+    """Return the rows of a table, at least one; report those that are skipped."""
+    read = table.readable()
+    for note in read.notes():
+        report(note)
+    if not read.rows:
+        raise ValueError(f"{table.path} holds no row; give at least one text or image")
+    return [item.fields for item in read.rows]
+
+
+def input_table(
+    options: RowOptions,
+    texts: Sequence[str],
+    suffixes: tuple[str, ...] = TABLE_SUFFIXES,
+    whole: bool = False,
+) -> "Table":
+    """Return the table of the command line, of a file, or of standard input.
 
     Args:
         options: of the command.
@@ -62,7 +83,7 @@ def input_rows(
         suffixes: of the output.
         whole: whether standard input is one text.
     """
-    from ..data.reading.inputs import open_input
+    from ..data.reading.inputs import open_input, table_of_texts
 
     check_output_file(options.output, suffixes)
     check_outside_model("--output", [options.output], options.name)
@@ -72,10 +93,10 @@ def input_rows(
     if options.input and options.input != "-":
         check_input_files("--input", [options.input])
     if texts:
-        return [{"text": text} for text in texts]
+        return table_of_texts(texts)
     if not options.input and sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
-    table = open_input(
+    return open_input(
         options.input or "-",
         options.columns,
         options.column_names,
@@ -83,15 +104,6 @@ def input_rows(
         max_bad_rows=options.max_bad_row_fraction,
         whole=whole and not options.input,
     )
-    read = table.readable()
-    for note in read.notes():
-        report(note)
-    rows = [item.fields for item in read.rows]
-    if not rows:
-        raise ValueError(
-            f"{options.input or 'standard input'} holds no row; give at least one text or image"
-        )
-    return rows
 
 
 def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None) -> ImageRows:

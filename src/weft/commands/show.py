@@ -1,158 +1,152 @@
 """`weft show`: a model, or a recipe with its model, task, data, batch, optimiser, schedule and cost."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
 
 from .. import recipe as R
 from .. import spec as S
 from ..console import format_duration, format_number
-from ..recipe import cost as cost_module
-from ..recipe import recipe as recipe_module
-from ..recipe.cost import checkpoint_bytes, run_flops
+from ..recipe.cost import checkpoint_bytes, estimate_memory, run_flops
+from ..recipe.recipe import sample_unit
 from ..recipe.workload import image_side
-from ..spec import describe
 from ..spec.describe import (
     default_length,
     describe_workload,
     model_tree,
+    short,
     stack_equations,
     tree_rows,
 )
-from ..spec.describe import short as short_describe
 from ..values import format_inline, to_plain
 from .tables import plain_table
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType as Page
-    from rich.table import Table
-
-REFERENCE_FLOPS = 1e12  # FLOP/s that a time is stated for
+# FLOP/s that a time is stated for
+REFERENCE_FLOPS = 1e12
 
 
 def recipe_summary(recipe: R.Recipe) -> dict[str, Any]:
-    flops, need, unit = (
-        run_flops(recipe),
-        cost_module.estimate_memory(recipe),
-        recipe_module.sample_unit(recipe.model),
-    )
-    per_step = recipe.batch.rows_per_step() * (1 if unit == "images" else recipe.batch.length)
+    flops = run_flops(recipe)
+    memory = estimate_memory(recipe)
+    unit = sample_unit(recipe.model)
+    rows = recipe.batch.rows_per_step()
+    per_step = rows if unit == "images" else rows * recipe.batch.length
     length = image_side(recipe.model, recipe.batch.length) or default_length(recipe.model)
+    parameters = recipe.model.parameter_count()
     return {
         "name": recipe.name,
-        "parameters": recipe.model.parameter_count(),
+        "parameters": parameters,
         "flops": recipe.model.flops(length=length),
         "length": length,
         "steps": recipe.steps,
-        "rows_per_step": recipe.batch.rows_per_step(),
+        "rows_per_step": rows,
         "unit": unit,
         f"{unit}_per_step": per_step,
         unit: per_step * recipe.steps,
         "run_flops": flops,
-        "memory_bytes": need.total,
-        "state_bytes": need.state_bytes,
-        "activation_bytes": need.activations_per_row * need.rows,
-        "rows_per_forward": need.rows,
-        "checkpoint_bytes": checkpoint_bytes(
-            recipe.optimiser, recipe.average, recipe.model.parameter_count()
-        ),
+        "memory_bytes": memory.total,
+        "state_bytes": memory.state_bytes,
+        "activation_bytes": memory.activations_per_row * memory.rows,
+        "rows_per_forward": memory.rows,
+        "checkpoint_bytes": checkpoint_bytes(recipe.optimiser, recipe.average, parameters),
         "recipe": to_plain(recipe),
     }
 
 
 def describe_sources(data: R.Data) -> str:
-    return "; ".join(
-        f"{name} {', '.join(s.paths)}"
-        + (f" ({s.fraction[0]:.0%} to {s.fraction[1]:.0%})" if s.fraction != (0.0, 1.0) else "")
-        for name, s, _ in data.parts()
-    ) + ("" if data.valid else "; no validation data")
+    parts = []
+    for name, source, _ in data.parts():
+        begin, end = source.fraction
+        share = f" ({begin:.0%} to {end:.0%})" if (begin, end) != (0.0, 1.0) else ""
+        parts.append(f"{name} {', '.join(source.paths)}{share}")
+    if not data.valid:
+        parts.append("no validation data")
+    return "; ".join(parts)
 
 
-def recipe_page(recipe: R.Recipe) -> "Table":
-    from rich.table import Table
-
-    f, m, page = recipe_summary(recipe), recipe.model, Table.grid(padding=(0, 2))
-    rows = [
-        ("recipe", recipe.name + (f": {recipe.paper}" if recipe.paper else "")),
-        (
-            "model",
-            f"{f['parameters']:,} parameters, {format_number(f['flops'], 'FLOP')} forward for {describe_workload(m, f['length'])}",
-        ),
-    ]
-    rows += [
-        ("", f"{heading}: {'; '.join(lines)}") for heading, lines in describe.stack_equations(m)
-    ]
-    task = recipe.task
-    whole = not task.extra_models()  # a model's spec does not fit on a line
-    rows += [("task", format_inline(task) if whole else type(task).__name__)]
-    rows += [("init_from", recipe.init_from)] if recipe.init_from else []
-    rows += [
-        ("data", describe_sources(recipe.data)),
-        (
-            "",
-            f"rows: {format_inline(recipe.data.rows)}; tokenizer: {format_inline(recipe.data.tokenizer)}",
-        ),
-        (
-            "batch",
-            f"{format_inline(recipe.batch)}, "
-            + (f"{recipe.micro_batch_size} rows" if recipe.micro_batch_size else "all rows")
-            + " per forward pass",
-        ),
-    ]
-    rows += [
-        (
-            "length_schedule",
-            "; ".join(
-                f"{length} tokens until {share:.0%} of the steps"
-                for share, length in recipe.length_schedule
-            ),
-        )
-    ] * bool(recipe.length_schedule)
-    rows += [
-        (
-            "optimiser",
-            f"{format_inline(recipe.optimiser)}, gradient norm at most {recipe.grad_clip}",
-        ),
-        ("schedule", format_inline(recipe.schedule)),
-        (
-            "steps",
-            f"{f['steps']:,} of at most {f[f['unit'] + '_per_step']:,} {f['unit']}, {format_number(f[f['unit']])} in total; {recipe.precision}",
-        ),
-    ]
-    rows += [
-        (name, format_inline(value))
-        for name, value in (("trainable", recipe.trainable), ("average", recipe.average))
-        if value is not None
-    ]
-    rows += [
-        ("validate", f"every {recipe.eval_every:,} steps" if recipe.eval_every else "at the end"),
-        (
-            "cost",
-            f"{format_number(f['run_flops'], 'FLOP')}: {format_duration(f['run_flops'] / REFERENCE_FLOPS)} at 1 TFLOP/s",
-        ),
-        (
-            "memory",
-            f"at least {format_number(f['memory_bytes'], 'B')}: {format_number(f['state_bytes'], 'B')} for weights, gradients and optimiser, "
-            f"{format_number(f['activation_bytes'], 'B')} for the activations of {f['rows_per_forward']:,} rows",
-        ),
-        ("disk", f"{format_number(f['checkpoint_bytes'], 'B')} per checkpoint"),
-    ]
-    for name, text in rows:
+def recipe_page(recipe: R.Recipe, summary: dict[str, Any]) -> Table:
+    page = Table.grid(padding=(0, 2))
+    for name, text in [*part_rows(recipe, summary), *cost_rows(recipe, summary)]:
         page.add_row(name, text)
     return page
 
 
-def model_page(name: str, spec: S.Spec, width: int) -> "Page":
-    """Return the parts, equations and cost of a model as text."""
-    from rich.console import Group
+def part_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the recipe is made of."""
+    model = recipe.model
+    flops = format_number(summary["flops"], "FLOP")
+    workload = describe_workload(model, summary["length"])
+    # a model's spec does not fit on a line
+    whole = not recipe.task.extra_models()
+    data = recipe.data
+    per_pass = f"{recipe.micro_batch_size} rows" if recipe.micro_batch_size else "all rows"
+    rows = [
+        ("recipe", f"{recipe.name}: {recipe.paper}" if recipe.paper else recipe.name),
+        ("model", f"{summary['parameters']:,} parameters, {flops} forward for {workload}"),
+    ]
+    rows += [("", f"{heading}: {'; '.join(lines)}") for heading, lines in stack_equations(model)]
+    rows.append(("task", format_inline(recipe.task) if whole else type(recipe.task).__name__))
+    if recipe.init_from:
+        rows.append(("init_from", recipe.init_from))
+    rows += [
+        ("data", describe_sources(data)),
+        ("", f"rows: {format_inline(data.rows)}; tokenizer: {format_inline(data.tokenizer)}"),
+        ("batch", f"{format_inline(recipe.batch)}, {per_pass} per forward pass"),
+    ]
+    if recipe.length_schedule:
+        phases = [
+            f"{length} tokens until {share:.0%} of the steps"
+            for share, length in recipe.length_schedule
+        ]
+        rows.append(("length_schedule", "; ".join(phases)))
+    optimiser = format_inline(recipe.optimiser)
+    rows += [
+        ("optimiser", f"{optimiser}, gradient norm at most {recipe.grad_clip}"),
+        ("schedule", format_inline(recipe.schedule)),
+    ]
+    optional = (("trainable", recipe.trainable), ("average", recipe.average))
+    rows += [(name, format_inline(value)) for name, value in optional if value is not None]
+    return rows
 
-    equations_text = "".join(
-        f"\n{heading}\n" + "".join(f"  {line}\n" for line in block)
-        for heading, block in stack_equations(spec)
-    )
-    cost = f"{spec.parameter_count():,} parameters, {short_describe(spec.flops(length=default_length(spec)), ' KMGTPE', ' ')}FLOPs forward for {describe_workload(spec)}"
-    return Group(
-        plain_table(
-            "part", "what", "parameters", rows=list(tree_rows(model_tree(name, spec))), width=width
+
+def cost_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return how long the run is, and what it needs."""
+    unit = summary["unit"]
+    per_step = summary[f"{unit}_per_step"]
+    total = format_number(summary[unit])
+    flops = summary["run_flops"]
+    state = format_number(summary["state_bytes"], "B")
+    activations = format_number(summary["activation_bytes"], "B")
+    return [
+        (
+            "steps",
+            f"{summary['steps']:,} of at most {per_step:,} {unit}, {total} in total; {recipe.precision}",
         ),
-        equations_text,
-        cost,
+        ("validate", f"every {recipe.eval_every:,} steps" if recipe.eval_every else "at the end"),
+        (
+            "cost",
+            f"{format_number(flops, 'FLOP')}: {format_duration(flops / REFERENCE_FLOPS)} at 1 TFLOP/s",
+        ),
+        (
+            "memory",
+            f"at least {format_number(summary['memory_bytes'], 'B')}: {state} for weights, gradients and optimiser, "
+            f"{activations} for the activations of {summary['rows_per_forward']:,} rows",
+        ),
+        ("disk", f"{format_number(summary['checkpoint_bytes'], 'B')} per checkpoint"),
+    ]
+
+
+def model_page(name: str, spec: S.Spec, width: int) -> Group:
+    """Return the parts, equations and cost of a model as text."""
+    equations = ""
+    for heading, block in stack_equations(spec):
+        equations += f"\n{heading}\n" + "".join(f"  {line}\n" for line in block)
+    flops = short(spec.flops(length=default_length(spec)), " KMGTPE", " ")
+    cost = (
+        f"{spec.parameter_count():,} parameters, {flops}FLOPs forward for {describe_workload(spec)}"
+    )
+    parts = list(tree_rows(model_tree(name, spec)))
+    return Group(
+        plain_table("part", "what", "parameters", rows=parts, width=width), equations, cost
     )

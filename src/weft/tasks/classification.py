@@ -2,7 +2,7 @@
 section 3.3; ViT, arXiv:2010.11929, section 3.2)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.collate import attention_mask
 from ..data.images import ImageSamples
+from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
 from ..layers.sequence import HiddenStates
 from ..metrics.classification import classification_metrics
@@ -33,9 +34,6 @@ from .base import (
 from .pair_encoding import PairEncoding
 from .predict import probabilities
 from .task import EvaluationData, Metrics, TaskImplementation
-
-if TYPE_CHECKING:
-    from ..data.store import Store
 
 Value = R.Classification | R.Regression
 SWAPPED_FIELDS = {
@@ -87,7 +85,7 @@ class TextClassificationPreprocess(Preprocess):
         if self.symmetric:
             self.fields |= self.join.fields(self.pad_id, **SWAPPED_FIELDS)
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         return self.join.table(store, length, "first", *(["second"] if self.pair else []))
 
     def __call__(
@@ -121,7 +119,7 @@ class ImageClassificationPreprocess(Preprocess):
         super().__init__(task, context)
         self.source, self.terms, self.fields = context.spec.source, loss_term(task), {}
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         assert isinstance(self.source, S.Patches)
         return ImageSamples(
             store,

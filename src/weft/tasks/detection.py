@@ -1,7 +1,7 @@
 """Boxes and classes of the objects of an image, as a set (DETR, Carion et al. 2020, arXiv:2005.12872)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.boxes import BoxSamples, decode_boxed, relative_boxes
 from ..data.collate import IGNORE_INDEX
+from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype
 from ..layers.object_queries import ObjectStates
 from ..metrics.detection import MAX_DETECTIONS, detection_metrics
@@ -29,9 +30,6 @@ from .detection_matching import (
 )
 from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
-if TYPE_CHECKING:
-    from ..data.store import Store
-
 AUXILIARY = "auxiliary_"  # before a term: its sum over all decoder layers but the last
 DENOISING = "denoising_"  # before a term: of the noised queries, over all layers that have a loss
 
@@ -48,7 +46,7 @@ class DetectionPreprocess(Preprocess):
         self.classes, self.scores = len(context.data.labels or ()), build_scores(task, context.spec)
         self.terms = tuple(loss_weights(task, context.spec))
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         queries = None if include_partial else self.queries  # of training: the rest would be lost
         transforms = R.transforms_for(self.task, include_partial)
         return BoxSamples(store, self.classes, transforms, queries)
@@ -189,7 +187,7 @@ class DetectionLoss(Loss):
 class DetectionTask(TaskImplementation):
     preprocess_class, loss_class = DetectionPreprocess, DetectionLoss
 
-    def predict_store(self, store: "Store", options: EvaluateOptions) -> list[Any]:
+    def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
         """As everywhere, but one image at a time where convolutions read the padding of smaller images, as in published models: what is
         found in an image must not depend on the others."""
         source = self.context.spec.source

@@ -2,7 +2,7 @@
 (DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
 from ..metrics.perplexity import perplexity
 from ..model.heads import ClassifierHeadLayer
@@ -29,9 +30,6 @@ from .base import (
 )
 from .predict import probabilities, token_losses
 from .task import EvaluationData, Metrics, TaskImplementation
-
-if TYPE_CHECKING:
-    from ..data.store import Store
 
 
 class DistillationPreprocess(Preprocess):
@@ -64,7 +62,7 @@ class DistillationPreprocess(Preprocess):
         )
 
     def open_samples(
-        self, store: "Store", length: int, include_partial: bool = False
+        self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
         return self.rows.open_samples(store, length, include_partial)
 

@@ -1,6 +1,6 @@
 """Rebuild the hidden patches of an image (MAE, He et al. 2021, arXiv:2111.06377, section 3)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,13 +9,11 @@ from torch import Tensor
 from .. import recipe as R
 from .. import spec as S
 from ..data.images import ImageSamples
+from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
 from .classification import image_samples
 from .task import TaskImplementation
-
-if TYPE_CHECKING:
-    from ..data.store import Store
 
 
 class MaskedAutoencodingPreprocess(Preprocess):
@@ -36,7 +34,7 @@ class MaskedAutoencodingPreprocess(Preprocess):
                 f"mask_rate = {task.mask_rate} of {self.cells} patches leaves {self.shown} to see; some must be seen and some hidden"
             )
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         return ImageSamples(
             store,
             self.source,

@@ -2,7 +2,7 @@
 section 3.3)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from ..data.collate import attention_mask
+from ..data.store import Store
 from ..kernels.cross_entropy import cross_entropy
 from ..metrics.classification import multiple_choice_accuracy
 from . import auxiliary_lm
@@ -27,9 +28,6 @@ from .base import (
 from .pair_encoding import PairEncoding
 from .predict import probabilities
 from .task import EvaluationData, Metrics, TaskImplementation
-
-if TYPE_CHECKING:
-    from ..data.store import Store
 
 
 class MultipleChoicePreprocess(Preprocess):
@@ -55,7 +53,7 @@ class MultipleChoicePreprocess(Preprocess):
                 self.pad_id, f"ending{i}", tokens=f"tokens{i}", segments=f"segments{i}"
             )
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         return self.join.table(store, length, "context", "endings")
 
     def __call__(

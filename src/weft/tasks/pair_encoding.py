@@ -1,15 +1,13 @@
 """One or two texts between special tokens, truncated to a length."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import recipe as R
+from ..data.store import Store
 from ..data.tokenizer import SpecialTokenFrame
 from .base import ArrayRow, TaskContext, check_model, concatenate_ids, has_token_types, special_ids
-
-if TYPE_CHECKING:
-    from ..data.store import Store
 
 
 class PairEncoding:
@@ -69,7 +67,7 @@ class PairEncoding:
             fields["segments"] = (stream, 0)
         return {names.get(name, name): field for name, field in fields.items()}
 
-    def table(self, store: "Store", length: int, *columns: str) -> Any:
+    def table(self, store: Store, length: int, *columns: str) -> Any:
         from ..data.samples import RowSamples
 
         if length < 5:

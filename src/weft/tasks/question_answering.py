@@ -1,7 +1,7 @@
 """Extractive question answering: predict where the answer starts and ends in a text (BERT, arXiv:1810.04805, sections 4.2 and 4.3)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from ..data.collate import attention_mask
 from ..data.files import expand
 from ..data.formats.squad import Question, iterate_questions, read_questions
 from ..data.in_memory import InMemoryStore
+from ..data.store import Store
 from ..kernels.cross_entropy import cross_entropy
 from ..metrics.squad import AnswerPrediction, squad_metrics
 from ..spec.spec import max_row_length
@@ -35,9 +36,6 @@ from .task import (
     predict,
 )
 
-if TYPE_CHECKING:
-    from ..data.store import Store
-
 MAX_ANSWER_TOKENS = 30  # of an answer (BERT's own script)
 
 
@@ -53,7 +51,7 @@ class QuestionAnsweringPreprocess(Preprocess):
         self.join, self.window = PairEncoding(task, context), context.data.rows.max_length
         self.fields, self.frame = self.join.fields(self.pad_id), self.join.frame
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         if length < self.window:  # a cut would lose answers
             raise ValueError(
                 f"length = {length}: the data's windows have {self.window} tokens; "

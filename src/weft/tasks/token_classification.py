@@ -1,13 +1,14 @@
 """Token classification: one tag per word, predicted at its first piece (BERT, arXiv:1810.04805, section 5.3)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import recipe as R
+from ..data.store import Store
 from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
 from ..metrics.entities import outside_tag, tagging_metrics
 from .base import (
@@ -27,9 +28,6 @@ from .pair_encoding import PairEncoding
 from .predict import split_by_row
 from .task import EvaluationData, Metrics, TaskImplementation
 
-if TYPE_CHECKING:
-    from ..data.store import Store
-
 
 class TokenClassificationPreprocess(Preprocess):
     """A row is bos tokens eos; special tokens and the further pieces of a word have no label."""
@@ -47,7 +45,7 @@ class TokenClassificationPreprocess(Preprocess):
             self.join.frame,
         )
 
-    def read_samples(self, store: "Store", length: int, include_partial: bool) -> Any:
+    def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         return self.join.table(store, length, "tokens")
 
     def __call__(

@@ -22,6 +22,7 @@ from .rows import split_bad_rows
 from .table import Table, open_table
 
 STANDARD_INPUT = "standard input"
+COMMAND_LINE = "the command line"
 FEW = 5  # lines that tell JSON from text
 
 
@@ -78,6 +79,12 @@ def open_input(
         items = rows_from_lines(decoded_lines(where, (0, None)))
     read = split_bad_rows(((item, where) for item in items), format)
     return Table(R.Source(paths=(where,), format=format), columns, None, max_bad_rows, items=read)
+
+
+def table_of_texts(texts: Sequence[str]) -> Table:
+    """Return texts of the command line as a table with the column `text`."""
+    rows = [SourceRow(i, {"text": text}) for i, text in enumerate(texts)]
+    return Table(R.Source(paths=(COMMAND_LINE,), format="text"), items=(rows, []))
 
 
 def is_table(path: str) -> bool:
