@@ -98,7 +98,8 @@ def row(mark: str, name: str, what: str, paper: str, measured: str = "") -> tupl
 
 def reference_page(choice: type) -> str:
     """Return where the reference has a choice; "" for one of a user's own."""
-    name, (package, *rooms) = choice.__name__, choice.__module__.split(".")
+    name = choice.__name__
+    package, *rooms = choice.__module__.split(".")
     if package != "weft":
         return ""
     room = rooms[0]
@@ -128,7 +129,8 @@ def activation_rows() -> Iterator[tuple[str, ...]]:
 
 
 def placement_rows() -> Iterator[tuple[str, ...]]:
-    norm, inner = S.LayerNorm(), S.MLP(hidden=4)
+    norm = S.LayerNorm()
+    inner = S.MLP(hidden=4)
     branches = {
         "out": S.Branch(inner=inner, out=norm),
         "post_norm": S.post_norm(norm, inner),

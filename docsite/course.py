@@ -38,7 +38,9 @@ def receipt_link(text: str) -> str:
 
 def expand_course(text: str) -> str:
     """Add to every table whose last column is `topic` the command and the receipt of its topics."""
-    by_number, lines, inside = topics(), [], False
+    by_number = topics()
+    lines = []
+    inside = False
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and cells[-1] == "topic":

@@ -26,7 +26,8 @@ def module_text(family: Family) -> str:
 
 def kind_of(family: Family) -> str:
     spec = family(next(iter(family.sizes)))
-    encoder, decoder = spec.encoder is not None, spec.decoder is not None
+    encoder = spec.encoder is not None
+    decoder = spec.decoder is not None
     both = "encoder-decoder" if decoder else "encoder"
     kind = both if encoder else "decoder"
     return kind if type(spec.source).__name__ in ("Tokens", "SharedTokens") else f"{kind} of images"

@@ -54,7 +54,8 @@ MEASURED = {
 @cache
 def sections() -> dict[str, str]:
     """Return the heading of docs/results.md under which each receipt is named."""
-    heading, by_receipt = "", {}
+    heading = ""
+    by_receipt = {}
     for line in (ROOT / "docs" / "results.md").read_text().splitlines():
         if line.startswith("## "):
             heading = line.removeprefix("## ")

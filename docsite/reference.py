@@ -118,7 +118,8 @@ def signature(name: str, thing: Any) -> str:
     line = name + plain_type(str(whole))
     if len(line) <= LINE:
         return line
-    pieces, bare = [], False
+    pieces = []
+    bare = False
     for parameter in whole.parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and not bare:
             bare = True
@@ -156,7 +157,8 @@ def value_lines(name: str, value: type) -> Iterator[str]:
     yield from (f"### {name}", "")
     yield from docstring_lines(value)
     yield ""
-    rows, sources = [], field_sources(value)
+    rows = []
+    sources = field_sources(value)
     for field in fields(value):
         default = "required" if field.default is MISSING else f"`{format_inline(field.default)}`"
         annotation, comment = sources[field.name]

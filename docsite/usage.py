@@ -58,7 +58,9 @@ def placement(branch: Branch) -> str:
         return "sandwich_norm"
     if branch.before:
         return "pre_norm"
-    return "post_norm" if branch.after else "out" if branch.out else ""
+    if branch.after:
+        return "post_norm"
+    return "out" if branch.out else ""
 
 
 def marks(value: Any) -> Iterator[str]:

@@ -49,7 +49,9 @@ def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
     # after two dashes everything is text
     plain = rest[end + 1 :]
     rest = rest[:end]
-    many = "texts" if hasattr(args, "texts") else "data" if args.verb == "new" else None
+    many = "data" if args.verb == "new" else None
+    if hasattr(args, "texts"):
+        many = "texts"
     if many is not None:
         getattr(args, many).extend([word for word in rest if not word.startswith("-")] + plain)
         return [word for word in rest if word.startswith("-")]

@@ -75,7 +75,8 @@ def detect(options: DetectOptions) -> int:
     from ..inference import methods
     from ..inference.images import expand_folders
 
-    images, names = expand_folders(options.images), methods.label_names(model)
+    images = expand_folders(options.images)
+    names = methods.label_names(model)
     drawings = draw_targets(options.draw, images) if options.draw else []
     check_overwrites(options, drawings, images)
     ids = coco_ids(images, names, truth) if options.coco else None

@@ -17,7 +17,9 @@ from ..console import count_of, format_number, print_result, spinner
 from ..extras import install_extra
 from ..options.shared import VerbOptions
 
-LEAST_PYTHON, LEAST_DISK, LEAST_MEMORY = (3, 11), 1 << 30, 1 << 30
+LEAST_PYTHON = (3, 11)
+LEAST_DISK = 1 << 30
+LEAST_MEMORY = 1 << 30
 CORE = (
     "torch",
     "numpy",
@@ -30,6 +32,7 @@ CORE = (
     "rich",
     "jinja2",
     "fsspec",
+    "shtab",
 )
 
 
@@ -156,7 +159,8 @@ def problems(summary: dict[str, Any]) -> list[str]:
 
 def notes(summary: dict[str, Any]) -> list[str]:
     """Return what works but may surprise."""
-    lines, machine = [], summary["machine"]
+    lines = []
+    machine = summary["machine"]
     if summary["disk_bytes"] < LEAST_DISK:
         lines.append(f"only {format_number(summary['disk_bytes'], 'B')} of disk are free here")
     if isinstance(machine, dict):

@@ -128,13 +128,9 @@ def receipt_page(written: dict[str, Any], path: Path | None) -> str:
     def shown(name: str, value: Any) -> str:
         if isinstance(value, str) or value is None:
             return value or "not defined"
-        return (
-            f"{value:,.0f}"
-            if name == "tokens"
-            else f"{value:.4f}"
-            if abs(value) <= 1
-            else f"{value:.2f}"
-        )
+        if name == "tokens":
+            return f"{value:,.0f}"
+        return f"{value:.4f}" if abs(value) <= 1 else f"{value:.2f}"
 
     rows = {name: shown(name, value) for name, value in written["scores"].items()}
     if states := written.get("states"):
@@ -146,6 +142,7 @@ def receipt_page(written: dict[str, Any], path: Path | None) -> str:
         "data": f"fingerprint {written['data'][:16]}…",
         "time": f"{written['seconds']} s",
     }
-    rows |= {"receipt": str(path)} if path is not None else {}
+    if path is not None:
+        rows["receipt"] = str(path)
     wide = max(map(len, rows))
     return "\n".join(f"{name:{wide}}  {value}" for name, value in rows.items())

@@ -125,12 +125,10 @@ def page(scores: "list[InContextScore]", written: Fields, choices: Any, path: An
         table.add_row(name, *(f"{cells[name, n]:.4f}" for n in shots))
     if several:
         table.add_row("mean", *(f"{mean(scores, n):.4f}" for n in shots))
-    scoring = (
-        f"the most likely of {len(choices)} answers ({', '.join(choices[:4])}{', …' * (len(choices) > 4)})"
-        if choices
-        else "exact match of the greedy answer"
-    )
-    lines = [
-        f"{written['samples']:,} questions; {scoring}; model SHA-256 {written['model'][:16]}…; {written['seconds']} s"
-    ]
-    return Group(table, "", *lines, *([f"receipt: {path}"] if path is not None else []))
+    scoring = "exact match of the greedy answer"
+    if choices:
+        first = ", ".join([*choices[:4], "…"] if len(choices) > 4 else choices)
+        scoring = f"the most likely of {len(choices)} answers ({first})"
+    model = f"model SHA-256 {written['model'][:16]}…"
+    line = f"{written['samples']:,} questions; {scoring}; {model}; {written['seconds']} s"
+    return Group(table, "", line, *([f"receipt: {path}"] if path is not None else []))

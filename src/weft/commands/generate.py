@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ..generate.text_generator import Generation, TextGenerator
 
 DEFAULT_NEW_TOKENS = 128
-DEMO_PROMPT, DEMO_TEMPERATURE, DEMO_TOKENS = "ROMEO:\n", 0.7, 240
+DEMO_PROMPT = "ROMEO:\n"
+DEMO_TEMPERATURE = 0.7
+DEMO_TOKENS = 240
 TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 
@@ -129,22 +131,7 @@ def generate(options: GenerateOptions) -> int:
     """
     options = with_demo_prompt(options)
     sampling_options = sampling(options)
-    if options.num_beams and (
-        options.draft_model
-        or options.num_samples > 1
-        or options.stop
-        or sampling_options.temperature
-        or sampling_options.repetition_penalty != 1
-    ):
-        raise ValueError(
-            "--num-beams cannot be combined with sampling, --repetition-penalty, --stop or --draft-model; leave one out"
-        )
-    if "" in options.stop:
-        raise ValueError("--stop needs a text; an empty one would stop at once")
-    if options.num_return > 1 and not options.num_beams:
-        raise ValueError(
-            "--num-return needs --num-beams; to sample several answers, use --num-samples"
-        )
+    check_combination(options, sampling_options)
     prompts_given = [] if options.prompt is None else [options.prompt]
     if options.draft_model:
         check_outside_model("--output", [options.output], options.draft_model)
@@ -152,18 +139,7 @@ def generate(options: GenerateOptions) -> int:
     writer = open_generator(options)
     column = None if options.chat and "messages" in rows[0] else text_column(options, rows)
     prompts, limits = encode_prompts(options, writer, rows, column)
-    one = (
-        len(rows) == 1
-        and not (
-            options.json
-            or options.output
-            or options.num_beams
-            or options.draft_model
-            or options.logprobs
-        )
-        and options.num_samples == 1
-    )
-    if one:
+    if len(rows) == 1 and streams(options):
         pieces = writer.stream(
             prompts[0],
             max_new_tokens=limits[0],
@@ -172,19 +148,41 @@ def generate(options: GenerateOptions) -> int:
         )
         return print_stream(pieces, hint="" if options.chat else chat_hint(writer))
     generations = generate_rows(options, writer, prompts, limits, sampling_options)
-    several = options.num_samples > 1 or options.num_return > 1
-    add_columns(
-        rows,
-        [
-            {"answers": [generation_fields(options, one) for one in answers]}
-            if several
-            else generation_fields(options, answers[0])
-            for answers in generations
-        ],
+    fields = [[generation_fields(options, one) for one in answers] for answers in generations]
+    if options.num_samples > 1 or options.num_return > 1:
+        add_columns(rows, [{"answers": answers} for answers in fields])
+    else:
+        add_columns(rows, [answers[0] for answers in fields])
+    lines = [escape_newlines(one.text) for answers in generations for one in answers]
+    return output_texts(options, rows, lines)
+
+
+def check_combination(options: GenerateOptions, sampling: "Sampling") -> None:
+    """Raise ValueError for options that exclude each other."""
+    beside_beams = (
+        options.draft_model,
+        options.num_samples > 1,
+        options.stop,
+        sampling.temperature,
+        sampling.repetition_penalty != 1,
     )
-    return output_texts(
-        options, rows, [escape_newlines(one.text) for answers in generations for one in answers]
-    )
+    if options.num_beams and any(beside_beams):
+        raise ValueError(
+            "--num-beams cannot be combined with sampling, --repetition-penalty, --stop or "
+            "--draft-model; leave one out"
+        )
+    if "" in options.stop:
+        raise ValueError("--stop needs a text; an empty one would stop at once")
+    if options.num_return > 1 and not options.num_beams:
+        raise ValueError(
+            "--num-return needs --num-beams; to sample several answers, use --num-samples"
+        )
+
+
+def streams(options: GenerateOptions) -> bool:
+    """Return whether the answer to one prompt is printed while it is generated."""
+    searches = options.num_beams or options.draft_model or options.num_samples > 1
+    return not (options.json or options.output or options.logprobs or searches)
 
 
 def print_stream(pieces: Iterable[str], hint: str) -> int:
@@ -245,7 +243,8 @@ def translate(options: TranslateOptions) -> int:
     from ..runs.progress import CountProgressLine
 
     rows = input_rows(options, options.texts, ())
-    writer, column = open_generator(options), text_column(options, rows)
+    writer = open_generator(options)
+    column = text_column(options, rows)
     with CountProgressLine("translated") as progress:
         translations = writer.translate(
             [row[column] for row in rows],

@@ -160,5 +160,6 @@ def report_page(
 
 
 def line(panel: dict[str, Any]) -> str:
-    layers, heads = count_of(panel["layers"], "layer"), count_of(panel["heads"], "head")
+    layers = count_of(panel["layers"], "layer")
+    heads = count_of(panel["heads"], "head")
     return f"{panel['kind']}: {layers} of {heads}, {panel['queries']} × {panel['keys']} tokens"

@@ -210,7 +210,7 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
         table.add_row(
             f"{p.layout.devices:,}",
             p.layout.describe(),
-            f"{p.layout.micro_batch:,}{'*' * p.layout.checkpointing}",
+            f"{p.layout.micro_batch:,}*" if p.layout.checkpointing else f"{p.layout.micro_batch:,}",
             format_number(p.memory.total, "B"),
             format_duration(p.seconds),
             f"{p.utilisation:.0%}",
@@ -223,7 +223,8 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
 
 
 def workload_rows(best: "Plan") -> list[tuple[str, str]]:
-    w, flops = best.workload, best.flops
+    w = best.workload
+    flops = best.flops
     per = w.units_per_row
     unit = w.unit.removesuffix("s")
     samples = f"{format_number(w.samples_read)} {w.unit}"
@@ -244,7 +245,9 @@ def workload_rows(best: "Plan") -> list[tuple[str, str]]:
 
 
 def device_rows(best: "Plan") -> list[tuple[str, str]]:
-    layout, memory, device = best.layout, best.memory, best.device
+    layout = best.layout
+    memory = best.memory
+    device = best.device
     again = "; every block computed again in the backward pass" if layout.checkpointing else ""
     passes = layout.micro_batches(best.workload)
     parts = [

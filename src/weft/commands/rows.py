@@ -15,7 +15,6 @@ from .files import check_input_files, check_keeps_inputs, check_output_file, che
 from .predict_options import TextOptions
 
 if TYPE_CHECKING:
-    from ..data.reading.rows import BadRowEntries
     from ..data.reading.table import Table
     from ..recipe import Source
 
@@ -30,11 +29,11 @@ class ImageRows(NamedTuple):
 
 def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
     """Add fields to the rows. A column of the input keeps its name; a new one of the same name gets a prefix in every row."""
-    taken = {
-        name.partition(".")[0] for row in rows for name in row
-    }  # a table writes an object as NAME.PART
+    # a table writes an object as NAME.PART
+    taken = {name.partition(".")[0] for row in rows for name in row}
     for row, prediction in zip(rows, new_fields, strict=True):
-        row |= {COLUMN_PREFIX * (name in taken) + name: value for name, value in prediction.items()}
+        for name, value in prediction.items():
+            row[COLUMN_PREFIX + name if name in taken else name] = value
 
 
 def write_output_rows(path: str, rows: list[Fields]) -> None:
@@ -83,7 +82,7 @@ def input_table(
         suffixes: of the output.
         whole: whether standard input is one text.
     """
-    from ..data.reading.inputs import open_input, table_of_texts
+    from ..data.reading.inputs import COMMAND_LINE, open_input, table_of_rows
 
     check_output_file(options.output, suffixes)
     check_outside_model("--output", [options.output], options.name)
@@ -93,7 +92,7 @@ def input_table(
     if options.input and options.input != "-":
         check_input_files("--input", [options.input])
     if texts:
-        return table_of_texts(texts)
+        return table_of_rows(({"text": text} for text in texts), COMMAND_LINE, "text")
     if not options.input and sys.stdin.isatty():
         raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
     return open_input(
@@ -114,62 +113,49 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
         options: of the command.
         rows: of the table.
         trained_on: the column of the images that the model was trained on.
-    """
-    from ..data.quarantine import describe_bad_rows
-    from ..data.reading.column_names import check_columns_exist
-    from ..data.reading.rows import BadRowEntries
-    from ..inference.images import expand_folders
-
-    source = "standard input" if options.input in (None, "-") else options.input
-
-    if options.texts:
-        files = expand_folders(options.texts)
-        check_keeps_inputs("--output", [options.output or ""], files)
-        listed = ImageRows([{"file": file} for file in files], list(files))
-        return readable_images(listed, [], options.max_bad_row_fraction)
-    column = next(iter(options.columns), None) or image_column(rows, trained_on)
-    check_columns_exist(rows[0], [column])
-    images = [image_in_cell(row.get(column)) for row in rows]
-    table, empty = ImageRows([], []), BadRowEntries()
-    missing = f"{column!r} contains neither an image nor a file name"
-    for i, (name, image) in enumerate(images):
-        if not image:
-            empty.append({"file": source, "offset": i, "unit": "row", "reason": missing})
-            continue
-        plain = {key: cell for key, cell in rows[i].items() if not contains_bytes(cell)}
-        table.rows.append(plain | {"file": plain.get("file") or name or f"row {i + 1}"})
-        table.images.append(image)
-    if not table.rows:
-        raise ValueError(
-            f"{describe_bad_rows(empty)}; give image files or folders, or name the column with --columns"
-        )
-    return readable_images(table, empty, options.max_bad_row_fraction)
-
-
-def readable_images(images: ImageRows, empty: "BadRowEntries", max_bad_rows: float) -> ImageRows:
-    """Return the images that can be read; without `max_bad_rows` all of them, since the model's own reader names the first bad one.
-    Rows without an image, `empty`, count as bad.
 
     Raises:
-        ValueError: if a larger fraction than `max_bad_rows` cannot be read.
+        ValueError: if more rows than allowed hold no image. Where none is allowed, images are not decoded here: the model's own reader
+            names the first bad one.
     """
-    from ..data.quarantine import check_bad_row_limit
-    from ..data.reading.rows import report_bad_rows
-    from ..inference.images import encoded_image
+    from ..data.reading.column_names import check_columns_exist
+    from ..data.reading.inputs import COMMAND_LINE, STANDARD_INPUT, table_of_rows
+    from ..inference.images import encoded_image, expand_folders
+    from ..recipe.formats import BadRow, SourceRow
 
-    if not max_bad_rows:
-        check_bad_row_limit(len(images.rows), empty, max_bad_rows)
-        return images
-    good, bad = ImageRows([], []), empty
-    for row, image in zip(*images, strict=True):
+    source = STANDARD_INPUT if options.input in (None, "-") else str(options.input)
+    if options.texts:
+        source = COMMAND_LINE
+        column = "file"
+        rows = [{column: file} for file in expand_folders(options.texts)]
+        check_keeps_inputs("--output", [options.output or ""], [row[column] for row in rows])
+    else:
+        column = next(iter(options.columns), None) or image_column(rows, trained_on)
+        check_columns_exist(rows[0], [column])
+
+    def check(item: SourceRow) -> BadRow | None:
+        _, image = image_in_cell(item.fields.get(column))
+        if not image:
+            reason = f"{column!r} contains neither an image nor a file name"
+            return BadRow(item.offset, f"{reason}; --columns names another column")
         try:
-            good.images.append(encoded_image(image))
-            good.rows.append(row)
+            if options.max_bad_row_fraction:
+                encoded_image(image)
         except ValueError as error:
-            bad.append(
-                {"file": str(row["file"]), "offset": 0, "unit": "file", "reason": str(error)}
-            )
-    report_bad_rows(len(good.rows), bad, max_bad_rows, report)
+            return BadRow(item.offset, str(error))
+        return None
+
+    table = table_of_rows(rows, source, "image_table", options.max_bad_row_fraction)
+    usable = table.usable_by(check)
+    for note in usable.notes():
+        report(note)
+    good = ImageRows([], [])
+    for item in usable.rows:
+        name, image = image_in_cell(item.fields.get(column))
+        assert image is not None
+        plain = {key: cell for key, cell in item.fields.items() if not contains_bytes(cell)}
+        good.rows.append(plain | {"file": plain.get("file") or name or f"row {item.offset + 1}"})
+        good.images.append(image)
     return good
 
 

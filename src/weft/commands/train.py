@@ -119,9 +119,8 @@ def verify(options: ResumeOptions) -> int:
     from ..runs.progress import CountProgressLine
     from ..training.compatibility import recipe_of
 
-    recipe = recipe_of(
-        Path(options.run_folder), lambda line: None
-    )  # before torch, if it is not a run
+    # raises before torch is loaded if the folder is not a run
+    recipe = recipe_of(Path(options.run_folder), lambda line: None)
     recipe = replace(recipe, device=options.device or recipe.device)
     check_log(Path(options.run_folder), report)
     text = f"training the last interval of {options.run_folder} again"

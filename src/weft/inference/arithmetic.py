@@ -46,7 +46,7 @@ GPT3 = {
 
 
 def compute(sign: str, a: int, b: int) -> int:
-    return a + b if sign == "+" else a - b if sign == "-" else a * b
+    return {"+": a + b, "-": a - b, "*": a * b}[sign]
 
 
 def is_held_out(signs: str, alone: int, *together: int) -> bool:
@@ -61,14 +61,15 @@ def sample_problem(task: str, random: Random, held_out: bool) -> Example:
     """Return a random problem of the held-out tenth, or of the rest, by rejection sampling."""
     digits, word = TASKS[task]
     while True:
-        a, b = random.randrange(10**digits), random.randrange(10**digits)
+        a = random.randrange(10**digits)
+        b = random.randrange(10**digits)
         if word is not None:
-            example, key = (
-                Example(f"What is {a} {word} {b}?", str(compute(SIGNS[word], a, b))),
-                (SIGNS[word], 0, a, b),
-            )
+            example = Example(f"What is {a} {word} {b}?", str(compute(SIGNS[word], a, b)))
+            key = (SIGNS[word], 0, a, b)
         else:
-            c, first, second = random.randrange(10), random.choice("+-*"), random.choice("+-*")
+            c = random.randrange(10)
+            first = random.choice("+-*")
+            second = random.choice("+-*")
             example = Example(
                 f"What is {a}{first}({b}{second}{c})?",
                 str(compute(first, a, compute(second, b, c))),

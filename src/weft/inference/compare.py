@@ -78,7 +78,8 @@ def compare_with_transformers(
     model: LoadedModel, folder: Path, which: Sequence[str] = ()
 ) -> list[ComparisonResult]:
     """Run every comparison that applies to this model, or the named ones."""
-    s, text = model.model.spec, (folder / "tokenizer.json").exists()
+    s = model.model.spec
+    text = (folder / "tokenizer.json").exists()
     generates = text and isinstance(s.head, S.LMHead) and s.decoder is not None
     scores = text and isinstance(s.head, S.ClassifierHead)
     applicable = {
@@ -139,7 +140,8 @@ def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
 
 def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
     """Return the texts without special tokens, each cut to what the model reads with that many tokens after it."""
-    tokenizer, limit = model.require_tokenizer, row_length(model) - new_tokens
+    tokenizer = model.require_tokenizer
+    limit = row_length(model) - new_tokens
     before, after = tokenizer.special_frame()
     fitting = []
     for text in texts_without_specials(tokenizer):
@@ -155,7 +157,8 @@ def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
 
 def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare ids of texts and pairs with their special tokens, token types, ids of special tokens, and decoded texts."""
-    ours, other = model.require_tokenizer, transformers_tokenizer(folder)
+    ours = model.require_tokenizer
+    other = transformers_tokenizer(folder)
 
     def each() -> Iterator[tuple[object, bool]]:
         before, after = ours.special_frame()
@@ -164,7 +167,8 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
             yield text, other(text, split_special_tokens=True)["input_ids"] == ids
             yield f"{text} decoded", other.decode(ids, skip_special_tokens=True) == ours.decode(ids)
         for first, second in PAIRS if ours.table is None else ():
-            pair, encoding = ours.inner.encode(first, second), other(first, second)
+            pair = ours.inner.encode(first, second)
+            encoding = other(first, second)
             yield (
                 (first, second),
                 encoding["input_ids"] == pair.ids
@@ -187,7 +191,8 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
 
 def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare the pixels of images of several shapes and modes, from the bytes of the file to the input of the model."""
-    s, draw = model.model.spec.source, np.random.default_rng(0)
+    s = model.model.spec.source
+    draw = np.random.default_rng(0)
     assert isinstance(s, S.Patches)
     other = import_transformers().AutoImageProcessor.from_pretrained(folder, backend="pil")
     pipeline = ImagePipeline(image_transforms(folder, model.model.spec))
@@ -224,11 +229,9 @@ def transformers_generate(
 @torch.no_grad()
 def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty (that of transformers differs)."""
-    writer, other, model = (
-        TextGenerator(known),
-        transformers_tokenizer(folder),
-        load_in_transformers(folder, torch.float32),
-    )
+    writer = TextGenerator(known)
+    other = transformers_tokenizer(folder)
+    model = load_in_transformers(folder, torch.float32)
     pair = known.model.encoder is not None
     length = min(LENGTH, row_length(known) // 2)
 
@@ -258,7 +261,8 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
 def compare_embeddings(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare one embedding per text: with sentence-transformers where the folder has modules and it is installed, else with the pooled
     last layer of transformers."""
-    texts, modules = fitting_texts(model), read_modules(folder)
+    texts = fitting_texts(model)
+    modules = read_modules(folder)
     ours = torch.tensor(embed(model, texts))
     if (
         modules is not None
@@ -313,7 +317,8 @@ def transformers_embeddings(
 @torch.no_grad()
 def compare_classes(model: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare every probability, or the number, of texts and pairs."""
-    tokenizer, limit = model.require_tokenizer, row_length(model)
+    tokenizer = model.require_tokenizer
+    limit = row_length(model)
     texts: list[Any] = [(text, None) for text in fitting_texts(model)] + [
         pair
         for pair in PAIRS
@@ -352,7 +357,8 @@ def transformers_logits(folder: Path, texts: list[Any]) -> list[Tensor]:
             model(model.preprocess([text[0] if text[1] is None else text]))["scores"][0]
             for text in texts
         ]
-    other, model = transformers_tokenizer(folder), load_in_transformers(folder, torch.float32)
+    other = transformers_tokenizer(folder)
+    model = load_in_transformers(folder, torch.float32)
     return [
         model(**other(*[t for t in text if t is not None], return_tensors="pt")).logits[0]
         for text in texts

@@ -18,9 +18,8 @@ from .images import with_transforms
 from .methods import check_head, label_names
 
 Say = Callable[[str], None]
-PLACEHOLDER = re.compile(
-    r"(LABEL_)?\d+"
-)  # transformers' own name of a class without one, or a number
+# transformers' own name of a class without one, or a number
+PLACEHOLDER = re.compile(r"(LABEL_)?\d+")
 
 
 def task_of(opened: LoadedModel, name: str | None) -> R.Task:
@@ -159,4 +158,4 @@ def labels_by_number(
 
 
 def listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + ", …" * (len(names) > 8)
+    return ", ".join([*names[:8], "…"] if len(names) > 8 else names)

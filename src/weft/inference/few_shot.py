@@ -130,25 +130,19 @@ def likelihoods(
 ) -> list[list[float]]:
     """Return the log-likelihood of each token from the given index of its row on; rows of similar length share a batch."""
     likelihoods: list[list[float]] = [[] for _ in rows]
-    order, device = (
-        sorted(range(len(rows)), key=lambda i: len(rows[i][0])),
-        next(model.parameters()).device,
-    )
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
+    device = next(model.parameters()).device
     for some in (order[i : i + batch] for i in range(0, len(order), batch)):
         longest = max(len(rows[i][0]) for i in some) - 1
-        ids_BL, at, labels = (
-            torch.zeros(len(some), longest, dtype=torch.long),
-            list[int](),
-            list[int](),
-        )
+        ids_BL = torch.zeros(len(some), longest, dtype=torch.long)
+        at = list[int]()
+        labels = list[int]()
         mask_BL = torch.zeros(len(some), longest, dtype=torch.bool)
         for n, i in enumerate(some):
             tokens, first = rows[i]
             assert first > 0, "an answer follows something"
-            ids_BL[n, : len(tokens) - 1], mask_BL[n, : len(tokens) - 1] = (
-                torch.tensor(tokens[:-1]),
-                True,
-            )
+            ids_BL[n, : len(tokens) - 1] = torch.tensor(tokens[:-1])
+            mask_BL[n, : len(tokens) - 1] = True
             at += range(n * longest + first - 1, n * longest + len(tokens) - 1)
             labels += tokens[first:]
         sequence = model.decode(model.embed(ids_BL.to(device), attention_mask=mask_BL.to(device)))

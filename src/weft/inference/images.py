@@ -146,7 +146,8 @@ def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
 
 def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
     """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
-    transforms, source = R.transforms_for(task, evaluation=True), spec.source
+    transforms = R.transforms_for(task, evaluation=True)
+    source = spec.source
     if not isinstance(source, S.Patches):
         return (R.Normalize(),) if transforms is None else transforms
     size = source.image_size
@@ -168,7 +169,8 @@ class ImagePreprocess(Preprocess):
 
     def __init__(self, model: LoadedModel, store: Store) -> None:
         super().__init__(None, TaskContext(model.model.spec, store.meta))
-        self.source, self.transforms = model.model.spec.source, evaluation_transforms(model)
+        self.source = model.model.spec.source
+        self.transforms = evaluation_transforms(model)
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         assert isinstance(self.source, S.Patches)

@@ -39,12 +39,10 @@ class QuestionSet:
         pool: Sequence[Example],
         choices: Sequence[str] | None = None,
     ) -> None:
-        self.name, self.questions, self.pool, self.choices = (
-            name,
-            list(questions),
-            list(pool),
-            choices,
-        )
+        self.name = name
+        self.questions = list(questions)
+        self.pool = list(pool)
+        self.choices = choices
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -179,7 +177,9 @@ def evaluate_in_context(
         raise ValueError(
             f"{model.name} is no language model: examples in a prompt need a decoder with a language modelling head"
         )
-    writer, total, done = TextGenerator(model), sum(map(len, questions)) * len(shots), 0
+    writer = TextGenerator(model)
+    total = sum(map(len, questions)) * len(shots)
+    done = 0
     for question_set in questions:
         for count in shots:
             prompts = build_prompts(question_set.pool, question_set.questions, count, seed=seed)

@@ -51,16 +51,16 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         options: PredictOptions = PredictOptions(),
     ) -> None:
         super().__init__()
-        self.model, self.length, self.max_new_tokens, self.options = (
-            model,
-            length or max_context(model.model),
-            max_new_tokens,
-            options,
-        )
+        self.model = model
+        self.length = length or max_context(model.model)
+        self.max_new_tokens = max_new_tokens
+        self.options = options
         info = data_info(R.Documents(), model.require_tokenizer, None)
         task = task_for_model(model, R.CausalLM(), info, options.seed)
-        self.preprocess, self.answer = task.preprocess, task.loss.eval().forward_outputs
-        bos, named = model.model.spec.special_tokens.bos, model.require_tokenizer.special
+        self.preprocess = task.preprocess
+        self.answer = task.loss.eval().forward_outputs
+        bos = model.model.spec.special_tokens.bos
+        named = model.require_tokenizer.special
         self.prefix = [
             mark for mark in (bos, named.get("bos"), named.get("eos")) if mark is not None
         ][:1]  # before a text of its own
@@ -80,13 +80,14 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     ) -> list[float]:
         """Return the log-probability of each whole text: every token once, in windows that overlap in one token; the last one extends
         as far back as it can."""
-        parts, owner = list[ScoredTokens](), list[int]()
+        parts = list[ScoredTokens]()
+        owner = list[int]()
         for i, request in enumerate(requests):
             tokens = [*self.prefix, *self.model.require_tokenizer.encode(request.args[0]).tolist()]
             for _, stop, first_scored in evaluation_windows(len(tokens), self.length, self.length):
                 start = max(0, stop - self.length - 1)
                 parts.append(ScoredTokens(tokens[start:stop], first_scored - start))
-            owner += [i] * (len(parts) - len(owner))
+                owner.append(i)
         totals = [0.0] * len(requests)
         for i, scores in zip(owner, self.score(parts), strict=True):
             totals[i] -= sum(surprise for surprise, _ in scores)
@@ -94,40 +95,35 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return, per (context, options), the text up to the first stop string."""
-        writer, texts = TextGenerator(self.model), []
+        writer = TextGenerator(self.model)
+        texts = []
         for request in requests:
             text, options = request.args
             until = options.get("until") or ()
-            sampling = Sampling(
-                temperature=float(options.get("temperature") or 0.0)
-                if options.get("do_sample")
-                else 0.0,
-                seed=self.options.seed,
-            )
+            temperature = options.get("temperature") if options.get("do_sample") else None
+            sampling = Sampling(temperature=float(temperature or 0.0), seed=self.options.seed)
             ids = writer.encode_prompt(text)
-            free = max(
-                self.length // 2, self.length - len(ids)
-            )  # at least half the context is left for a long prompt
+            # at least half the context is left for a long prompt
+            free = max(self.length // 2, self.length - len(ids))
             most = min(int(options.get("max_gen_toks") or self.max_new_tokens), free)
             prompt = ids[-max(1, self.length - most) :]
-            texts.append(
-                writer.generate(
-                    [prompt],
-                    max_new_tokens=most,
-                    sampling=sampling,
-                    stop_strings=(until,) if isinstance(until, str) else tuple(until),
-                )[0][0].text
+            stops = (until,) if isinstance(until, str) else tuple(until)
+            answers = writer.generate(
+                [prompt], max_new_tokens=most, sampling=sampling, stop_strings=stops
             )
+            texts.append(answers[0][0].text)
         return texts
 
     def encode_continuation(self, context: str, continuation: str) -> ScoredTokens:
         """Tokenise context and continuation together, as one text; a space between them belongs to the continuation."""
         bare = context.rstrip()
-        context, continuation = bare, context[len(bare) :] + continuation
+        continuation = context[len(bare) :] + continuation
+        context = bare
         before = self.model.require_tokenizer.encode(context).tolist() if context else []
         whole = self.model.require_tokenizer.encode(context + continuation).tolist()
         prefix = [] if before else self.prefix
-        tokens, first_scored = [*prefix, *whole], len(prefix) + len(before)
+        tokens = [*prefix, *whole]
+        first_scored = len(prefix) + len(before)
         if not first_scored:
             raise ValueError(
                 "an empty context needs a token to begin with, which this tokenizer lacks"

@@ -90,7 +90,8 @@ def count_tokens(model: LoadedModel, text: str) -> int:
 
 def look_at_text(model: LoadedModel, text: str, target: str | None) -> Observation:
     source_ids, target_ids = encode_example(model, text, target)
-    device, tokenizer = device_of(model.model), model.require_tokenizer
+    device = device_of(model.model)
+    tokenizer = model.require_tokenizer
     rows = [torch.tensor([ids], device=device) for ids in (source_ids, target_ids) if ids]
     with record(model.model) as recording:
         run_stacks(model.model, *rows)
@@ -120,12 +121,14 @@ def encode_example(
     model: LoadedModel, text: str, target: str | None
 ) -> tuple[list[int], list[int]]:
     """The tokens of the source and, beside an encoder, of the target; as the model was trained to read them."""
-    spec, tokenizer = model.model.spec, model.require_tokenizer
+    spec = model.model.spec
+    tokenizer = model.require_tokenizer
     if target is not None and (spec.encoder is None or spec.decoder is None):
         raise ValueError(f"{model.name} reads one text; leave the target out")
     limit = default_row_length(model.model)
     if spec.decoder is None:
-        frame, mask = SingleTextPreprocess(model), tokenizer.special.get("mask")
+        frame = SingleTextPreprocess(model)
+        mask = tokenizer.special.get("mask")
         ids = tokenizer.encode(text) if mask is None else encode_with_masks(tokenizer, text, mask)
         source_ids = [*frame.before, *map(int, ids), *frame.after]
     else:
@@ -151,7 +154,8 @@ def encode_example(
 
 def token_label(tokenizer: Tokenizer, token: int) -> str:
     """The text of a token as a person reads it; a piece of a word keeps its mark, a space shows."""
-    piece, text = tokenizer.inner.id_to_token(token), tokenizer.decode([token])
+    piece = tokenizer.inner.id_to_token(token)
+    text = tokenizer.decode([token])
     if piece is None or (text.strip() and "\ufffd" not in text and not piece.startswith("##")):
         return text if tokenizer.table is not None else text.strip() or str(token)
     for mark, sign in (("Ġ", "␣"), ("▁", "␣"), ("Ċ", "⏎"), ("\n", "⏎"), (" ", "␣")):
@@ -163,7 +167,8 @@ def lens_panel(
     model: LoadedModel, recording: Recording, tokens: tuple[str, ...]
 ) -> LensPanel | None:
     """The likeliest words of every layer at the last positions, or classes; None for a head that has no probabilities."""
-    head, states = model.model.spec.head, recording.states
+    head = model.model.spec.head
+    states = recording.states
     if not states:
         return None
     if isinstance(head, S.LMHead | S.TokenClassifierHead):  # these read one position at a time
@@ -242,7 +247,8 @@ def read_image(model: LoadedModel, image: ImageInput) -> Tensor:
 
 def detected_objects(model: LoadedModel, recording: Recording) -> tuple[DetectedObject, ...]:
     """The surest objects of the recorded image, with the query that found each."""
-    detections, head = recording.output, model.model.spec.head
+    detections = recording.output
+    head = model.model.spec.head
     assert isinstance(detections, Detections)
     assert isinstance(head, S.DetectionHead)
     # Where every layer has a loss, the head reads all of them: the last one is what is predicted.
@@ -292,7 +298,8 @@ def image_pictures(
 
 def static_pictures(model: LoadedModel) -> Iterator[Picture]:
     """Filters and positions of a model of patches, without an image."""
-    filters, similarity = patch_filters(model.model), position_similarity(model.model)
+    filters = patch_filters(model.model)
+    similarity = position_similarity(model.model)
     if filters is not None:
         caption = "Principal components of the filters that embed a patch, the largest first."
         yield Picture("Patch filters", caption, filter_picture(filters))

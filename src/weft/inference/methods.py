@@ -46,7 +46,9 @@ MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"
 def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = None) -> None:
     """Raise ValueError for a model that lacks the head of a task, with the commands for its own head and for the other one: a `recipe`, or
     `weft tune` where that reads what the model reads."""
-    s, name, commands = opened.model.spec, opened.name, []
+    s = opened.model.spec
+    name = opened.name
+    commands = []
     if isinstance(s.head, task.head):
         return
     if opened.reads_images:
@@ -219,19 +221,18 @@ class SingleTextPreprocess(Preprocess):
     """A text between the special tokens of its tokenizer.json; if it has none, an encoder's bos and eos. Masked tokens are scored."""
 
     def __init__(self, model: LoadedModel, mask: int | None = None) -> None:
-        tokenizer, decodes = model.require_tokenizer, model.model.spec.encoder is None
+        tokenizer = model.require_tokenizer
+        decodes = model.model.spec.encoder is None
         self.before, self.after = tokenizer.special_frame()
         if not (self.before or self.after or decodes):
             self.before, self.after = (
                 [tokenizer.special[m]] if m in tokenizer.special else [] for m in ("bos", "eos")
             )
-        self.fields, self.mask = (
-            {
-                "tokens": ("tokens", tokenizer.special.get("pad", 0)),
-                "labels": ("tokens", IGNORE_INDEX),
-            },
-            mask,
-        )
+        self.fields = {
+            "tokens": ("tokens", tokenizer.special.get("pad", 0)),
+            "labels": ("tokens", IGNORE_INDEX),
+        }
+        self.mask = mask
 
     def beside(self, length: int) -> int:
         """Return how many tokens of text fit into a row of this length."""
@@ -259,10 +260,8 @@ def embed(
     if model.reads_images:
         return embed_images(model, texts, pooling, normalised, options)
     modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
-    chosen, scaled = (
-        pooling or modules.pooling,
-        modules.normalise if normalised is None else normalised,
-    )
+    chosen = pooling or modules.pooling
+    scaled = modules.normalise if normalised is None else normalised
 
     def vectors(batch: Batch) -> Tensor:
         named = ("tokens", "tokens_attention_mask")
@@ -275,10 +274,8 @@ def embed(
         out: list[Any] = (F.normalize(x_BD, dim=-1) if scaled else x_BD).tolist()
         return out
 
-    whole, tokens = (
-        SingleTextPreprocess(model),
-        [model.require_tokenizer.encode(text) for text in texts],
-    )
+    whole = SingleTextPreprocess(model)
+    tokens = [model.require_tokenizer.encode(text) for text in texts]
     if not (whole.before or whole.after):  # then a text of nothing is no row at all
         tokens = [
             ids if len(ids) else np.array([model.require_tokenizer.special.get("unk", 0)])
@@ -325,12 +322,10 @@ def fill(
         return predictions
 
     token_rows = [encode_with_masks(model.require_tokenizer, text, mask) for text in texts]
-    preprocess, samples = (
-        SingleTextPreprocess(model, mask),
-        LengthLimitedSamples(
-            ListSamples([{"tokens": tokens} for tokens in token_rows]),
-            default_row_length(model.model),
-        ),
+    preprocess = SingleTextPreprocess(model, mask)
+    samples = LengthLimitedSamples(
+        ListSamples([{"tokens": tokens} for tokens in token_rows]),
+        default_row_length(model.model),
     )
     for text, tokens in zip(texts, token_rows, strict=True):
         if mask not in tokens:
@@ -361,7 +356,10 @@ def encode_with_masks(tokenizer: Tokenizer, text: str, mask: int) -> np.ndarray:
     )
     pieces: list[Any] = []
     for i, part in enumerate(parts):
-        pieces += [[mask]] * (i > 0) + ([tokenizer.encode(part)] if part else [])
+        if i > 0:
+            pieces.append([mask])
+        if part:
+            pieces.append(tokenizer.encode(part))
     return concatenate_ids(*pieces) if pieces else np.zeros(0, np.int64)
 
 

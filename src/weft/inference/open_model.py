@@ -82,8 +82,10 @@ class OpenModel(LoadedModel):
         """
         check_method(self, "generate")
         check_counts(num_beams=num_beams, batch_size=batch_size)
-        texts, generator = as_list(prompts), TextGenerator(self)
-        chosen, stops = sampling_from(options, sampling), stop_strings(stop)
+        texts = as_list(prompts)
+        generator = TextGenerator(self)
+        chosen = sampling_from(options, sampling)
+        stops = stop_strings(stop)
         ids = map_rows(generator.encode_prompt, texts)
         limits = [
             generator.max_new_tokens(prompt, max_new_tokens, DEFAULT_NEW_TOKENS) for prompt in ids
@@ -360,7 +362,8 @@ def open_model(
         dtype: of the weights.
         device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
     """
-    device, folder = resolve_device(device), local_folder(name)
+    device = resolve_device(device)
+    folder = local_folder(name)
     if not (folder / "recipe.json").is_file():
         model = load(folder, dtype=dtype, device=device)
         return OpenModel(str(name), model, load_tokenizer(folder, model.spec), None, folder)

@@ -42,9 +42,11 @@ def fit_least_squares(
             another fit (Allen 1974, "The relationship between variable selection and data augmentation").
     """
     y_NC = 2.0 * torch.nn.functional.one_hot(label_N, classes).to(x_ND.dtype) - 1
-    mean_D, bias_C = x_ND.mean(0), y_NC.mean(0)
+    mean_D = x_ND.mean(0)
+    bias_C = y_NC.mean(0)
     u_NR, s_R, v_RD = torch.linalg.svd(x_ND - mean_D, full_matrices=False)
-    uy_RC, scale = u_NR.T @ (y_NC - bias_C), s_R.square().mean().clamp(min=1e-30)
+    uy_RC = u_NR.T @ (y_NC - bias_C)
+    scale = s_R.square().mean().clamp(min=1e-30)
 
     def left_out_error(strength: float) -> float:
         shrink_R = s_R.square() / (s_R.square() + strength * scale)
@@ -67,7 +69,8 @@ def draw_shots(
     """
     if shots is None:
         return np.arange(len(label_N))
-    rng, chosen = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    chosen = []
     for label in np.unique(label_N):
         members = np.flatnonzero(label_N == label)
         if len(members) < shots:

@@ -83,12 +83,12 @@ def rebuild_image(
     assert isinstance(source, S.Patches)
     original_PF = patchify(image_CRS[None], source.patch_size)[0]
     predicted_PF = predict_patches(model, image_CRS, masks["visible"])
-    if (
-        task.normalise_pixels
-    ):  # the targets were; the patch's own mean and deviation give the colours back
+    # the targets were normalised: the patch's own mean and deviation give the colours back
+    if task.normalise_pixels:
         variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
         predicted_PF = predicted_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
-    hidden_S, rebuilt_PF = torch.from_numpy(masks["hidden"]), original_PF.clone()
+    hidden_S = torch.from_numpy(masks["hidden"])
+    rebuilt_PF = original_PF.clone()
     rebuilt_PF[hidden_S] = predicted_PF[hidden_S]
     steps = [step for step in evaluation_transforms(model) if isinstance(step, R.Normalize)]
     normal = steps[0] if steps else R.Normalize(mean=(0.0,), std=(1.0,))
@@ -115,7 +115,8 @@ def predict_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray
 
 def hidden_pixels(source: S.Patches, hidden_S: np.ndarray) -> np.ndarray:
     """(rows, columns): True where a patch is hidden."""
-    side, patch = source.image_size // source.patch_size, source.patch_size
+    side = source.image_size // source.patch_size
+    patch = source.patch_size
     hidden_P = np.zeros(side * side, bool)
     hidden_P[hidden_S] = True
     return hidden_P.reshape(side, side).repeat(patch, 0).repeat(patch, 1)

@@ -57,7 +57,8 @@ def tokens_of_words(
     Raises:
         ValueError: if a word has no token.
     """
-    frame, tokenizer = SingleTextPreprocess(model), model.require_tokenizer
+    frame = SingleTextPreprocess(model)
+    tokenizer = model.require_tokenizer
     ids, spans = tokenizer.encode_spans(sentence.text)
     starts = np.array([start for start, _ in sentence.spans])
     # A token belongs to the word that holds its first letter.
@@ -67,7 +68,8 @@ def tokens_of_words(
         raise ValueError(
             f"{sentence.words[min(missing)]!r} in {sentence.text[:60]!r} has no token of its own"
         )
-    before, after = list(frame.before), list(frame.after)
+    before = list(frame.before)
+    after = list(frame.after)
     word_L = torch.tensor([-1] * len(before) + words + [-1] * len(after))
     return [*before, *map(int, ids), *after], word_L
 

@@ -41,13 +41,17 @@ class ObservedAttention:
     """`AttentionLayer.attend`, which keeps its weights too."""
 
     def __init__(self, layer: AttentionLayer, name: str, maps: dict[str, Tensor]) -> None:
-        self.layer, self.name, self.maps = layer, name, maps
+        self.layer = layer
+        self.name = name
+        self.maps = maps
         self.attend = layer.attend  # bound before this object takes its name
 
     def __call__(
         self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, context: AttentionContext
     ) -> Tensor:
-        layer, backend, training = self.layer, self.layer.backend, self.layer.training
+        layer = self.layer
+        backend = self.layer.backend
+        training = self.layer.training
         try:
             if context.split_backend is None:
                 layer.backend = self.beside(backend)
@@ -56,11 +60,13 @@ class ObservedAttention:
             M = k_BGMK.shape[2]
             eye_MM = torch.eye(M, dtype=v_BGMK.dtype, device=v_BGMK.device)
             eye_BGMM = eye_MM.expand(*k_BGMK.shape[:2], M, M)
-            layer.backend, layer.training = eager_attention, False
+            layer.backend = eager_attention
+            layer.training = False
             with torch.no_grad():
                 self.maps[self.name] = self.attend(q_BHLK, k_BGMK, eye_BGMM, context)
         finally:
-            layer.backend, layer.training = backend, training
+            layer.backend = backend
+            layer.training = training
         return self.attend(q_BHLK, k_BGMK, v_BGMK, context)
 
     def beside(self, backend: Any) -> Any:

@@ -23,7 +23,8 @@ def draw_boxes(
     scale = max(1, -(-SMALLEST // max(image.size)))
     size = (image.width * scale, image.height * scale)
     canvas = image.convert("RGB").resize(size, Image.Resampling.NEAREST)
-    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(max(11, size[1] // 40))
+    draw = ImageDraw.Draw(canvas)
+    font = ImageFont.load_default(max(11, size[1] // 40))
     labels = labels or sorted({thing["label"] for thing in objects})
     colours = [COLOURS[labels.index(thing["label"]) % len(COLOURS)] for thing in objects]
     boxes = [[scale * side for side in thing["box"]] for thing in objects]
@@ -46,7 +47,8 @@ def free_place(
     taken: Sequence[Rectangle],
 ) -> Rectangle:
     """Return where the label of a box is written: above it, or at the first other corner where it hides no other label."""
-    (x, y, w, h), (width, height) = box, text
+    x, y, w, h = box
+    width, height = text
     corners = [(a, b) for a in (x, x + w - width) for b in (y - height, y, y + h, y + h - height)]
     places = []
     for corner in corners:

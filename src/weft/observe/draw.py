@@ -7,18 +7,23 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-WIDE, HIGH, LEFT, DOWN = 560, 300, 60, 44
+WIDE = 560
+HIGH = 300
+LEFT = 60
+DOWN = 44
 
 
 def scale_to_bytes(x: np.ndarray) -> np.ndarray:
-    low, high = float(x.min()), float(x.max())
+    low = float(x.min())
+    high = float(x.max())
     scaled: np.ndarray = np.rint(255 * (x - low) / max(high - low, 1e-12)).astype(np.uint8)
     return scaled
 
 
 def tile(tiles: Sequence[np.ndarray], columns: int, gap: int = 1) -> Image.Image:
     """Pictures of one size in rows of `columns`, on grey."""
-    rows, (height, width) = -(-len(tiles) // columns), tiles[0].shape[:2]
+    rows = -(-len(tiles) // columns)
+    height, width = tiles[0].shape[:2]
     shape = (rows * (height + gap) + gap, columns * (width + gap) + gap, *tiles[0].shape[2:])
     sheet = np.full(shape, 128, np.uint8)
     for i, picture in enumerate(tiles):

@@ -7,7 +7,8 @@ from ..extras import install_extra
 from .page import page_html
 from .panels import AttentionPanel, Observation
 
-PAGE, PICTURES = (".html", ".htm"), (".png", ".svg", ".pdf")
+PAGE = (".html", ".htm")
+PICTURES = (".png", ".svg", ".pdf")
 LABELLED = 48  # tokens: more labels than these cannot be read
 INPUT_SHOWN = 60  # characters of the input above a picture
 
@@ -78,7 +79,8 @@ def new_figure(width: float, height: float) -> Any:
 
 def draw_heads(panel: AttentionPanel) -> Any:
     """Small multiples: a row per layer, a column per head; one square root scale up to the largest weight, so that small ones are seen."""
-    layers, heads = len(panel.maps), panel.maps[0].shape[0]
+    layers = len(panel.maps)
+    heads = panel.maps[0].shape[0]
     largest = max(float(weight_HLM.max()) for weight_HLM in panel.maps)
     figure = new_figure(max(4.0, 0.9 * heads + 1.4), max(2.6, 0.9 * layers + 1.2))
     from matplotlib.colors import PowerNorm
@@ -119,7 +121,8 @@ def draw_head(panel: AttentionPanel, layer: int, head: int) -> Any:
     weight_HLM = panel.maps[panel.layers.index(layer - 1)]
     if not 1 <= head <= len(weight_HLM):
         raise ValueError(f"{panel.kind} has no head {head}; its heads are 1 to {len(weight_HLM)}")
-    rows, columns = len(panel.queries), len(panel.keys)
+    rows = len(panel.queries)
+    columns = len(panel.keys)
     figure = new_figure(
         max(4.4, min(10.4, 0.24 * columns + 1.4)), max(3.6, min(9.6, 0.24 * rows + 0.6))
     )

@@ -43,7 +43,9 @@ def layer_states(model: Model) -> Iterator[list[HiddenStates]]:
     Args:
         model: with a head of logits.
     """
-    stack, states, blocks_BLD = lens_stack(model), [], []  # type: ignore[var-annotated]
+    stack = lens_stack(model)
+    states = list[HiddenStates]()
+    blocks_BLD = list[Tensor]()
 
     def begin(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         blocks_BLD[:] = [inputs[0].x_BLD]

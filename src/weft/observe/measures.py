@@ -26,7 +26,8 @@ def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
     Returns:
         After each layer, (B, L, L); every row sums to 1.
     """
-    flow_BLL, flows = None, []
+    flow_BLL = None
+    flows = []
     for weight_BHLL in maps:
         if weight_BHLL.shape[-1] != weight_BHLL.shape[-2]:
             raise ValueError(

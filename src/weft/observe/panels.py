@@ -15,7 +15,8 @@ from .measures import attention_entropy
 
 # Bytes of all maps of a page. A page of base64 is a third larger: both together stay under 10 MB.
 WHOLE_MAPS = 6_300_000
-POOLED_MAPS, LINKS = 2_500_000, 3_600_000
+POOLED_MAPS = 2_500_000
+LINKS = 3_600_000
 LINK_BYTES = 3  # two of the key's number, one of the weight
 MOST_LINKS = 64
 FRACTION_DIGITS = 4

@@ -110,7 +110,8 @@ def attention_panels(
     groups: dict[tuple[str, Any, Any], list[tuple[AttentionPlace, Tensor]]] = {}
     for place in attention_places(model):
         if place.name in recording.maps:
-            grid, weight_HLM = recording.grids.get(place.name), recording.maps[place.name][0]
+            grid = recording.grids.get(place.name)
+            weight_HLM = recording.maps[place.name][0]
             if isinstance(place.module, ShiftedWindowAttention):
                 assert grid is not None
                 weight_HLM = windows_on_grid(recording.maps[place.name], place.module, grid)
@@ -153,16 +154,19 @@ def build_panel(
 
 def image_grid(model: Model, recording: Recording, name: str, tokens: int) -> Grid | None:
     """The cells of the image among the keys of an attention; None for text."""
-    source, inputs = model.spec.source, recording.inputs
+    source = model.spec.source
+    inputs = recording.inputs
     if isinstance(source, S.Tokens) or inputs is None:
         return None
     if (grid := recording.grids.get(name)) is not None:
         return Grid(*grid)
     if isinstance(source, S.Patches):
         rows, columns = (-(-side // source.patch_size) for side in inputs.shape[-2:])
-        grid, extra = (rows, columns), len(source.extra_tokens)
+        grid = (rows, columns)
+        extra = len(source.extra_tokens)
     else:  # a decoder's attention to the encoder's cells
-        grid, extra = next((g for g in recording.grids.values()), (0, 0)), 0
+        grid = next((g for g in recording.grids.values()), (0, 0))
+        extra = 0
     return Grid(*grid, extra) if grid[0] * grid[1] + extra == tokens else None
 
 

@@ -65,7 +65,8 @@ class RelationCounts:
             heads: the number of each word's head; -1 for the root.
             relations: of each word to its head.
         """
-        best_YHW, half = strongest_links(weight_YHWW), self.sentences % 2
+        best_YHW = strongest_links(weight_YHWW)
+        half = self.sentences % 2
         self.sentences += 1
         for word, (head, relation) in enumerate(zip(heads, relations, strict=True)):
             if head < 0:
@@ -83,8 +84,10 @@ class RelationCounts:
         return [self.score(name, counts[name]) for name in names]
 
     def score(self, relation: str, links: int) -> RelationScore:
-        halves_2YH, offsets = self.hits[relation], self.offsets[relation]
-        total_2YH, all_offsets = halves_2YH[0] + halves_2YH[1], offsets[0] + offsets[1]
+        halves_2YH = self.hits[relation]
+        offsets = self.offsets[relation]
+        total_2YH = halves_2YH[0] + halves_2YH[1]
+        all_offsets = offsets[0] + offsets[1]
         best = int(total_2YH.argmax())
         direction, layer, head = (
             int(i) for i in torch.unravel_index(torch.tensor(best), total_2YH.shape)

@@ -71,7 +71,8 @@ def output_states(model: Model, limit: int = 2048) -> Iterator[list[Tensor]]:
     def keep(module: nn.Module, inputs: tuple[Any, ...], sequence: HiddenStates) -> None:
         missing = limit - sum(map(len, states))
         if missing > 0:
-            x_BLD, mask_BL = sequence.x_BLD, sequence.attention_mask_BL
+            x_BLD = sequence.x_BLD
+            mask_BL = sequence.attention_mask_BL
             x_TD = x_BLD.flatten(0, 1) if mask_BL is None else x_BLD[mask_BL]
             states.append(x_TD[:missing].detach().float().cpu())
 

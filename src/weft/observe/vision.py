@@ -74,7 +74,8 @@ def windows_on_grid(
     """
     rows, columns = grid
     height, width = window = layer.window_size(grid)
-    P, padded = rows * columns, (-(-rows // height) * height, -(-columns // width) * width)
+    P = rows * columns
+    padded = (-(-rows // height) * height, -(-columns // width) * width)
     cell_RS = F.pad(
         torch.arange(P).view(rows, columns),
         (0, padded[1] - columns, 0, padded[0] - rows),

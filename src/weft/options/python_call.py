@@ -64,9 +64,11 @@ def signature_of(cls: type[Options]) -> Signature:
 def parameter(cls: type[Options], field: OptionField) -> Parameter:
     declared = cls.__dataclass_fields__[field.name]
     kind = Parameter.KEYWORD_ONLY if declared.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-    words = TypeInWords("str | " * (field.many and field.type is str) + in_words(declared.type))
+    words = in_words(declared.type)
+    if field.many and field.type is str:
+        words = f"str | {words}"
     default = Parameter.empty if field.default is MISSING else field.default
-    return Parameter(field.name, kind, default=default, annotation=words)
+    return Parameter(field.name, kind, default=default, annotation=TypeInWords(words))
 
 
 def in_words(annotation: Any) -> str:

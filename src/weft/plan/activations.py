@@ -10,10 +10,8 @@ from ..spec.spec import iterate_blocks
 from .layout import Layout
 
 STATISTIC = 4  # bytes: norms and log-sums stay in fp32
-KEEPS_RESULT = (
-    "relu",
-    "tanh",
-)  # activations whose gradient needs the result, which the next map saves anyway
+# activations whose gradient needs the result, which the next map saves anyway
+KEEPS_RESULT = ("relu", "tanh")
 
 
 @dataclass(frozen=True)
@@ -82,16 +80,17 @@ def norm_bytes(norm: S.Norm | None, width: int, s: Storage) -> float:
 def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: Storage) -> float:
     """Queries, keys, values, the mixed values; and the weights, or a log-sum per query where the kernel computes them again."""
     key_dim, value_dim, kv_heads = head_dims(a, width)
-    heads, groups = a.heads / s.tensor, max(kv_heads / s.tensor, 1)
+    heads = a.heads / s.tensor
+    groups = max(kv_heads / s.tensor, 1)
     total = s.number * (
         queries * heads * (key_dim + value_dim) + keys * groups * (key_dim + value_dim)
     )
     if a.qk_norm is not None:
-        per_head = s.number * key_dim + STATISTIC * (a.qk_norm.per == "head")
+        statistic = STATISTIC if a.qk_norm.per == "head" else 0
+        per_head = s.number * key_dim + statistic
         total += (queries * heads + keys * groups) * per_head
-    if (
-        a.rope is not None
-    ):  # mixed values come in the layout of rotated queries: the next map copies them
+    # mixed values come in the layout of rotated queries: the next map copies them
+    if a.rope is not None:
         total += s.number * queries * heads * value_dim
     if s.weights:
         return total + s.number * queries * keys * heads * (2 if a.dropout else 1)
@@ -140,15 +139,16 @@ def row_activations(workload: Workload, s: Storage) -> Activations:
 
 def model_activations(spec: S.Spec, workload: Workload, s: Storage) -> Activations:
     tokens = input_tokens(spec, workload)
-    blocks, inputs, largest = 0.0, 0.0, 0.0
+    blocks = 0.0
+    inputs = 0.0
+    largest = 0.0
     for placed in iterate_blocks(spec):
-        width, queries = placed.width, tokens.read_by(spec, placed)
+        width = placed.width
+        queries = tokens.read_by(spec, placed)
         here = block_bytes(placed.block, width, queries, tokens.visible, s)
-        blocks, inputs, largest = (
-            blocks + here,
-            inputs + queries * width * s.stream / s.tensor,
-            max(largest, here),
-        )
+        blocks += here
+        inputs += queries * width * s.stream / s.tensor
+        largest = max(largest, here)
     read = tokens.target if spec.decoder is not None else tokens.visible
     ends = sum(
         norm_bytes(getattr(stack, "norm", None), spec.width, s)
@@ -173,7 +173,8 @@ def embedding_bytes(source: object, spec: S.Spec, s: Storage) -> float:
 
 def head_bytes(spec: S.Spec, tokens: float, scored: float, s: Storage) -> tuple[float, float]:
     """What a head reads, and its logits, which are stored once more as a gradient."""
-    head, width = spec.head, spec.head_input_width
+    head = spec.head
+    width = spec.head_input_width
     if not isinstance(head, S.LMHead):
         return 0.0, 0.0
     read = tokens * scored * width * s.number

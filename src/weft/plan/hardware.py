@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from ..registry import Named, named, register_named
 
-GB, TERA = 10**9, 1e12
+GB = 10**9
+TERA = 1e12
 
 
 @dataclass(frozen=True)

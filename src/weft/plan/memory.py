@@ -55,7 +55,9 @@ class ParameterCount:
 
 
 def count_parameters(workload: Workload, tensor: int) -> ParameterCount:
-    blocks, largest, outside = 0.0, 0.0, 0.0
+    blocks = 0.0
+    largest = 0.0
+    outside = 0.0
     for spec in (workload.spec, *workload.extra):
         outside += sum(
             prod(shape) / (tensor if name.endswith(("tokens.weight", "out.weight")) else 1)
@@ -68,7 +70,8 @@ def count_parameters(workload: Workload, tensor: int) -> ParameterCount:
             if (id(block), width) not in known:
                 known[id(block), width] = block_parameters(block, width, tensor)
             here = known[id(block), width]
-            blocks, largest = blocks + here, max(largest, here)
+            blocks += here
+            largest = max(largest, here)
     return ParameterCount(blocks, largest, outside)
 
 
@@ -109,8 +112,10 @@ def moments_of_step(
     last of the blocks that it reaches while another's gradient is on its way. "update": all gradients are there.
     """
     s = storage or storage_of(workload, layout)
-    parameters, row = count_parameters(workload, layout.tensor), row_activations(workload, s)
-    rows, part = layout.micro_batch, parameters.total / layout.shard
+    parameters = count_parameters(workload, layout.tensor)
+    row = row_activations(workload, s)
+    rows = layout.micro_batch
+    part = parameters.total / layout.shard
     tokens = workload.unit == "tokens"
     state = {
         "weights": 4 * part,
@@ -120,9 +125,8 @@ def moments_of_step(
     kept = rows * (row.inputs if layout.checkpointing else row.blocks)
     before = 4 * part if layout.micro_batches(workload) > 1 else 0.0  # of other micro-batches
     blocks = max(parameters.blocks - 2 * parameters.largest, 0) * 4 / layout.shard
-    one = (
-        rows * row.largest
-    )  # computed again; else the block before is done with, and this one not yet
+    # computed again; else the block before is done with, and this one not yet
+    one = rows * row.largest
     first = kept + one if layout.checkpointing else max(kept - one, one)
     gathered, reduced = buffers(workload, layout, parameters)
 
@@ -150,7 +154,8 @@ def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> t
         cast = size * parameters.total if size == 2 else 0.0
         copies = 4 * parameters.total if layout.replicate > 1 else 0.0  # DDP's buckets
         return cast + copies, cast + copies
-    outside, inside = size * parameters.outside, parameters.largest * (3 * size + 4)
+    outside = size * parameters.outside
+    inside = parameters.largest * (3 * size + 4)
     return outside, 2 * outside + inside
 
 

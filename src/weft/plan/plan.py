@@ -83,7 +83,9 @@ class Plan:
         return round(self.step_seconds, 9), -self.layout.micro_batch
 
     def to_plain(self) -> dict[str, Any]:
-        workload, layout, rows = self.workload, self.layout, self.workload.units_per_row
+        workload = self.workload
+        layout = self.layout
+        rows = self.workload.units_per_row
         return {
             "name": workload.name,
             "parameters": workload.parameters,
@@ -263,7 +265,8 @@ def no_layout(workload: Workload, wishes: Wishes) -> str:
 
 
 def refusal(plan: Plan) -> str:
-    layout, memory = plan.layout, plan.memory
+    layout = plan.layout
+    memory = plan.memory
     return (
         f"{plan.workload.name} does not fit: {layout.describe()} of {plan.device.name} needs "
         f"{format_number(memory.total, 'B')} per device, of which {format_number(memory.weights + memory.gradients + memory.optimiser, 'B')} "

@@ -54,7 +54,8 @@ class Simulation:
 
 def one_pass(workload: Workload, layout: Layout) -> Workload:
     """The workload with steps of one forward pass, and without dropout, which the CPU's fused attention does not have."""
-    rows, spec = layout.readers * layout.micro_batch, S.with_dropout(workload.spec, 0.0)
+    rows = layout.readers * layout.micro_batch
+    spec = S.with_dropout(workload.spec, 0.0)
     return replace(workload, spec=spec, rows=rows, any_rows=False)
 
 
@@ -74,7 +75,9 @@ def simulate(workload: Workload, layout: Layout) -> Simulation:
             run_step(first, allocate_rank(first), batch)
             optimizer = allocate_rank(loss)
             create_moments(optimizer)
-            tracker, traffic, counter = RankMemory(), CollectiveBytes(), CommDebugMode()
+            tracker = RankMemory()
+            traffic = CollectiveBytes()
+            counter = CommDebugMode()
             tracker.track_external(loss, optimizer)
             with counter, traffic, tracker:
                 run_step(loss, optimizer, batch)
@@ -91,7 +94,8 @@ def simulate(workload: Workload, layout: Layout) -> Simulation:
 
 def build_sharded(spec: S.Spec, workload: Workload, layout: Layout, mesh: DeviceMesh) -> Loss:
     """The module that rank 0 trains, on the meta device."""
-    loss, precision = build_loss(spec), "bf16" if workload.precision == "bf16" else "fp32"
+    loss = build_loss(spec)
+    precision = "bf16" if workload.precision == "bf16" else "fp32"
     parallelize(loss, mesh, checkpointing=layout.checkpointing, precision=precision)
     return loss.train()
 
@@ -118,9 +122,8 @@ def fake_ranks(world: int) -> Iterator[None]:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # hooks of torch's tracker warn of themselves
+            # hooks of torch's tracker warn of themselves
+            warnings.simplefilter("ignore", UserWarning)
             yield
     finally:
         dist.destroy_process_group()
@@ -139,7 +142,8 @@ def build_loss(spec: S.Spec) -> Loss:
 
 
 def make_batch(workload: Workload, rows: int) -> Batch:
-    tokens, labels = workload.length, workload.target_length or workload.length
+    tokens = workload.length
+    labels = workload.target_length or workload.length
     batch = {
         "tokens": torch.zeros(rows, tokens, dtype=torch.long),
         "labels": torch.zeros(rows, labels, dtype=torch.long),

@@ -28,7 +28,8 @@ class Traffic:
 
 
 def step_traffic(workload: Workload, layout: Layout) -> Traffic:
-    size, passes = (2 if workload.precision == "bf16" else 4), layout.micro_batches(workload)
+    size = 2 if workload.precision == "bf16" else 4
+    passes = layout.micro_batches(workload)
     parameters = count_parameters(workload, layout.tensor)
     # Blocks are gathered forward and backward, the rest once; gradients are scattered in fp32 (ZeRO 3, arXiv:1910.02054, section 7).
     gathered = size * (2 * parameters.blocks + parameters.outside)
@@ -49,7 +50,8 @@ def others(size: int) -> float:
 def region_bytes(workload: Workload, layout: Layout) -> float:
     """Activations of one row that are gathered before and summed after each branch (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2):
     forward, backward, and forward again without the last sum where the block is computed again."""
-    size, total = (2 if workload.precision == "bf16" else 4), 0.0
+    size = 2 if workload.precision == "bf16" else 4
+    total = 0.0
     for spec in (workload.spec, *workload.extra):
         tokens = input_tokens(spec, workload)
         for placed in iterate_blocks(spec):

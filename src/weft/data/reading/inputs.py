@@ -17,7 +17,7 @@ from ..formats.jsonl import parse_json_lines
 from ..formats.lines import decoded_lines, full_lines, read_head, refuse_binary
 from ..formats.sniff import UnknownFormat, formats_by_suffix, surest_format
 from ..source import format_for
-from .column_names import is_common_column_name
+from .column_names import Fields, is_common_column_name
 from .rows import split_bad_rows
 from .table import Table, open_table
 
@@ -81,10 +81,13 @@ def open_input(
     return Table(R.Source(paths=(where,), format=format), columns, None, max_bad_rows, items=read)
 
 
-def table_of_texts(texts: Sequence[str]) -> Table:
-    """Return texts of the command line as a table with the column `text`."""
-    rows = [SourceRow(i, {"text": text}) for i, text in enumerate(texts)]
-    return Table(R.Source(paths=(COMMAND_LINE,), format="text"), items=(rows, []))
+def table_of_rows(
+    fields: Iterable[Fields], path: str, format: str, max_bad_rows: float = 0.0
+) -> Table:
+    """Return rows that are read already as a table; `path` is where they come from, in words."""
+    rows = [SourceRow(i, one, path=path) for i, one in enumerate(fields)]
+    source = R.Source(paths=(path,), format=format)
+    return Table(source, max_bad_rows=max_bad_rows, items=(rows, []))
 
 
 def is_table(path: str) -> bool:
