@@ -1,4 +1,5 @@
-"""python -m docsite FOLDER: write all pages of the site as Markdown, and refuse links that lead nowhere."""
+"""python -m docsite FOLDER: write all pages of the site as Markdown,
+and refuse links that lead nowhere."""
 
 import argparse
 import sys

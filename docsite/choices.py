@@ -1,4 +1,5 @@
-"""The table of choices, from the registry: what each computes, its paper, who uses it and what was measured of it."""
+"""The table of choices, from the registry: what each computes, its paper,
+who uses it and what was measured of it."""
 
 from collections.abc import Iterator
 from typing import Literal, get_args, get_type_hints
@@ -15,7 +16,8 @@ from .markdown import first_paragraph, fold, paper_links, prose, slug, table
 from .measured import measured_effect
 from .usage import usage_of
 
-# Sections by the module that defines a choice or its open base; a module without a title is a section of its own name.
+# Sections by the module that defines a choice or its open base; a module without a title is a
+# section of its own name.
 TITLES = {
     "norms": "Norms",
     "positions": "Positions",

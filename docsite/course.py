@@ -1,4 +1,5 @@
-"""The course page: its tables name topics by number; command and receipt of each come from docs/lectures.md."""
+"""The course page: its tables name topics by number;
+command and receipt of each come from docs/lectures.md."""
 
 import json
 import re
@@ -71,24 +72,31 @@ def trained_pictures() -> Iterator[str]:
         yield "Not measured yet."
         return
     result = json.loads(path.read_text())["result"]
-    yield "![Patch filters, similarity of positions and attention distance of a small ViT](results/vit.svg)"
+    yield (
+        "![Patch filters, similarity of positions and attention distance of a small "
+        "ViT](results/vit.svg)"
+    )
     yield ""
     yield (
-        f"`recipes/vit.py:fashion_mnist` after {result['steps']:,} steps: validation loss {result['vit']['valid_loss']:.3f}. "
+        f"`recipes/vit.py:fashion_mnist` after {result['steps']:,} steps: "
+        f"validation loss {result['vit']['valid_loss']:.3f}. "
         "Each small square in the middle compares one position with all others."
     )
     yield ""
     yield "![Images, what the encoder sees, what it rebuilds](results/mae.png)"
     yield ""
     yield (
-        f"`recipes/mae.py:cifar10` after {result['steps']:,} steps: the image, the patches that the encoder sees, what it rebuilds. "
-        "Brightness and contrast of a hidden patch are those of the original, as in the paper's figures. "
+        f"`recipes/mae.py:cifar10` after {result['steps']:,} steps: the image, "
+        "the patches that the encoder sees, what it rebuilds. "
+        "Brightness and contrast of a hidden patch are those of the original, "
+        "as in the paper's figures. "
         "Receipt: [course.json](results/course.json)."
     )
 
 
 def detection_pictures() -> Iterator[str]:
-    """Yield what a small detector finds and where it looks, with its receipt, or that there is none yet."""
+    """Yield what a small detector finds and where it looks, with its receipt,
+    or that there is none yet."""
     path = ROOT / "docs" / "results" / "detection.json"
     if not path.exists():
         yield "Not measured yet."
@@ -98,13 +106,15 @@ def detection_pictures() -> Iterator[str]:
     yield "![Scenes with the digits that a small DETR finds](results/detection_boxes.png)"
     yield ""
     yield (
-        f"{best['run']} after {last['step']:,} steps from random weights: held-out scenes, boxes that score .3 or more; "
+        f"{best['run']} after {last['step']:,} steps from random weights: held-out scenes, "
+        "boxes that score .3 or more; "
         f"AP {best['averaged']['ap']:.3f}, at an overlap of .5 {best['averaged']['ap50']:.3f}."
     )
     yield ""
     yield "![Where encoder and decoder look](results/detection_maps.png)"
     yield ""
     yield (
-        "Above: where the encoder looks from the middle of an object. Below: where the decoder looks for it. Mean over the heads of the "
+        "Above: where the encoder looks from the middle of an object. Below: "
+        "where the decoder looks for it. Mean over the heads of the "
         "last layer. Receipt: [detection.json](results/detection.json)."
     )

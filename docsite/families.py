@@ -73,8 +73,10 @@ def load_lines(family: Family) -> Iterator[str]:
         return
     yield ""
     yield (
-        "`weft.load(FOLDER)` opens a folder or a name on the Hugging Face hub whose `config.json` has "
-        f"`model_type` `{family.model_type}`, and `weft.save(model, FOLDER)` writes one; `weft verify FOLDER` compares "
+        "`weft.load(FOLDER)` opens a folder or a name on the Hugging Face hub whose "
+        "`config.json` has "
+        f"`model_type` `{family.model_type}`, and `weft.save(model, FOLDER)` writes one; "
+        "`weft verify FOLDER` compares "
         "the outputs of both libraries."
     )
     yield ""
@@ -122,7 +124,8 @@ def family_page(family: Family) -> str:
         "",
         "## Sizes",
         "",
-        "Parameters and FLOPs are counted from the spec; FLOPs are those of matrix products, two per multiply-add.",
+        "Parameters and FLOPs are counted from the spec; FLOPs are those of matrix products, "
+        "two per multiply-add.",
         "",
         *table(header, size_rows(family)),
         "",
@@ -166,8 +169,10 @@ def families_page() -> str:
     lines = [
         "# Families",
         "",
-        "One file per architecture: the paper's size table, a function from its columns to a spec, and a table of weights that",
-        "reads and writes the published files. `weft families` prints the same list, `weft show NAME` one model.",
+        "One file per architecture: the paper's size table, "
+        "a function from its columns to a spec, and a table of weights that",
+        "reads and writes the published files. `weft families` prints the same list, "
+        "`weft show NAME` one model.",
         "",
         *table(header, family_rows()),
         "",

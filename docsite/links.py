@@ -1,4 +1,5 @@
-"""Which links of the pages lead nowhere: files that are not there, headings that are not in their page."""
+"""Which links of the pages lead nowhere: files that are not there,
+headings that are not in their page."""
 
 import posixpath
 import re
@@ -24,7 +25,8 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(pages: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Yield `page: link` for every relative link that has no target among the pages and the files of the folder."""
+    """Yield `page: link` for every relative link that has no target among the pages and
+    the files of the folder."""
     known = {name: anchors(text) for name, text in pages.items()}
     for page, text in pages.items():
         plain = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))

@@ -1,6 +1,8 @@
 """What was measured of a choice: the receipts that compare it, and the question they answer.
 
-Only comparisons count, and results of tasks; that a model uses a part measures nothing. A choice that is not named here says "not measured yet" in the table of choices. The numbers are on the page of results.
+Only comparisons count, and results of tasks; that a model uses a part measures nothing. A choice
+that is not named here says "not measured yet" in the table of choices.
+The numbers are on the page of results.
 """
 
 import re

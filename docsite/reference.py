@@ -1,4 +1,5 @@
-"""The reference: every verb from the parser, every public name from `weft/__init__.pyi` and its docstring."""
+"""The reference: every verb from the parser,
+every public name from `weft/__init__.pyi` and its docstring."""
 
 import argparse
 import ast
@@ -25,7 +26,8 @@ STUB = Path(weft.__file__).with_suffix(".pyi")
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):$")
 PAGES = {
     "spec": "What a model is: values without torch, checked when they are made.",
-    "recipe": "What a run is: model, task, data, optimiser, schedule and plan, as values without torch.",
+    "recipe": "What a run is: model, task, data, optimiser, schedule and plan, "
+    "as values without torch.",
     "observe": "What a model does: attention maps and what is read from them.",
     "testing": "Checks for parts of your own, the same that Weft's parts pass.",
 }
@@ -93,7 +95,8 @@ def cli_page() -> str:
 
 
 def stub_names() -> dict[str, list[str]]:
-    """Return the public names of `weft`, by the room that defines them; modules and values have pages of their own."""
+    """Return the public names of `weft`, by the room that defines them;
+    modules and values have pages of their own."""
     rooms: dict[str, list[str]] = {}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -217,8 +220,10 @@ def api_page() -> str:
     lines = [
         "# weft",
         "",
-        "What `import weft` offers, from its stub and docstrings. The values of a spec are attributes of `weft` too:",
-        "see [weft.spec](spec.md), [weft.recipe](recipe.md), [weft.observe](observe.md), [weft.testing](testing.md) and",
+        "What `import weft` offers, from its stub and docstrings. "
+        "The values of a spec are attributes of `weft` too:",
+        "see [weft.spec](spec.md), [weft.recipe](recipe.md), [weft.observe](observe.md), "
+        "[weft.testing](testing.md) and",
         "the [families](../families/index.md).",
         "",
     ]

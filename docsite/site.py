@@ -1,4 +1,5 @@
-"""All pages in one folder: those written by hand, with links that fit the site, and those that follow from the code."""
+"""All pages in one folder: those written by hand, with links that fit the site,
+and those that follow from the code."""
 
 import re
 import shutil
@@ -31,7 +32,8 @@ INCLUDES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def site_link(target: str) -> str:
-    """Return where a link of a page in docs/ leads on the site: recipes and examples have pages, the rest is as it is."""
+    """Return where a link of a page in docs/ leads on the site:
+    recipes and examples have pages, the rest is as it is."""
     path, hash_sign, anchor = target.partition("#")
     name = path.removeprefix("../")
     if name in MOVED:

@@ -64,7 +64,8 @@ def placement(branch: Branch) -> str:
 
 
 def marks(value: Any) -> Iterator[str]:
-    """Yield the name of every choice inside a value, `activation=gelu` for its activations, and the placement of norms."""
+    """Yield the name of every choice inside a value, `activation=gelu` for its activations,
+    and the placement of norms."""
     if is_dataclass(value):
         yield type(value).__name__
         if isinstance(value, Branch):
@@ -83,7 +84,8 @@ def marks(value: Any) -> Iterator[str]:
 
 @cache
 def usages() -> dict[str, Usage]:
-    """Return where each mark occurs, over all sizes of all families and all recipes of all files."""
+    """Return where each mark occurs,
+    over all sizes of all families and all recipes of all files."""
     by_family: dict[str, dict[str, None]] = {}
     by_recipe: dict[str, dict[str, None]] = {}
     for family in families():

@@ -1,4 +1,5 @@
-"""The command `weft`: one verb, one function. Nothing heavy is imported before its verb needs it."""
+"""The command `weft`: one verb, one function.
+Nothing heavy is imported before its verb needs it."""
 
 import argparse
 import os
@@ -23,7 +24,8 @@ class Call(NamedTuple):
 
 
 def parse_arguments(arguments: list[str]) -> Call | None:
-    """Parse the arguments; None without any. The error for an unknown verb or option names the nearest one."""
+    """Parse the arguments; None without any.
+    The error for an unknown verb or option names the nearest one."""
     from .synonyms import suggest_verb
 
     if arguments[:1] == ["help"]:
@@ -44,7 +46,8 @@ def parse_arguments(arguments: list[str]) -> Call | None:
 
 
 def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
-    """Take texts, files of new and a prompt that stand after an option, where argparse takes none. Returns the words that are left."""
+    """Take texts, files of new and a prompt that stand after an option, where argparse takes none.
+    Returns the words that are left."""
     end = rest.index("--") if "--" in rest else len(rest)
     # after two dashes everything is text
     plain = rest[end + 1 :]
@@ -106,7 +109,10 @@ CONTINUES = "weft: stopped; run it again to continue"
 def stop_message(call: Call) -> str:
     """Return what to print when a signal stops a verb."""
     if isinstance(call.options, ResumeOptions) and call.options.verify:
-        return f"weft: stopped; nothing is verified, and {call.options.run_folder} is unchanged; run it again to start over"
+        return (
+            f"weft: stopped; nothing is verified, and {call.options.run_folder} is unchanged; "
+            "run it again to start over"
+        )
     return CONTINUES if call.verb.name in RESUMABLE else ""
 
 
@@ -130,7 +136,8 @@ def set_up_process(is_command: bool) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without × still gets the rest
     if is_command:
-        # Waiting threads sleep: where another program has a core, those that spin keep the working ones from it.
+        # Waiting threads sleep: where another program has a core, those that spin keep the working
+        # ones from it.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 

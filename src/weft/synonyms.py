@@ -1,4 +1,5 @@
-"""The closest known name for one that is not known: by spelling, or as other libraries call the same thing."""
+"""The closest known name for one that is not known: by spelling,
+or as other libraries call the same thing."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +16,8 @@ def block_paths(path: str) -> tuple[str, ...]:
     return tuple(f"model.{stack}.blocks.*.{path}" for stack in ("encoder", "decoder"))
 
 
-# Names elsewhere, and in order what they are here: an option, or a path of a recipe with a value that shows its form.
+# Names elsewhere, and in order what they are here: an option, or a path of a recipe with a value
+# that shows its form.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "lr learning_rate base_lr max_lr peak_lr": ("optimiser.lr=3e-4", "--learning-rates"),
     "weight_decay wd": ("optimiser.weight_decay=0.01", "optimiser.other.weight_decay=0.01"),
@@ -79,7 +81,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def normalise_name(name: str) -> str:
-    """Return letters and digits only, so that --batch-size, batch_size and batchSize are one name."""
+    """Return letters and digits only, so that --batch-size,
+    batch_size and batchSize are one name."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
@@ -92,8 +95,8 @@ def places_of(name: str) -> tuple[str, ...]:
 
 
 def closest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name for this one: another spelling, a word of another library, its prefix, or a similar name; None if there is
-    none."""
+    """Return the known name for this one: another spelling, a word of another library, its prefix,
+    or a similar name; None if there is none."""
     known = {normalise_name(name): name for name in reversed(list(names))}
     plain = normalise_name(name)
     elsewhere = [place.partition("=")[0].rpartition(".")[2] for place in places_of(name)]

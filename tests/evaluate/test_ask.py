@@ -283,7 +283,7 @@ def test_a_model_of_images_without_the_head_learns_from_a_folder() -> None:
 
 
 def test_a_model_that_guesses_no_words_says_so() -> None:
-    with pytest.raises(ValueError, match="does not guess hidden words"):
+    with pytest.raises(ValueError, match="does not predict masked words"):
         methods.fill(ready(S.NoHead()), ["a [MASK]"])
 
 

@@ -11,7 +11,8 @@ Fields = dict[str, Any]
 
 
 def export_hint(run: str) -> str:
-    """Return the command that exports the model of a finished run; "" where no family of transformers matches it."""
+    """Return the command that exports the model of a finished run; "" where no family of
+    transformers matches it."""
     from ..interop.describe import read_folder
     from ..interop.equivalent_specs import find_family
 
@@ -21,8 +22,8 @@ def export_hint(run: str) -> str:
     except (ValueError, OSError):
         return ""
     return (
-        f"to open {Path(run) / 'model'} in transformers (as {family}): weft export {run} OUT --to hf"
-        + (f"; {note}" if (note := head_note(spec)) else "")
+        f"to open {Path(run) / 'model'} in transformers (as {family}): "
+        f"weft export {run} OUT --to hf" + (f"; {note}" if (note := head_note(spec)) else "")
     )
 
 
@@ -34,6 +35,7 @@ def head_note(spec: "Spec") -> str:
     if isinstance(spec.head, NoHead) or not isinstance(find_family(spec).spec.head, NoHead):
         return ""
     return (
-        f"no class of transformers has this {type(spec.head).__name__}: it is written to modules.json, which sentence-transformers opens, "
+        f"no class of transformers has this {type(spec.head).__name__}: "
+        "it is written to modules.json, which sentence-transformers opens, "
         "and AutoModel opens the rest"
     )

@@ -47,8 +47,8 @@ class CompareOptions(VerbOptions):
 def compare(options: CompareOptions) -> int:
     """Compare the curves of several runs, in a table and a picture.
 
-    Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 % interval. Training losses and gradient
-    norms are smoothed.
+    Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 %
+    interval. Training losses and gradient norms are smoothed.
     """
     from ..runs.comparison import (
         compare_runs,

@@ -45,21 +45,24 @@ class DetectOptions(BatchOptions, VerbOptions):
     coco: Annotated[
         str | None,
         Option(
-            "write the objects as COCO's results file, JSON; images and classes are numbered from 1",
+            "write the objects as COCO's results file, JSON; "
+            "images and classes are numbered from 1",
             metavar="FILE",
         ),
     ] = None
     coco_truth: Annotated[
         str | None,
         Option(
-            "COCO's annotations, JSON: take the ids of images (by file name) and categories from there",
+            "COCO's annotations, JSON: take the ids of images (by file name) and "
+            "categories from there",
             metavar="FILE",
         ),
     ] = None
     output: Annotated[
         str | None,
         Option(
-            "output file: .jsonl, .json, .csv, .tsv or .parquet, one row per image with its objects",
+            "output file: .jsonl, .json, .csv, .tsv or .parquet, "
+            "one row per image with its objects",
             metavar="FILE",
             short="-o",
         ),
@@ -120,7 +123,8 @@ Ids = dict[str, Any]
 
 
 def read_truth(path: str) -> tuple[Ids, Ids]:
-    """Return the ids of images by the name of their file, and of categories by theirs, as COCO's annotations have them."""
+    """Return the ids of images by the name of their file, and of categories by theirs, as COCO's
+    annotations have them."""
     from ..data.files import size_and_mtime
     from ..data.formats.coco import load_coco
 
@@ -133,7 +137,8 @@ def read_truth(path: str) -> tuple[Ids, Ids]:
             name = Path(image["file_name"]).name
             if name in images:
                 raise ValueError(
-                    f"--coco-truth {path} names {name} in two folders; images are matched by name: give the annotations of one folder"
+                    f"--coco-truth {path} names {name} in two folders; "
+                    "images are matched by name: give the annotations of one folder"
                 )
             images[name] = image["id"]
     return images, {name: number for number, name in table.names.items()}
@@ -142,7 +147,8 @@ def read_truth(path: str) -> tuple[Ids, Ids]:
 def coco_ids(
     images: Sequence[str], names: Sequence[str], truth: tuple[Ids, Ids] | None
 ) -> tuple[Ids, Ids]:
-    """Return the id of each image and of each class: those of `truth`, or numbers from 1 in order."""
+    """Return the id of each image and of each class: those of `truth`,
+    or numbers from 1 in order."""
     if truth is None:
         return (
             {path: number for number, path in enumerate(images, 1)},
@@ -152,7 +158,8 @@ def coco_ids(
     for path, number in ids.items():
         if number is None:
             raise ValueError(
-                f"{path} is not among the images of --coco-truth; give a file that lists it, or leave the image out"
+                f"{path} is not among the images of --coco-truth; give a file that lists it, "
+                "or leave the image out"
             )
     unknown = [name for name in names if name not in truth[1]]
     if len(unknown) == len(names):
@@ -161,7 +168,8 @@ def coco_ids(
         )
     if unknown:
         report(
-            f"not among the categories of --coco-truth, and left out of the results: {', '.join(unknown)}"
+            "not among the categories of --coco-truth, and left out of the results: "
+            f"{', '.join(unknown)}"
         )
     return ids, truth[1]
 
@@ -214,7 +222,8 @@ def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     name, count = Counter(drawings).most_common(1)[0]
     if count > 1:
         raise ValueError(
-            f"--draw {target}: {count} images would be drawn in {name}; draw them into several folders"
+            f"--draw {target}: {count} images would be drawn in {name}; "
+            "draw them into several folders"
         )
     return drawings
 

@@ -69,8 +69,9 @@ class DoctorOptions(VerbOptions):
 def doctor(options: DoctorOptions) -> int:
     """Check the installation and this machine.
 
-    Versions, extras and the verbs that need them, threads, instructions, accelerators, measured speed of fp32 and bf16, free disk and
-    memory. Exits with code 1 if something that Weft needs is missing.
+    Versions, extras and the verbs that need them, threads, instructions, accelerators, measured
+    speed of fp32 and bf16, free disk and memory.
+    Exits with code 1 if something that Weft needs is missing.
     """
     with spinner("looking at this machine"):
         summary = examine()
@@ -146,11 +147,13 @@ def problems(summary: dict[str, Any]) -> list[str]:
     for name, number in summary["core"].items():
         if number is not None and release(number) < release(least.get(name, "0")):
             lines.append(
-                f"{name} {number} is older than {least[name]}: pip install -U '{name}>={least[name]}'"
+                f"{name} {number} is older than {least[name]}: "
+                f"pip install -U '{name}>={least[name]}'"
             )
     if isinstance(summary["machine"], str) and not missing:
         lines.append(
-            f"PyTorch cannot be imported ({summary['machine']}): pip install --force-reinstall torch"
+            f"PyTorch cannot be imported ({summary['machine']}): "
+            "pip install --force-reinstall torch"
         )
     if not summary["writable"]:
         lines.append(f"{summary['folder']} cannot be written to; cd into a folder that can")
@@ -168,11 +171,13 @@ def notes(summary: dict[str, Any]) -> list[str]:
             lines.append(f"only {format_number(machine['memory_bytes'], 'B')} of memory are free")
         if machine["threads"] < machine["cores"]:
             lines.append(
-                f"PyTorch uses {machine['threads']} of {machine['cores']} cores; OMP_NUM_THREADS sets the number"
+                f"PyTorch uses {machine['threads']} of {machine['cores']} cores; "
+                "OMP_NUM_THREADS sets the number"
             )
         faster = machine["bf16_flops"] > machine["fp32_flops"]
         lines.append(
-            f"{'bf16' if faster else 'fp32'} is the faster precision here; --precision auto chooses by the instructions"
+            f"{'bf16' if faster else 'fp32'} is the faster precision here; "
+            "--precision auto chooses by the instructions"
         )
     data = summary["data"]
     if data is not None and not Path(data).is_dir():
@@ -181,7 +186,8 @@ def notes(summary: dict[str, Any]) -> list[str]:
 
 
 def least_versions() -> dict[str, str]:
-    """Return the lowest version of each core package that Weft's own metadata asks for; none where Weft is not installed."""
+    """Return the lowest version of each core package that Weft's own metadata asks for; none where
+    Weft is not installed."""
     try:
         lines = requires("weft") or []
     except PackageNotFoundError:
@@ -230,7 +236,9 @@ def machine_rows(machine: dict[str, Any] | str) -> dict[str, str]:
     ]
     devices = [*machine["cuda"], *(["MPS"] if machine["mps"] else [])]
     return {
-        "processor": f"{', '.join([machine['cpu'], *instructions])}; {count_of(machine['threads'], 'thread')} on {count_of(machine['cores'], 'core')}",
+        "processor": f"{', '.join([machine['cpu'], *instructions])}; "
+        f"{count_of(machine['threads'], 'thread')} on "
+        f"{count_of(machine['cores'], 'core')}",
         "accelerators": ", ".join(devices) or "none: CUDA and MPS are not available",
         "speed": f"{', '.join(speeds)} on {machine['device']}, a product of matrices of 512 × 512",
         "memory": f"{format_number(machine['memory_bytes'], 'B')} free",

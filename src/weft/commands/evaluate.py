@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a model with the metrics of its task.
 
-    Evaluates a run on its validation data, or any model on files: weft evaluate RUN --data test.en test.de.
+    Evaluates a run on its validation data, or any model on files:
+    weft evaluate RUN --data test.en test.de.
     """
     if options.few_shot and options.arithmetic:
         raise ValueError("--few-shot and --arithmetic cannot be combined; give one of them")

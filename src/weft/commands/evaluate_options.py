@@ -34,13 +34,15 @@ EvaluationFiles = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(TableOptions, BeamSearchOptions, DeviceOptions):
-    """How a model is scored by what it was trained for: the options of `weft evaluate` and of `weft.evaluate`."""
+    """How a model is scored by what it was trained for:
+    the options of `weft evaluate` and of `weft.evaluate`."""
 
     split: Annotated[Literal["valid", "train"], Option("split of the run's own data")] = "valid"
     task: Annotated[
         str | None,
         Option(
-            "task of a model without a recipe, such as classify, tag, answer, translate or perplexity",
+            "task of a model without a recipe, such as classify, tag, answer, "
+            "translate or perplexity",
             metavar="TASK",
         ),
     ] = None

@@ -24,7 +24,8 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
 
 
 def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
-    """Report files that are trained on and validated on. A folder may hold the images of two tables."""
+    """Report files that are trained on and validated on.
+    A folder may hold the images of two tables."""
     from ..addresses import is_remote
     from ..data.files import find
 
@@ -46,7 +47,8 @@ def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
 def check_output_file(
     path: str | None, suffixes: tuple[str, ...] = (), option: str = "--output"
 ) -> None:
-    """Raise before the work if the output file cannot be written. With `suffixes`, its name has one of these, or none."""
+    """Raise before the work if the output file cannot be written. With `suffixes`,
+    its name has one of these, or none."""
     if path is None:
         return
     file = Path(path)
@@ -76,7 +78,8 @@ def check_picture_file(path: str, option: str) -> None:
     extension = Path(path).suffix
     if Image.EXTENSION.get(extension.lower()) not in Image.SAVE:
         raise ValueError(
-            f"{option} {path}: unknown image file extension {extension!r}; give a file such as out.png"
+            f"{option} {path}: unknown image file extension {extension!r}; "
+            "give a file such as out.png"
         )
 
 
@@ -92,7 +95,8 @@ def check_output_folder(path: str, option: str) -> None:
 def check_keeps_inputs(
     option: str, targets: Sequence[str | Path], inputs: Sequence[str | Path]
 ) -> None:
-    """Raise if a target is one of the inputs, by this name or by another: it would be overwritten."""
+    """Raise if a target is one of the inputs, by this name or by another:
+    it would be overwritten."""
     input_numbers = {file_number(path) for path in inputs if os.path.isfile(path)}
     for target in targets:
         if os.path.isfile(target) and file_number(target) in input_numbers:
@@ -104,7 +108,8 @@ def check_keeps_inputs(
 def check_outside_model(
     option: str, targets: Sequence[str | Path | None], name: str | Path
 ) -> None:
-    """Raise if a target is inside the folder of a model or run that is read, or another name of a file in it.
+    """Raise if a target is inside the folder of a model or run that is read,
+    or another name of a file in it.
 
     Args:
         option: that names the targets.
@@ -120,13 +125,15 @@ def check_outside_model(
     for target in outputs:
         if Path(target).resolve().is_relative_to(folder):
             raise ValueError(
-                f"{option} {target} is inside {folder}, the model or run that is read; give another place"
+                f"{option} {target} is inside {folder}, the model or run that is read; "
+                "give another place"
             )
     check_keeps_inputs(option, outputs, [*folder.rglob("*")])
 
 
 def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) -> None:
-    """Raise if two options, given as (option, path), write to one file, by this name or by another."""
+    """Raise if two options, given as (option, path), write to one file,
+    by this name or by another."""
     options = dict[Any, str]()
     for option, path in outputs:
         if path is None or (os.path.exists(path) and not os.path.isfile(path)):
@@ -137,6 +144,7 @@ def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) ->
 
 
 def file_number(path: str | Path) -> tuple[int, int]:
-    """What all names of one file share: links, and other cases where the disk does not tell them apart."""
+    """What all names of one file share: links,
+    and other cases where the disk does not tell them apart."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

@@ -47,7 +47,8 @@ class WriterOptions(RowOptions, VerbOptions):
         str | None,
         replace(
             ROWS_OUTPUT,
-            help="output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with what was generated "
+            help="output file: .jsonl, .json, .csv, .tsv or .parquet, "
+            "the rows with what was generated "
             f"({COLUMN_PREFIX_HELP}); else text, one line per row",
         ),
     ] = None
@@ -110,7 +111,8 @@ class GenerateOptions(SamplingOptions, WriterOptions):
     draft_model: Annotated[
         str | None,
         Option(
-            "small model with the same tokenizer for speculative decoding; the distribution of answers does not change",
+            "small model with the same tokenizer for speculative decoding; "
+            "the distribution of answers does not change",
             metavar="NAME",
         ),
     ] = None
@@ -126,8 +128,8 @@ class TranslateOptions(WriterOptions, BeamSearchOptions):
 def generate(options: GenerateOptions) -> int:
     """Generate text from a prompt.
 
-    One prompt is streamed. Several are answered in order, one line each, with line breaks written as \\n and \\r and backslashes
-    as \\\\.
+    One prompt is streamed. Several are answered in order, one line each, with line breaks written
+    as \\n and \\r and backslashes as \\\\.
     """
     options = with_demo_prompt(options)
     sampling_options = sampling(options)
@@ -207,7 +209,8 @@ def chat_hint(writer: "TextGenerator") -> str:
 
 
 def with_demo_prompt(options: GenerateOptions) -> GenerateOptions:
-    """`weft generate demo` works without a prompt: then it samples, since greedy characters repeat themselves."""
+    """`weft generate demo` works without a prompt: then it samples,
+    since greedy characters repeat themselves."""
     from ..interop.hub import packaged_folder
 
     if options.prompt is not None or options.input or packaged_folder(options.name) is None:
@@ -221,14 +224,16 @@ def with_demo_prompt(options: GenerateOptions) -> GenerateOptions:
         print(DEMO_PROMPT, end="", flush=True)
     if sys.stderr.isatty():
         report(
-            'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; what it attends to: weft look demo --open'
+            'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; '
+            "what it attends to: weft look demo --open"
         )
     new_tokens = options.max_new_tokens or DEMO_TOKENS
     return replace(options, prompt=DEMO_PROMPT, max_new_tokens=new_tokens, temperature=temperature)
 
 
 def has_standard_input() -> bool:
-    """Return whether a pipe or a file gives something to read; a closed standard input gives nothing."""
+    """Return whether a pipe or a file gives something to read;
+    a closed standard input gives nothing."""
     try:
         return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):

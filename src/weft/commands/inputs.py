@@ -1,4 +1,5 @@
-"""What `weft classify`, `tag`, `answer`, `embed` and `fill` read: texts, pairs of texts, words, questions or images."""
+"""What `weft classify`, `tag`, `answer`, `embed` and `fill` read: texts, pairs of texts,
+words, questions or images."""
 
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,7 +57,8 @@ def text_pairs(
         options: of the command.
         rows: of the command or of a file.
         model: that reads them.
-        pairs: whether a row must have a second text (True), may have one (False), or has one text only (None).
+        pairs: whether a row must have a second text (True), may have one (False),
+            or has one text only (None).
     """
     from ..data.reading.columns import text_columns
 
@@ -66,7 +68,8 @@ def text_pairs(
         second = None
     elif pairs and second is None:
         raise ValueError(
-            f"--pairs: which column is the second text? There are {', '.join(map(repr, rows[0]))}; name both with --columns"
+            "--pairs: which column is the second text? There are "
+            f"{', '.join(map(repr, rows[0]))}; name both with --columns"
         )
     if not options.texts and not options.columns and list(rows[0]) != ["text"]:
         print(

@@ -69,8 +69,8 @@ class LookOptions(ModelOptions, ViewOptions, VerbOptions):
 def look(options: LookOptions) -> int:
     """Draw what a model attends to, as a page or a picture.
 
-    The page is one file that works offline: every head, one head, one word, what each layer would predict; of an image also attention
-    on the image, its distance, filters and positions.
+    The page is one file that works offline: every head, one head, one word, what each layer would
+    predict; of an image also attention on the image, its distance, filters and positions.
     """
     check_files(options)
     with spinner(f"opening {options.name}"):
@@ -109,7 +109,8 @@ def look(options: LookOptions) -> int:
 def observe(
     model: "OpenModel", example: "str | ImageInput | None", options: ViewOptions
 ) -> tuple["Observation", list["RelationScore"]]:
-    """Return what the model does with the example, and the best head of each relation that is asked for."""
+    """Return what the model does with the example,
+    and the best head of each relation that is asked for."""
     from ..inference.look import look as observe_input
 
     observation = observe_input(model, example, options.target, options.precision == "bf16")

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -27,7 +28,8 @@ class ShowOptions(VerbOptions):
     name: Annotated[
         str,
         Option(
-            "model such as bert-base, llama-3.2-1b or bert, folder with config.json or weft.json, or "
+            "model such as bert-base, llama-3.2-1b or bert, "
+            "folder with config.json or weft.json, or "
             "recipe such as recipes/bert.py or recipes/bert.py:paper",
             metavar="NAME",
             positional=True,
@@ -119,7 +121,8 @@ def named_spec(name: str) -> tuple[str, "Spec"]:
 
 
 def is_recipe(name: str) -> bool:
-    """Return whether the name is a recipe: a file, with or without :name, or a run without a model."""
+    """Return whether the name is a recipe: a file, with or without :name,
+    or a run without a model."""
     from ..interop.manifest import model_of_run
 
     file = Path(name.partition(":")[0])
@@ -145,7 +148,8 @@ def show_recipe(options: ShowOptions) -> int:
 def verify(options: VerifyOptions) -> int:
     """Compare a model with transformers: outputs, tokens, images, generation, embeddings, classes.
 
-    Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any token, pixel, answer or vector differs.
+    Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any
+    token, pixel, answer or vector differs.
     """
     from .tables import differences_table
 
@@ -180,8 +184,8 @@ def verify(options: VerifyOptions) -> int:
 def export(options: ExportOptions) -> int:
     """Export a model as a folder that Hugging Face's classes open.
 
-    Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in Hugging Face's layout or Weft's, one
-    tensor at a time.
+    Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in
+    Hugging Face's layout or Weft's, one tensor at a time.
     """
     from ..interop.describe import check_output_folder, folder_summary
     from ..interop.manifest import model_of_run
@@ -197,24 +201,29 @@ def export(options: ExportOptions) -> int:
         if (run / "recipe.json").is_file() and model_of_run(run) is None:
             from ..runs.export import export_checkpoint
 
-            spec = export_checkpoint(
-                run, out, options.to, lambda line: print(line, file=sys.stderr)
-            )
+            complain = partial(print, file=sys.stderr)
+            spec = export_checkpoint(run, out, options.to, complain)
         else:
             from ..interop.hub import local_folder
-            from ..interop.loading import open_weights
-            from ..interop.saving import save
 
             folder = local_folder(model_folder(options.folder))
-            with open_weights(folder, dtype=None) as weights:
-                spec = weights.model.spec
-                save(weights.model, out, to=options.to, weights=weights.read_whole)
+            spec = convert(folder, out, options.to)
             folders["read"] = folder_summary(folder, spec)
     folders["written"] = folder_summary(out, spec)
     print_result(options.json, folders, lambda width: folders_table(folders, width))
     if options.to == "hf" and (note := head_note(spec)):
         print(f"weft: {note}", file=sys.stderr)
     return 0
+
+
+def convert(folder: Path, out: Path, to: Literal["hf", "weft"]) -> "Spec":
+    """Write the model of a folder in a layout; return its spec."""
+    from ..interop.loading import open_weights
+    from ..interop.saving import save
+
+    with open_weights(folder, dtype=None) as weights:
+        save(weights.model, out, to=to, weights=weights.read_whole)
+        return weights.model.spec
 
 
 def model_folder(name: str) -> str:

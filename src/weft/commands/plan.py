@@ -1,4 +1,5 @@
-"""`weft plan`: parameters, FLOPs, memory per device, bytes per link and time of a run, before it starts."""
+"""`weft plan`: parameters, FLOPs, memory per device,
+bytes per link and time of a run, before it starts."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +63,8 @@ class PlanOptions(VerbOptions):
     kind: Annotated[
         str,
         Option(
-            "kind of device: h100, h200, b200, a100, a100-40gb, v100, p100, mi300x, rtx4090, tpu-v4 or cpu",
+            "kind of device: h100, h200, b200, a100, a100-40gb, v100, p100, mi300x, "
+            "rtx4090, tpu-v4 or cpu",
             metavar="DEVICE",
         ),
     ] = "h100"
@@ -83,7 +85,8 @@ class PlanOptions(VerbOptions):
     simulate: Annotated[
         bool,
         Option(
-            "experimental: also measure the memory and collectives of one rank of the real model on a fake process group"
+            "experimental: also measure the memory and collectives of one rank of the real model "
+            "on a fake process group"
         ),
     ] = False
     picture: Annotated[
@@ -215,7 +218,10 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
             format_duration(p.seconds),
             f"{p.utilisation:.0%}",
         )
-    note = "Each line is the cheapest layout that fits; memory per device follows its rows per forward pass"
+    note = (
+        "Each line is the cheapest layout that fits; "
+        "memory per device follows its rows per forward pass"
+    )
     note += " (--micro-batch-size)"
     if any(plan.layout.checkpointing for plan in scaling):
         note += "; *: with activation checkpointing"
@@ -236,7 +242,8 @@ def workload_rows(best: "Plan") -> list[tuple[str, str]]:
         ("model", f"{w.name}: {w.parameters:,} parameters"),
         (
             "FLOPs",
-            f"{format_number(flops.forward / per)} forward and {format_number(flops.backward / per)} backward per {unit}, "
+            f"{format_number(flops.forward / per)} forward and "
+            f"{format_number(flops.backward / per)} backward per {unit}, "
             f"{flops.scores / flops.forward:.1%} of them attention scores",
         ),
         ("data", f"{samples}: {w.steps:,} steps of {rows}; {w.precision}"),
@@ -261,7 +268,8 @@ def device_rows(best: "Plan") -> list[tuple[str, str]]:
         ("", f"{passes:,} × {layout.micro_batch:,} rows per device and step{again}"),
         (
             "memory",
-            f"{format_number(memory.total, 'B')} of {format_number(device.memory, 'B')} per device: {', '.join(parts)}",
+            f"{format_number(memory.total, 'B')} of {format_number(device.memory, 'B')} per "
+            f"device: {', '.join(parts)}",
         ),
     ]
 
@@ -291,8 +299,10 @@ def cost_rows(best: "Plan") -> list[tuple[str, str]]:
         ("sent", f"{', '.join(sent) or 'nothing'} per device and step"),
         (
             "step",
-            f"{best.step_seconds:.3g} s: {best.compute_seconds:.3g} s of matrix products at {device.utilisation:.0%} of "
-            f"{format_number(device.flops(best.workload.precision), 'FLOP/s')}, {best.tensor_seconds:.3g} s waiting in tensor groups, "
+            f"{best.step_seconds:.3g} s: {best.compute_seconds:.3g} s of matrix products at "
+            f"{device.utilisation:.0%} of "
+            f"{format_number(device.flops(best.workload.precision), 'FLOP/s')}, "
+            f"{best.tensor_seconds:.3g} s waiting in tensor groups, "
             f"{best.shard_seconds:.3g} s of gathering beside it",
         ),
         ("time", f"{format_duration(best.seconds)}; {best.utilisation:.1%} of the peak"),
@@ -304,7 +314,8 @@ def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             "simulated",
-            f"{format_number(simulation['memory'], 'B')} per rank for one pass; the formula says {format_number(simulation['formula'], 'B')} "
+            f"{format_number(simulation['memory'], 'B')} per rank for one pass; "
+            f"the formula says {format_number(simulation['formula'], 'B')} "
             f"({simulation['ratio']:.3f}); {simulation['seconds']:.0f} s",
         ),
         ("", calls),

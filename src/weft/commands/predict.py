@@ -81,7 +81,8 @@ def tag(options: TagOptions) -> int:
     cut = [tags for tags in done.values if any(share == 0 for _, share in tags)]
     if cut:
         print(
-            f"weft: {len(cut):,} of {len(rows):,} rows are longer than the model reads; their last words have no tag",
+            f"weft: {len(cut):,} of {len(rows):,} rows are longer than the model reads; "
+            "their last words have no tag",
             file=sys.stderr,
         )
     predictions = list(map(tag_fields, rows, done.inputs, done.values))
@@ -136,7 +137,8 @@ def answer(options: AnswerOptions) -> int:
 
 
 def answer_fields(answer: Any, threshold: float | None) -> Fields:
-    """Return an answer as plain values; none where that scores more than the threshold above the best span."""
+    """Return an answer as plain values;
+    none where that scores more than the threshold above the best span."""
     none = threshold is not None and answer.no_answer_margin > threshold
     return {
         "prediction": "" if none else answer.text,
@@ -153,7 +155,8 @@ def finite_or_none(score: float) -> float | None:
 
 
 def embed(options: EmbedOptions) -> int:
-    """Compute one embedding vector per text or image. With --output vectors.npy, writes one array of the shape (inputs, width)."""
+    """Compute one embedding vector per text or image. With --output vectors.npy, writes one array
+    of the shape (inputs, width)."""
     rows = text_rows(options, suffixes=(*TABLE_SUFFIXES, ".npy"))
 
     def read(model: "OpenModel") -> Inputs:

@@ -21,7 +21,8 @@ from .train_options import PrepareOptions
 
 
 def data_from_options(options: PrepareOptions) -> R.Data:
-    """Return the data of files. The tokenizer may be a file; `--columns` are those that the row reads, in its order, the label last."""
+    """Return the data of files. The tokenizer may be a file; `--columns` are those that the row
+    reads, in its order, the label last."""
     cut = None
     row = row_schema_from_options(options)
     if row.text_columns:
@@ -59,7 +60,8 @@ def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
 
 
 def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
-    """Return the rows that are read; pairs and examples take their columns from `--column-names` where `--columns` gives none."""
+    """Return the rows that are read; pairs and examples take their columns from `--column-names`
+    where `--columns` gives none."""
     kind = options.rows
     columns = options.columns
     if kind in ("pairs", "examples"):
@@ -162,13 +164,15 @@ def prepared_page(f: dict[str, Any]) -> Table:
     for name, s in f["splits"].items():
         page.add_row(
             name,
-            f"{count_of(s['rows'], 'row')}, {count_of(s['tokens'], 'token')} in {count_of(s['shards'], 'shard')}; "
+            f"{count_of(s['rows'], 'row')}, {count_of(s['tokens'], 'token')} in "
+            f"{count_of(s['shards'], 'shard')}; "
             f"fingerprint {s['fingerprint'][:12]}",
         )
         for reason in s.get("dropped", ()):
             page.add_row(
                 "",
-                f"{count_of(reason['rows'], 'row')} dropped: {reason['filter']}, {reason['reason']}",
+                f"{count_of(reason['rows'], 'row')} dropped: {reason['filter']}, "
+                f"{reason['reason']}",
             )
     if not f["splits"]:
         page.add_row("index", "incomplete: run the other parts, then this one again")

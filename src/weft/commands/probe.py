@@ -45,7 +45,8 @@ class ProbeOptions(BatchOptions, TableOptions, VerbOptions):
 def probe(options: ProbeOptions) -> int:
     """Classify images by least squares on a model's frozen features.
 
-    Fits a linear classifier in closed form on a few images per class, and on all: how good are the features, without training?
+    Fits a linear classifier in closed form on a few images per class, and on all: how good are the
+    features, without training?
     """
     with spinner(f"opening {options.name}"):
         from ..inference import probe as probes

@@ -9,7 +9,8 @@ from .files import check_output_file, check_outside_model
 
 
 def receipts_file(options: EvaluateOptions) -> Path | None:
-    """Return the file of the receipts, --output or that of the run, after checking that it can be written."""
+    """Return the file of the receipts, --output or that of the run,
+    after checking that it can be written."""
     check_output_file(options.output)
     beside_model = Path(options.name) / "evaluation.json"
     path = Path(options.output) if options.output else None
@@ -44,7 +45,8 @@ def options_of(options: EvaluateOptions) -> Fields:
 
 
 def add_receipt(path: Path, data_name: str, written: Fields) -> None:
-    """Write a receipt beside the others; it replaces only one of the same model, data and options."""
+    """Write a receipt beside the others;
+    it replaces only one of the same model, data and options."""
     from ..runs.lock import exclusive
     from ..storage import digest_plain
 

@@ -25,8 +25,9 @@ class ReconstructOptions(ModelOptions, DeviceOptions, VerbOptions):
 def reconstruct(options: ReconstructOptions) -> int:
     """Hide patches of images and rebuild them.
 
-    Draws the original, the visible patches and what a masked autoencoder rebuilds, side by side. The mean and deviation of a hidden
-    patch are the original's, where the model was trained on normalised pixels.
+    Draws the original, the visible patches and what a masked autoencoder rebuilds, side by side.
+    The mean and deviation of a hidden patch are the original's,
+    where the model was trained on normalised pixels.
     """
     check_picture_file(options.draw, "--draw")
     check_outside_model("--draw", [options.draw], options.name)

@@ -17,6 +17,7 @@ from .predict_options import TextOptions
 if TYPE_CHECKING:
     from ..data.reading.table import Table
     from ..recipe import Source
+    from ..recipe.formats import BadRow, SourceRow
 
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -28,7 +29,8 @@ class ImageRows(NamedTuple):
 
 
 def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
-    """Add fields to the rows. A column of the input keeps its name; a new one of the same name gets a prefix in every row."""
+    """Add fields to the rows. A column of the input keeps its name; a new one of the same name gets
+    a prefix in every row."""
     # a table writes an object as NAME.PART
     taken = {name.partition(".")[0] for row in rows for name in row}
     for row, prediction in zip(rows, new_fields, strict=True):
@@ -106,8 +108,9 @@ def input_table(
 
 
 def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None) -> ImageRows:
-    """Return one row per image, without bytes, and the images: files and folders of the command line, or file names or bytes in a column
-    of a table. The column `file` names the image where the table has no such column.
+    """Return one row per image, without bytes, and the images: files and folders of the command
+    line, or file names or bytes in a column of a table. The column `file` names the image where the
+    table has no such column.
 
     Args:
         options: of the command.
@@ -115,13 +118,12 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
         trained_on: the column of the images that the model was trained on.
 
     Raises:
-        ValueError: if more rows than allowed hold no image. Where none is allowed, images are not decoded here: the model's own reader
-            names the first bad one.
+        ValueError: if more rows than allowed hold no image. Where none is allowed, images are not
+            decoded here: the model's own reader names the first bad one.
     """
     from ..data.reading.column_names import check_columns_exist
     from ..data.reading.inputs import COMMAND_LINE, STANDARD_INPUT, table_of_rows
-    from ..inference.images import encoded_image, expand_folders
-    from ..recipe.formats import BadRow, SourceRow
+    from ..inference.images import expand_folders
 
     source = STANDARD_INPUT if options.input in (None, "-") else str(options.input)
     if options.texts:
@@ -133,35 +135,45 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
         column = next(iter(options.columns), None) or image_column(rows, trained_on)
         check_columns_exist(rows[0], [column])
 
-    def check(item: SourceRow) -> BadRow | None:
-        _, image = image_in_cell(item.fields.get(column))
-        if not image:
-            reason = f"{column!r} contains neither an image nor a file name"
-            return BadRow(item.offset, f"{reason}; --columns names another column")
-        try:
-            if options.max_bad_row_fraction:
-                encoded_image(image)
-        except ValueError as error:
-            return BadRow(item.offset, str(error))
-        return None
-
+    decode = options.max_bad_row_fraction > 0
     table = table_of_rows(rows, source, "image_table", options.max_bad_row_fraction)
-    usable = table.usable_by(check)
+    usable = table.usable_by(lambda item: image_problem(item, column, decode))
     for note in usable.notes():
         report(note)
-    good = ImageRows([], [])
-    for item in usable.rows:
-        name, image = image_in_cell(item.fields.get(column))
-        assert image is not None
-        plain = {key: cell for key, cell in item.fields.items() if not contains_bytes(cell)}
-        good.rows.append(plain | {"file": plain.get("file") or name or f"row {item.offset + 1}"})
-        good.images.append(image)
-    return good
+    names_and_images = [image_in_cell(item.fields.get(column)) for item in usable.rows]
+    named = zip(usable.rows, names_and_images, strict=True)
+    return ImageRows(
+        [named_row(item, name) for item, (name, _) in named],
+        [image for _, image in names_and_images if image is not None],
+    )
+
+
+def image_problem(item: "SourceRow", column: str, decode: bool) -> "BadRow | None":
+    """Return why a row has no image that can be read; None if it has one, or if it is not decoded."""
+    from ..inference.images import encoded_image
+    from ..recipe.formats import BadRow
+
+    _, image = image_in_cell(item.fields.get(column))
+    if not image:
+        reason = f"{column!r} contains neither an image nor a file name"
+        return BadRow(item.offset, f"{reason}; --columns names another column")
+    try:
+        if decode:
+            encoded_image(image)
+    except ValueError as error:
+        return BadRow(item.offset, str(error))
+    return None
+
+
+def named_row(item: "SourceRow", name: str | None) -> Fields:
+    """Return a row without bytes, with the name of its image in the column `file`."""
+    plain = {key: cell for key, cell in item.fields.items() if not contains_bytes(cell)}
+    return plain | {"file": plain.get("file") or name or f"row {item.offset + 1}"}
 
 
 def image_column(rows: list[Fields], trained_on: str | None) -> str:
-    """Return the column that the model was trained on if it holds images or names of files; else one that holds images, or that is
-    named like one of files or images."""
+    """Return the column that the model was trained on if it holds images or names of files; else
+    one that holds images, or that is named like one of files or images."""
     from ..data.reading.column_names import IMAGE_COLUMNS, find_column
     from ..data.reading.image_columns import SAMPLE_IMAGES, find_image_column
 
@@ -185,7 +197,8 @@ def holds_image(cell: Any) -> bool:
 
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
-    """Return the name of an image, and its bytes or its file; the `datasets` library keeps the bytes beside a path, or the path alone."""
+    """Return the name of an image, and its bytes or its file; the `datasets` library keeps the
+    bytes beside a path, or the path alone."""
     from ..data.quarantine import image_bytes, image_path
 
     path = image_path(cell)

@@ -1,4 +1,5 @@
-"""`weft show`: a model, or a recipe with its model, task, data, batch, optimiser, schedule and cost."""
+"""`weft show`: a model, or a recipe with its model, task, data, batch,
+optimiser, schedule and cost."""
 
 from typing import Any
 
@@ -121,16 +122,19 @@ def cost_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]
     return [
         (
             "steps",
-            f"{summary['steps']:,} of at most {per_step:,} {unit}, {total} in total; {recipe.precision}",
+            f"{summary['steps']:,} of at most {per_step:,} {unit}, {total} in total; "
+            f"{recipe.precision}",
         ),
         ("validate", f"every {recipe.eval_every:,} steps" if recipe.eval_every else "at the end"),
         (
             "cost",
-            f"{format_number(flops, 'FLOP')}: {format_duration(flops / REFERENCE_FLOPS)} at 1 TFLOP/s",
+            f"{format_number(flops, 'FLOP')}: "
+            f"{format_duration(flops / REFERENCE_FLOPS)} at 1 TFLOP/s",
         ),
         (
             "memory",
-            f"at least {format_number(summary['memory_bytes'], 'B')}: {state} for weights, gradients and optimiser, "
+            f"at least {format_number(summary['memory_bytes'], 'B')}: {state} for weights, "
+            "gradients and optimiser, "
             f"{activations} for the activations of {summary['rows_per_forward']:,} rows",
         ),
         ("disk", f"{format_number(summary['checkpoint_bytes'], 'B')} per checkpoint"),

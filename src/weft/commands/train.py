@@ -34,8 +34,8 @@ def data_of_recipe(path: str) -> Iterator[None]:
 def prepare(options: PrepareOptions) -> int:
     """Prepare data as Arrow shards.
 
-    The data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards. Run it again to resume; finished shards are
-    verified by their SHA-256 and damaged ones are rebuilt.
+    The data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards. Run it again to
+    resume; finished shards are verified by their SHA-256 and damaged ones are rebuilt.
     """
     from .. import recipe
     from ..data.prepare import prepare as make
@@ -74,7 +74,8 @@ def prepare(options: PrepareOptions) -> int:
 def train(options: TrainOptions) -> int:
     """Train a recipe, or resume it bit for bit.
 
-    Run the same command again to resume. Ctrl-C or SIGTERM saves a checkpoint and exits with code 75.
+    Run the same command again to resume.
+    Ctrl-C or SIGTERM saves a checkpoint and exits with code 75.
     """
     from .. import recipe
     from ..training.compatibility import recipe_of
@@ -130,11 +131,15 @@ def verify(options: ResumeOptions) -> int:
 
         proof = verify_resume(recipe, prepare_for_run(recipe.data), options.run_folder, progress)
     plain = proof._asdict() | {"same": proof.saved_digest == proof.repeated_digest}
-    message = f"steps {proof.first_step:,} to {proof.last_step:,} trained again in {proof.seconds:.0f} s: "
+    message = (
+        f"steps {proof.first_step:,} to {proof.last_step:,} trained again in "
+        f"{proof.seconds:.0f} s: "
+    )
     message += (
         f"every bit is the same (SHA-256 {proof.saved_digest[:16]}…)"
         if plain["same"]
-        else f"NOT the same: {proof.saved_digest[:16]}… was saved, {proof.repeated_digest[:16]}… came out"
+        else f"NOT the same: {proof.saved_digest[:16]}… was saved, "
+        f"{proof.repeated_digest[:16]}… came out"
     )
     print_result(options.json, plain, lambda width: message)
     return 0 if plain["same"] else 1
@@ -174,7 +179,8 @@ def is_first() -> bool:
 def train_with_progress(
     recipe: "Recipe", out: Path | None, options: RunOptions
 ) -> tuple[Path, int]:
-    """Prepare the data and train, with a forecast and live progress. Returns the path of the run and the exit code."""
+    """Prepare the data and train, with a forecast and live progress.
+    Returns the path of the run and the exit code."""
     with spinner("loading PyTorch"):
         from ..data.ownership import refuse_strange
         from ..runs.directory import run_directory
@@ -216,7 +222,8 @@ def report_run(folder: Path, as_json: bool) -> None:
     print_result(as_json, run_status, lambda width: status.status_page(run_status))
     if not run_status["finished"]:
         report_on_first_rank(
-            f"stopped; saved at step {run_status['checkpoint_step']:,}; to continue: weft resume {folder}"
+            f"stopped; saved at step {run_status['checkpoint_step']:,}; to continue: "
+            f"weft resume {folder}"
             if run_status["checkpoint_step"]
             else "stopped before the first checkpoint; the next start begins at the first step"
         )

@@ -58,7 +58,8 @@ class PrepareOptions(TableOptions, VerbOptions):
     format: Annotated[
         str | None,
         Option(
-            "data format: text, parallel, jsonl, json, csv, tsv, parquet, hub, conll, squad, folder, idx, npz, coco, "
+            "data format: text, parallel, jsonl, json, csv, tsv, parquet, hub, conll, squad, "
+            "folder, idx, npz, coco, "
             "image_table, or one of your own",
             default="from the rows, the name of the file and its first lines",
         ),
@@ -70,7 +71,8 @@ class PrepareOptions(TableOptions, VerbOptions):
     tokenizer: Annotated[
         str,
         Option(
-            "tokenizer to train: byte-bpe, bpe, wordpiece, unigram, bytes, characters, or a tokenizer.json"
+            "tokenizer to train: byte-bpe, bpe, wordpiece, unigram, bytes, characters, "
+            "or a tokenizer.json"
         ),
     ] = "byte-bpe"
     vocab_size: Annotated[int, Option("size of the vocabulary", metavar="N", least=1)] = 32_000
@@ -85,7 +87,8 @@ class PrepareOptions(TableOptions, VerbOptions):
     filters: Annotated[
         Sequence[str],
         Option(
-            "filters of the training rows, in this order: length, characters, lines, repetition, forbidden, exact, near, "
+            "filters of the training rows, in this order: length, characters, lines, repetition, "
+            "forbidden, exact, near, "
             "or one of your own; a recipe sets their thresholds",
             default="none",
             metavar="FILTER",
@@ -117,7 +120,8 @@ class RunOptions(Options):
     log_to: Annotated[
         Sequence[str],
         Option(
-            "experiment trackers that also get the numbers of log.jsonl: tensorboard, wandb (offline), mlflow, trackio, or one of "
+            "experiment trackers that also get the numbers of log.jsonl: tensorboard, "
+            "wandb (offline), mlflow, trackio, or one of "
             "your own",
             default="the recipe's",
             metavar="LOGGER",
@@ -137,7 +141,8 @@ class TrainOptions(RunOptions, VerbOptions):
     recipe: Annotated[
         str,
         Option(
-            "recipe file such as recipes/gpt_char.py or recipes/gpt_char.py:name, recipe.json, or folder of a run",
+            "recipe file such as recipes/gpt_char.py or recipes/gpt_char.py:name, recipe.json, "
+            "or folder of a run",
             metavar="RECIPE",
             positional=True,
         ),

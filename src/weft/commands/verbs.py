@@ -1,4 +1,5 @@
-"""The verbs of `weft` by what they are for, the most used first, and the parser that is made from their options."""
+"""The verbs of `weft` by what they are for, the most used first,
+and the parser that is made from their options."""
 
 import shutil
 from argparse import Action
@@ -48,7 +49,8 @@ class CompletionOptions(VerbOptions):
 def completion(options: CompletionOptions) -> int:
     """Print a completion script for a shell.
 
-    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin with the way to load them.
+    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin
+    with the way to load them.
     """
     import shtab
 
@@ -77,7 +79,8 @@ def is_model(field: OptionField) -> bool:
 
 
 def names_or_files(function: str, names: list[str]) -> dict[str, Any]:
-    """Return what `shtab` writes for an argument that is one of some names or a file, in each shell."""
+    """Return what `shtab` writes for an argument that is one of some names or
+    a file, in each shell."""
     words = " ".join(names)
     bash = f'{function}() {{ compgen -W \'{words}\' -- "$1"; compgen -f -- "$1"; }}'
     zsh = f"{function}() {{ compadd -- {words}; _files; }}"

@@ -1,7 +1,8 @@
-"""The ten arithmetic tasks of GPT-3 (Brown et al. 2020, arXiv:2005.14165, section 3.9.1), generated from a seed.
+"""The ten arithmetic tasks of GPT-3 (Brown et al. 2020, arXiv:2005.14165,
+section 3.9.1), generated from a seed.
 
-A tenth of all problems is held out, by a hash of the numbers and the operation: training text never contains a problem of the evaluation,
-nor the same one with its numbers exchanged."""
+A tenth of all problems is held out, by a hash of the numbers and the operation: training text never
+contains a problem of the evaluation, nor the same one with its numbers exchanged."""
 
 import hashlib
 from collections.abc import Iterator
@@ -103,7 +104,8 @@ def documents(
 
 
 def tokenizer() -> str:
-    """Return a tokenizer.json for these texts: one token per digit and sign, and per word between two numbers."""
+    """Return a tokenizer.json for these texts: one token per digit and sign,
+    and per word between two numbers."""
     words = ("\n\nQ: What is ", "Q: What is ", "?\nA:", " plus ", " minus ", " times ")
     tokenizer = Tokenizer(
         models.WordLevel(

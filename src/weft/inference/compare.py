@@ -109,7 +109,8 @@ def transformers_tokenizer(folder: Path) -> Any:
 
 
 def encodable_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return the texts that a tokenizer can encode; one with a closed set of characters gets texts of its own."""
+    """Return the texts that a tokenizer can encode;
+    one with a closed set of characters gets texts of its own."""
 
     def known(text: str) -> bool:
         try:
@@ -126,8 +127,8 @@ def encodable_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
-    """Return the texts that are not empty and name no special token: in transformers such a name becomes the token, here it stays
-    text."""
+    """Return the texts that are not empty and name no special token: in transformers such a name
+    becomes the token, here it stays text."""
     special_tokens = {name for names in SPECIAL_TOKEN_NAMES.values() for name in names} | {
         "<extra_id_0>"
     }
@@ -139,7 +140,8 @@ def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
 
 
 def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
-    """Return the texts without special tokens, each cut to what the model reads with that many tokens after it."""
+    """Return the texts without special tokens,
+    each cut to what the model reads with that many tokens after it."""
     tokenizer = model.require_tokenizer
     limit = row_length(model) - new_tokens
     before, after = tokenizer.special_frame()
@@ -156,7 +158,8 @@ def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
 
 
 def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare ids of texts and pairs with their special tokens, token types, ids of special tokens, and decoded texts."""
+    """Compare ids of texts and pairs with their special tokens, token types,
+    ids of special tokens, and decoded texts."""
     ours = model.require_tokenizer
     other = transformers_tokenizer(folder)
 
@@ -190,7 +193,8 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
 
 
 def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare the pixels of images of several shapes and modes, from the bytes of the file to the input of the model."""
+    """Compare the pixels of images of several shapes and modes,
+    from the bytes of the file to the input of the model."""
     s = model.model.spec.source
     draw = np.random.default_rng(0)
     assert isinstance(s, S.Patches)
@@ -228,7 +232,8 @@ def transformers_generate(
 
 @torch.no_grad()
 def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty (that of transformers differs)."""
+    """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty
+    (that of transformers differs)."""
     writer = TextGenerator(known)
     other = transformers_tokenizer(folder)
     model = load_in_transformers(folder, torch.float32)
@@ -259,8 +264,8 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
 
 @torch.no_grad()
 def compare_embeddings(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare one embedding per text: with sentence-transformers where the folder has modules and it is installed, else with the pooled
-    last layer of transformers."""
+    """Compare one embedding per text: with sentence-transformers where the folder has modules and
+    it is installed, else with the pooled last layer of transformers."""
     texts = fitting_texts(model)
     modules = read_modules(folder)
     ours = torch.tensor(embed(model, texts))

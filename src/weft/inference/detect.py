@@ -20,13 +20,16 @@ DetectedObjects = list[dict[str, Any]]  # of one image: `label`, `score` and `bo
 
 
 class ImageObjects(NamedTuple):
-    """What is detected in one image, the surest first. A box is x, y, width and height in pixels."""
+    """What is detected in one image, the surest first. A box is x, y,
+    width and height in pixels."""
 
-    scored: DetectedObjects  # as published models are evaluated: boxes may leave the image, and have several classes
+    # as published models are evaluated: boxes may leave the image, and have several classes
+    scored: DetectedObjects
     size: tuple[int, int]
 
     def above(self, threshold: float) -> DetectedObjects:
-        """Return the objects that score at least `threshold`: of each query its best class, and the part inside the image."""
+        """Return the objects that score at least `threshold`: of each query its best class, and the
+        part inside the image."""
         best_class = dict[tuple[float, ...], str]()  # a box is that of one query
         return [
             thing | {"box": [*box_inside(thing["box"], *self.size)]}
@@ -48,8 +51,9 @@ def detect(
     threshold: float = 0.5,
     options: PredictOptions = PredictOptions(),
 ) -> list[DetectedObjects]:
-    """Return, per image, the objects that score at least `threshold`, the surest first: `label`, `score`, and `box` as x, y, width
-    and height in pixels. A query finds one object, and boxes end at the edges of the image."""
+    """Return, per image, the objects that score at least `threshold`, the surest first: `label`,
+    `score`, and `box` as x, y, width and height in pixels. A query finds one object, and boxes end
+    at the edges of the image."""
     return [found.above(threshold) for found in detect_all(model, images, options)]
 
 

@@ -19,7 +19,8 @@ class MixtureEvaluationData(NamedTuple):
     store: MixtureStore
 
     def parts(self, opened: LoadedModel) -> Iterator[tuple[str, LoadedModel, EvaluationData]]:
-        """Yield each source's name, the model as if it had been trained on that source, whose rows it then writes, and the data."""
+        """Yield each source's name, the model as if it had been trained on that source, whose rows
+        it then writes, and the data."""
         assert opened.recipe is not None
         for part in self.store.mixture.sources:
             store = self.store.parts[part.name]
@@ -50,7 +51,8 @@ def evaluate_model(
     data: EvaluationData | MixtureEvaluationData,
     options: EvaluateOptions,
 ) -> Metrics:
-    """Yield (name, value), one after another, the same on every rank; of a mixture, a source's name leads."""
+    """Yield (name, value), one after another, the same on every rank;
+    of a mixture, a source's name leads."""
     if isinstance(data, MixtureEvaluationData):
         for source, model, part in data.parts(opened):
             for name, value in evaluate_model(model, task, part, options):

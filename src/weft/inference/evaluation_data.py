@@ -23,13 +23,15 @@ PLACEHOLDER = re.compile(r"(LABEL_)?\d+")
 
 
 def task_of(opened: LoadedModel, name: str | None) -> R.Task:
-    """Return what a model is for: as its run's recipe says, or the task of a name on the command line. Images are seen as all verbs see
-    them: those that the run validated on stay as they were, and others are brought to their size."""
+    """Return what a model is for: as its run's recipe says, or the task of a name on the command
+    line. Images are seen as all verbs see them: those that the run validated on stay as they were,
+    and others are brought to their size."""
     if name is None and opened.recipe is not None:
         return with_transforms(opened.recipe.task.for_inference(opened.recipe.data.rows), opened)
     if name is None:
         raise ValueError(
-            f"{opened.name} is a model without a recipe; say what it does with --task {'|'.join(R.task_names())}, "
+            f"{opened.name} is a model without a recipe; "
+            f"say what it does with --task {'|'.join(R.task_names())}, "
             "and --data FILE"
         )
     task = R.task_named(name)
@@ -48,7 +50,8 @@ def load_files(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Say,
 ) -> EvaluationData:
-    """Load files in the format of the run's data, where it has some; other columns are detected and reported."""
+    """Load files in the format of the run's data, where it has some;
+    other columns are detected and reported."""
     trained = task_of(model, None) if model.recipe is not None else None
     run_data = (
         model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
@@ -93,7 +96,8 @@ def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
 def match_columns(
     row: R.RowSchema, task: R.Task, rows: list[dict[str, Any]], columns: Sequence[str], report: Say
 ) -> R.RowSchema:
-    """Return the row schema if its columns exist; else the one that the columns suggest for the task."""
+    """Return the row schema if its columns exist;
+    else the one that the columns suggest for the task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
     # Their further fields stay
@@ -127,7 +131,8 @@ def describe_columns(row: R.RowSchema) -> str:
 def labels_by_number(
     rows: list[SourceRow], column: str, labels: tuple[str, ...]
 ) -> list[SourceRow]:
-    """Return the rows with the model's labels in place of class numbers, in a file that has none of these labels.
+    """Return the rows with the model's labels in place of class numbers,
+    in a file that has none of these labels.
 
     Args:
         rows: of the file.

@@ -1,5 +1,5 @@
-"""In-context learning: a prompt of solved examples and a question, without training (Brown et al. 2020, arXiv:2005.14165, section
-2)."""
+"""In-context learning: a prompt of solved examples and a question, without training (Brown et al.
+2020, arXiv:2005.14165, section 2)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -23,8 +23,8 @@ class Example(NamedTuple):
 
 
 class Template(NamedTuple):
-    """How an example is written. The space before an answer belongs to the answer, since pieces of a byte-level vocabulary start with
-    it."""
+    """How an example is written. The space before an answer belongs to the answer, since pieces of
+    a byte-level vocabulary start with it."""
 
     question: str = "Q: {}"
     answer: str = "\nA:"
@@ -46,7 +46,8 @@ class Template(NamedTuple):
         )
 
     def parse_answer(self, text: str) -> str:
-        """Return the answer in a completion: up to the stop string and, after a reason, from the conclusion on."""
+        """Return the answer in a completion: up to the stop string and, after a reason,
+        from the conclusion on."""
         parts = text.partition(self.stop)[0].rpartition(self.therefore)
         return parts[2].strip().removesuffix("." if parts[1] else "")
 
@@ -57,11 +58,13 @@ DEFAULT_TEMPLATE = Template()
 def sample_examples(
     pool: Sequence[Example], question: str, count: int, seed: int = 0
 ) -> list[Example]:
-    """Return random examples for a question, never the question itself: a pure function of seed and question."""
+    """Return random examples for a question, never the question itself:
+    a pure function of seed and question."""
     others = [example for example in dict.fromkeys(pool) if example.question != question]
     if count > len(others):
         raise ValueError(
-            f"{count} examples are needed, and the pool has {len(others)} beside the question; give a larger one with --examples"
+            f"{count} examples are needed, and the pool has {len(others)} beside the question; "
+            "give a larger one with --examples"
         )
     return Random(f"{seed}/{question}").sample(others, count)
 
@@ -114,8 +117,8 @@ def exact_match(
 
 
 def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple[list[int], int]:
-    """Return the tokens of prompt and answer after the tokenizer's special tokens, and the index of the first token that the prompt
-    alone does not have: from there on the answer is scored."""
+    """Return the tokens of prompt and answer after the tokenizer's special tokens, and the index of
+    the first token that the prompt alone does not have: from there on the answer is scored."""
     whole, alone = (
         [*tokenizer.special_frame()[0], *tokenizer.encode(text).tolist()]
         for text in (prompt + answer, prompt)
@@ -128,7 +131,8 @@ def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple
 def likelihoods(
     model: Model, rows: Sequence[tuple[list[int], int]], batch: int = 16
 ) -> list[list[float]]:
-    """Return the log-likelihood of each token from the given index of its row on; rows of similar length share a batch."""
+    """Return the log-likelihood of each token from the given index of its row on;
+    rows of similar length share a batch."""
     likelihoods: list[list[float]] = [[] for _ in rows]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
     device = next(model.parameters()).device
@@ -164,7 +168,8 @@ def choice_likelihoods(
     choices: Sequence[Sequence[str]],
     batch: int = 16,
 ) -> tuple[list[list[float]], list[list[int]]]:
-    """Return the log-likelihood of each choice after its prompt, and its number of tokens, for `multiple_choice_accuracy`."""
+    """Return the log-likelihood of each choice after its prompt, and its number of tokens, for
+    `multiple_choice_accuracy`."""
     rows = [
         encode_continuation(tokenizer, prompt, " " + choice)
         for prompt, some in zip(questions, choices, strict=True)

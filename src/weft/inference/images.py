@@ -74,7 +74,8 @@ def encoded_image(image: ImageInput) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        ValueError: if it is no file, not a whole image, or a PIL image whose numbers have no known range.
+        ValueError: if it is no file, not a whole image,
+            or a PIL image whose numbers have no known range.
     """
     if isinstance(image, Image.Image):
         buffer = BytesIO()
@@ -120,7 +121,8 @@ def load_labelled_images(
     columns: Sequence[str] = (),
     column_names: Sequence[str] = (),
 ) -> InMemoryStore:
-    """Labelled images of files or of a folder with one sub-folder per class; the classes are those that are there, unless given."""
+    """Labelled images of files or of a folder with one sub-folder per class; the classes are those
+    that are there, unless given."""
     row = R.LabelledImages()
     table = open_table(paths, columns, column_names, expected=row, max_bad_rows=max_bad_rows)
     if not table.rows:
@@ -138,14 +140,16 @@ def load_labelled_images(
 
 
 def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
-    """What the model sees of an image: as its run's validation did; without a run, as its folder's preprocessor_config.json says."""
+    """What the model sees of an image: as its run's validation did; without a run, as its folder's
+    preprocessor_config.json says."""
     if model.recipe is not None:
         return validation_transforms(model.recipe.task, model.model.spec)
     return image_transforms(model.model.origin or model.folder, model.model.spec)
 
 
 def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
-    """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
+    """What the validation of a task sees of an image; one of another size is resized first where
+    the model reads only one size."""
     transforms = R.transforms_for(task, evaluation=True)
     source = spec.source
     if not isinstance(source, S.Patches):
@@ -192,7 +196,8 @@ def embed_images(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """One vector per image: of the class token, or the mean of the patches where there is none (Dosovitskiy et al. 2020, section 3.1)."""
+    """One vector per image: of the class token, or the mean of the patches where there is none
+    (Dosovitskiy et al. 2020, section 3.1)."""
     store = image_store(model, images)
     vectors: list[list[float]] = embed_store(model, store, pooling, normalised, options).tolist()
     return vectors

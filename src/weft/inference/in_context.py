@@ -1,5 +1,6 @@
-"""In-context evaluation of a language model: questions after 0, 1 or more solved examples, nothing is trained (Brown et al. 2020,
-arXiv:2005.14165, section 2), on a table of questions and answers or on GPT-3's arithmetic tasks (section 3.9.1)."""
+"""In-context evaluation of a language model: questions after 0, 1 or more solved examples, nothing
+is trained (Brown et al. 2020, arXiv:2005.14165, section 2), on a table of questions and answers or
+on GPT-3's arithmetic tasks (section 3.9.1)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,8 @@ MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
 
 
 class QuestionSet:
-    """The questions, the pool of examples, and the choices; without choices, the model generates the answer."""
+    """The questions, the pool of examples, and the choices; without choices,
+    the model generates the answer."""
 
     def __init__(
         self,
@@ -81,8 +83,8 @@ def few_shot(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Callable[[str], None] = print,
 ) -> QuestionSet:
-    """Return the rows of a table as questions; examples come from its other rows, or from another table. Bad rows are skipped as
-    everywhere."""
+    """Return the rows of a table as questions; examples come from its other rows, or from another
+    table. Bad rows are skipped as everywhere."""
     table = open_input(path, columns, names, max_bad_rows=max_bad_rows)
     columns_found = question_columns(table.require_rows(), columns)
     questions = solved(table, columns_found, report)
@@ -97,7 +99,8 @@ def few_shot(
         return QuestionSet(path, questions[:count], pool)
     if label_words and len(label_words) != len(answers):
         raise ValueError(
-            f"--label-texts: {len(label_words)} words for the {len(answers)} values of {columns_found[1]!r} ({', '.join(answers[:20])})"
+            f"--label-texts: {len(label_words)} words for the {len(answers)} values of "
+            f"{columns_found[1]!r} ({', '.join(answers[:20])})"
         )
     word = dict(zip(answers, label_words or answers, strict=True))
     questions, pool = (
@@ -146,7 +149,8 @@ def empty_cell(item: SourceRow, columns: Sequence[str]) -> BadRow | None:
 
 
 def example(row: Fields, question: Sequence[str], answer: str, reason: str | None) -> Example:
-    """Return a row as an example; several columns become lines, each after the name of its column."""
+    """Return a row as an example; several columns become lines,
+    each after the name of its column."""
     question_text = (
         str(row[question[0]])
         if len(question) == 1
@@ -171,11 +175,13 @@ def evaluate_in_context(
     options: PredictOptions = PredictOptions(),
     progress: Progress | None = None,
 ) -> Iterator[InContextScore]:
-    """Yield one score per set of questions and number of examples; with choices, also by the likelihood per token."""
+    """Yield one score per set of questions and number of examples; with choices,
+    also by the likelihood per token."""
     s = model.model.spec
     if s.encoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(
-            f"{model.name} is no language model: examples in a prompt need a decoder with a language modelling head"
+            f"{model.name} is no language model: examples in a prompt need a decoder with a "
+            "language modelling head"
         )
     writer = TextGenerator(model)
     total = sum(map(len, questions)) * len(shots)
@@ -198,7 +204,8 @@ def evaluate_in_context(
 
 
 def longest_answer(writer: TextGenerator, question_set: QuestionSet) -> int:
-    """Return the maximum number of tokens of an answer: those of the longest one, and the end of its line."""
+    """Return the maximum number of tokens of an answer: those of the longest one,
+    and the end of its line."""
     if any(one.reason for one in question_set.pool):
         return MAX_REASONING_TOKENS
     return (
@@ -219,7 +226,8 @@ def check_prompt_length(
     )
     if room is not None and need_ > room:
         raise ValueError(
-            f"{question_set.name}: a prompt with {count} examples and its answer has {need_} tokens, the model reads {room}; "
+            f"{question_set.name}: a prompt with {count} examples and its answer has {need_} "
+            f"tokens, the model reads {room}; "
             "give smaller numbers with --shots"
         )
 

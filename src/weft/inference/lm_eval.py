@@ -1,4 +1,5 @@
-"""Models of Weft in lm-eval, the evaluation harness (Gao et al. 2021): `lm_eval.simple_evaluate(model=LMEvalModel(model), …)`."""
+"""Models of Weft in lm-eval, the evaluation harness (Gao et al. 2021):
+`lm_eval.simple_evaluate(model=LMEvalModel(model), …)`."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,7 +26,8 @@ from ..tasks.task import task_for_model
 
 
 def lm_eval_base() -> type:
-    """Return the base class of lm-eval, which its functions require; without the extra, the methods still work."""
+    """Return the base class of lm-eval, which its functions require; without the extra,
+    the methods still work."""
     try:
         base_class: type = import_module("lm_eval.api.model").LM
         return base_class
@@ -68,7 +70,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Return, per (context, continuation), the log-probability of the continuation and whether greedy decoding gives it."""
+        """Return, per (context, continuation), the log-probability of the continuation and whether
+        greedy decoding gives it."""
         token_scores = self.score([self.encode_continuation(*request.args) for request in requests])
         return [
             (-sum(surprise for surprise, _ in scores), all(hit for _, hit in scores))
@@ -78,8 +81,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return the log-probability of each whole text: every token once, in windows that overlap in one token; the last one extends
-        as far back as it can."""
+        """Return the log-probability of each whole text: every token once, in windows that overlap
+        in one token; the last one extends as far back as it can."""
         parts = list[ScoredTokens]()
         owner = list[int]()
         for i, request in enumerate(requests):
@@ -115,7 +118,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return texts
 
     def encode_continuation(self, context: str, continuation: str) -> ScoredTokens:
-        """Tokenise context and continuation together, as one text; a space between them belongs to the continuation."""
+        """Tokenise context and continuation together, as one text;
+        a space between them belongs to the continuation."""
         bare = context.rstrip()
         continuation = context[len(bare) :] + continuation
         context = bare
@@ -132,7 +136,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return ScoredTokens(tokens[cut:], max(first_scored - cut, 1))
 
     def score(self, rows: list[ScoredTokens]) -> list[Any]:
-        """Return one list per row: the loss of each scored token, and whether it is the most likely one."""
+        """Return one list per row: the loss of each scored token,
+        and whether it is the most likely one."""
         full = [i for i, row in enumerate(rows) if len(row.tokens) > 1]
         samples = [
             {

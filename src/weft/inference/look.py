@@ -1,4 +1,5 @@
-"""What a model does with one input: attention maps, the logit lens, and of an image what the papers show."""
+"""What a model does with one input: attention maps, the logit lens,
+and of an image what the papers show."""
 
 import os
 from collections.abc import Iterator
@@ -46,8 +47,8 @@ def look(
 
     Args:
         model: of any family.
-        example: a text, or, for a model of images, a file, its bytes or a PIL image (default: a sentence; of
-            images, only what needs none: filters and positions).
+        example: a text, or, for a model of images, a file, its bytes or a PIL image (default: a
+            sentence; of images, only what needs none: filters and positions).
         target: what a decoder beside an encoder reads (default: what the model generates).
         bf16: compute in bfloat16.
     """
@@ -63,7 +64,8 @@ def check_text(model: LoadedModel, example: str | ImageInput | None) -> str:
     if example is not None:
         if names_file(example):
             raise ValueError(
-                f"{model.name} reads text, and {example} is the name of a file; give the text itself, or look into a model of images"
+                f"{model.name} reads text, and {example} is the name of a file; "
+                "give the text itself, or look into a model of images"
             )
         return example
     words = SENTENCE.split()  # as many as a small model reads
@@ -120,7 +122,8 @@ def run_stacks(model: Model, source_BL: Tensor, target_BM: Tensor | None = None)
 def encode_example(
     model: LoadedModel, text: str, target: str | None
 ) -> tuple[list[int], list[int]]:
-    """The tokens of the source and, beside an encoder, of the target; as the model was trained to read them."""
+    """The tokens of the source and, beside an encoder, of the target;
+    as the model was trained to read them."""
     spec = model.model.spec
     tokenizer = model.require_tokenizer
     if target is not None and (spec.encoder is None or spec.decoder is None):
@@ -137,7 +140,8 @@ def encode_example(
         raise ValueError(f"the text is empty, and {model.name} adds no token to it; give a text")
     if len(source_ids) > limit:
         raise ValueError(
-            f"a text of {len(source_ids)} tokens is over the {limit} that {model.name} reads at once; give a shorter one"
+            f"a text of {len(source_ids)} tokens is over the {limit} that {model.name} reads at "
+            "once; give a shorter one"
         )
     if spec.decoder is None or spec.encoder is None:
         return source_ids, []
@@ -166,7 +170,8 @@ def token_label(tokenizer: Tokenizer, token: int) -> str:
 def lens_panel(
     model: LoadedModel, recording: Recording, tokens: tuple[str, ...]
 ) -> LensPanel | None:
-    """The likeliest words of every layer at the last positions, or classes; None for a head that has no probabilities."""
+    """The likeliest words of every layer at the last positions, or classes;
+    None for a head that has no probabilities."""
     head = model.model.spec.head
     states = recording.states
     if not states:
@@ -241,7 +246,8 @@ def read_image(model: LoadedModel, image: ImageInput) -> Tensor:
     store = image_store(model, [image])
     preprocess = ImagePreprocess(model, store)
     samples = preprocess.open_samples(store, 1, include_partial=True)
-    pixels_CRS = preprocess(samples, 0, None)["image"]  # type: ignore[arg-type]  # validation draws nothing
+    # validation draws nothing
+    pixels_CRS = preprocess(samples, 0, None)["image"]  # type: ignore[arg-type]
     return torch.from_numpy(pixels_CRS)[None].to(device_of(model.model), model.model.dtype)
 
 
@@ -279,11 +285,15 @@ def object_labels(model: LoadedModel, objects: tuple[DetectedObject, ...]) -> tu
 def image_pictures(
     model: LoadedModel, image: ImageInput, panels: tuple[AttentionPanel, ...]
 ) -> Iterator[Picture]:
-    """What the papers draw of one image: the distance of attention, and what a masked autoencoder rebuilds."""
+    """What the papers draw of one image: the distance of attention,
+    and what a masked autoencoder rebuilds."""
     if isinstance(model.model.spec.head, S.PixelDecoder):
         rebuilt = reconstruct(model, [image])
         sheet = contact_sheet(rebuilt, max(1, round(SMALL_SIDE / rebuilt[0].original.width)))
-        caption = f"The image, its visible patches, and the rebuilt image; mean squared error of a hidden pixel {rebuilt[0].error:.3f}."
+        caption = (
+            "The image, its visible patches, and the rebuilt image; "
+            f"mean squared error of a hidden pixel {rebuilt[0].error:.3f}."
+        )
         yield Picture("Reconstruction", caption, sheet)
     distances = [
         attention_distance(weight_HLM, panel.key_grid[:2], panel.key_grid.extra).tolist()
@@ -292,7 +302,10 @@ def image_pictures(
         for weight_HLM in panel.maps
     ]
     if distances:
-        caption = "Mean distance between a patch and what it attends to, one point per head, in patches of its layer."
+        caption = (
+            "Mean distance between a patch and what it attends to, one point per head, "
+            "in patches of its layer."
+        )
         yield Picture("Attention distance", caption, scatter_svg(distances, "layer", "patches"))
 
 
@@ -304,6 +317,9 @@ def static_pictures(model: LoadedModel) -> Iterator[Picture]:
         caption = "Principal components of the filters that embed a patch, the largest first."
         yield Picture("Patch filters", caption, filter_picture(filters))
     if similarity is not None:
-        caption = "Of each patch, at its place, the cosine similarity of its position embedding with those of all patches; white is the most."
+        caption = (
+            "Of each patch, at its place, the cosine similarity of its position embedding "
+            "with those of all patches; white is the most."
+        )
         side = round(len(similarity) ** 0.5)
         yield Picture("Position embeddings", caption, similarity_picture(similarity, side))

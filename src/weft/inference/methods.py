@@ -44,8 +44,8 @@ MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"
 
 
 def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = None) -> None:
-    """Raise ValueError for a model that lacks the head of a task, with the commands for its own head and for the other one: a `recipe`, or
-    `weft tune` where that reads what the model reads."""
+    """Raise ValueError for a model that lacks the head of a task, with the commands for its own
+    head and for the other one: a `recipe`, or `weft tune` where that reads what the model reads."""
     s = opened.model.spec
     name = opened.name
     commands = []
@@ -89,8 +89,8 @@ def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
 
 
 def row_length(model: LoadedModel) -> int:
-    """Return the row length: a model trained from scratch has only seen `batch.length` positions; a fine-tuned one keeps its
-    checkpoint's context."""
+    """Return the row length: a model trained from scratch has only seen `batch.length` positions; a
+    fine-tuned one keeps its checkpoint's context."""
     recipe = model.recipe
     return (
         recipe.batch.length
@@ -100,7 +100,8 @@ def row_length(model: LoadedModel) -> int:
 
 
 def label_names(model: LoadedModel) -> tuple[str, ...]:
-    """Return the label names of the head, or numbers if it has none; for a text-to-text run, its classes."""
+    """Return the label names of the head, or numbers if it has none;
+    for a text-to-text run, its classes."""
     if (worded := labelled_rows(model)) is not None:
         return worded.labels or ()
     return model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 0))))
@@ -126,7 +127,8 @@ def classify(
     inputs: Sequence[tuple[Any, str | None]],
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
-    """Return, per text, pair or image, the probability of every class in the order of `label_names`; for a regression model, a number."""
+    """Return, per text, pair or image, the probability of every class in the order of
+    `label_names`; for a regression model, a number."""
     if model.reads_images:
         return classify_images(model, [image for image, _ in inputs], options)
     if (worded := labelled_rows(model)) is not None:
@@ -164,7 +166,8 @@ def fill_template(row: R.TemplatedPairs, texts: tuple[str, str | None]) -> str:
     present_texts = [text for text in texts if text is not None]
     if len(present_texts) != len(row.template_columns):
         raise ValueError(
-            f"this run reads {' and '.join(map(repr, row.template_columns))}; give {len(row.template_columns)} text"
+            f"this run reads {' and '.join(map(repr, row.template_columns))}; "
+            f"give {len(row.template_columns)} text"
             + ("s, with --pairs" if len(row.template_columns) > 1 else "")
         )
     return row.source_text(dict(zip(row.template_columns, present_texts, strict=True)))
@@ -178,7 +181,8 @@ def tag(
     sentences: Sequence[Sequence[str]],
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
-    """Return the tag of each word and its probability; words beyond the longest row are tagged as outside."""
+    """Return the tag of each word and its probability;
+    words beyond the longest row are tagged as outside."""
     check_reads_text(model)
     check_head(model, R.TokenClassification)
     names = label_names(model)
@@ -218,7 +222,8 @@ def answer(
 
 
 class SingleTextPreprocess(Preprocess):
-    """A text between the special tokens of its tokenizer.json; if it has none, an encoder's bos and eos. Masked tokens are scored."""
+    """A text between the special tokens of its tokenizer.json; if it has none, an encoder's bos and
+    eos. Masked tokens are scored."""
 
     def __init__(self, model: LoadedModel, mask: int | None = None) -> None:
         tokenizer = model.require_tokenizer
@@ -254,8 +259,9 @@ def embed(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """Return one vector per text or image. For a text: the mean over its tokens and special tokens, their maximum, the first or the last (Reimers and Gurevych
-    2019, arXiv:1908.10084, section 3). For an encoder-decoder, that of the encoder. The default is that of the folder's modules.json;
+    """Return one vector per text or image. For a text: the mean over its tokens and special tokens,
+    their maximum, the first or the last (Reimers and Gurevych 2019, arXiv:1908.10084, section 3).
+    For an encoder-decoder, that of the encoder. The default is that of the folder's modules.json;
     without one, the mean, not normalised."""
     if model.reads_images:
         return embed_images(model, texts, pooling, normalised, options)
@@ -295,18 +301,7 @@ def fill(
     options: PredictOptions = PredictOptions(),
 ) -> list[list[list[tuple[str, float]]]]:
     """Return, per masked word of each text, the most likely words and their probabilities."""
-    check_reads_text(model)
-    s = model.model.spec
-    if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
-        raise ValueError(
-            f"{model.name} does not guess hidden words, as an encoder with a LMHead head does; "
-            "train one with the task MaskedLM, or use weft generate to continue a text"
-        )
-    mask = model.require_tokenizer.special.get("mask")
-    if mask is None:
-        raise ValueError(
-            f"the tokenizer of {model.name} has no mask; it was not trained to guess hidden words"
-        )
+    mask = mask_token(model)
 
     def logits(batch: Batch) -> Tensor:
         return logits_at(model.model, encode_batch(model.model, batch), batch["labels_at"])
@@ -330,11 +325,13 @@ def fill(
     for text, tokens in zip(texts, token_rows, strict=True):
         if mask not in tokens:
             raise ValueError(
-                f"{text[:60]!r} hides no word; write {' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} where one shall be guessed"
+                f"{text[:60]!r} hides no word; write "
+                f"{' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} where one shall be guessed"
             )
         if mask in tokens[preprocess.beside(samples.length) :]:
             raise ValueError(
-                f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at once; give a shorter part"
+                f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at "
+                "once; give a shorter part"
             )
     predictions = predict_all(preprocess, samples, logits, plain, device_of(model.model), options)
     return [
@@ -346,9 +343,30 @@ def fill(
     ]
 
 
+def mask_token(model: LoadedModel) -> int:
+    """Return the id of the mask of an encoder with a language modelling head.
+
+    Raises:
+        ValueError: if it is another model.
+    """
+    check_reads_text(model)
+    s = model.model.spec
+    if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
+        raise ValueError(
+            f"{model.name} does not predict masked words, as an encoder with a LMHead head does; "
+            "train one with the task MaskedLM, or use weft generate to continue a text"
+        )
+    mask = model.require_tokenizer.special.get("mask")
+    if mask is None:
+        raise ValueError(
+            f"the tokenizer of {model.name} has no mask; it was not trained to predict masked words"
+        )
+    return mask
+
+
 def encode_with_masks(tokenizer: Tokenizer, text: str, mask: int) -> np.ndarray:
-    """Return the tokens of a text, with the mask token for each of its names. The space before it belongs to the masked word, except
-    for character tokenizers."""
+    """Return the tokens of a text, with the mask token for each of its names. The space before it
+    belongs to the masked word, except for character tokenizers."""
     parts = (
         MASK.split(text)
         if tokenizer.table is None

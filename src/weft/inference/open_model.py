@@ -1,4 +1,5 @@
-"""Opening a model by any name: the folder of a run, the folder of a model, a name on the Hugging Face hub."""
+"""Opening a model by any name: the folder of a run, the folder of a model,
+a name on the Hugging Face hub."""
 
 import json
 import os
@@ -38,10 +39,11 @@ from .images import ImageInput
 
 
 class OpenModel(LoadedModel):
-    """A model with its tokenizer, ready for inference. `dir()` lists the methods that its head and its task allow; another one
-    raises a ValueError that says which model has it.
+    """A model with its tokenizer, ready for inference. `dir()` lists the methods that its head and
+    its task allow; another one raises a ValueError that says which model has it.
 
-    Every method takes one text, or a list of texts, and returns one result, or a list in the same order.
+    Every method takes one text, or a list of texts, and returns one result,
+    or a list in the same order.
     """
 
     def __dir__(self) -> list[str]:
@@ -64,21 +66,24 @@ class OpenModel(LoadedModel):
 
         Args:
             prompts: one prompt, or a list of prompts.
-            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as the model's positions allow).
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as
+                the model's positions allow).
             num_beams: the number of beams of beam search; 1 decodes greedily or samples.
             stop: a text that ends an answer, or several; they are not part of it.
             batch_size: the number of prompts per forward pass.
             sampling: the options below as one value, instead of them.
-            options: fields of `weft.Sampling`. temperature: 0 is greedy decoding (default: 0, or 1 when another option turns
-                sampling on). top_k, top_p, min_p: sample from the k most likely tokens, from the smallest set with this
-                probability, from tokens at least this fraction as likely as the most likely one. repetition_penalty: above 1,
-                tokens that occurred before are less likely. seed: of sampling.
+            options: fields of `weft.Sampling`. temperature: 0 is greedy decoding (default: 0, or 1
+                when another option turns sampling on). top_k, top_p, min_p: sample from the k most
+                likely tokens, from the smallest set with this probability, from tokens at least
+                this fraction as likely as the most likely one. repetition_penalty: above 1, tokens
+                that occurred before are less likely. seed: of sampling.
 
         Returns:
             The text after the prompt, or a list of texts in the order of the prompts.
 
         Raises:
-            ValueError: for an unknown option, a value out of its range, or options that exclude each other.
+            ValueError: for an unknown option, a value out of its range,
+                or options that exclude each other.
         """
         check_method(self, "generate")
         check_counts(num_beams=num_beams, batch_size=batch_size)
@@ -100,7 +105,8 @@ class OpenModel(LoadedModel):
             )
         elif chosen != GREEDY or stops:
             raise ValueError(
-                f"num_beams={num_beams} cannot be combined with sampling, repetition_penalty or stop; leave one out"
+                f"num_beams={num_beams} cannot be combined with sampling, "
+                "repetition_penalty or stop; leave one out"
             )
         else:
             answers = generator.beam_search(
@@ -122,13 +128,16 @@ class OpenModel(LoadedModel):
 
         Args:
             prompt: one prompt.
-            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as the model's positions allow).
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as
+                the model's positions allow).
             stop: a text that ends the answer, or several; they are not part of it.
-            sampling: temperature, top-p and the other options of sampling as one value, instead of `options`.
+            sampling: temperature, top-p and the other options of sampling as one value, instead of
+                `options`.
             options: fields of `weft.Sampling`, such as temperature=0.8, as in `generate`.
 
         Raises:
-            ValueError: at the call, for an unknown option, a value out of its range, or a prompt that is no text.
+            ValueError: at the call, for an unknown option, a value out of its range,
+                or a prompt that is no text.
         """
         check_method(self, "stream")
         text = one_text("prompt", prompt)
@@ -154,7 +163,8 @@ class OpenModel(LoadedModel):
         Args:
             texts: one text, or a list of texts.
             num_beams: the number of beams.
-            length_penalty: how much longer translations are preferred (Wu et al. 2016, arXiv:1609.08144); 0 is not at all.
+            length_penalty: how much longer translations are preferred (Wu et al. 2016,
+                arXiv:1609.08144); 0 is not at all.
             batch_size: the number of texts per forward pass.
         """
         check_method(self, "translate")
@@ -168,10 +178,12 @@ class OpenModel(LoadedModel):
         return like_input(texts, translations)
 
     def classify(self, inputs: Any, *, batch_size: int = 32) -> Any:
-        """Return the probability of every class as a dictionary, or a number from a regression model.
+        """Return the probability of every class as a dictionary,
+        or a number from a regression model.
 
         Args:
-            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or a PIL image; or a list of these.
+            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or a PIL
+                image; or a list of these.
             batch_size: the number of inputs per forward pass.
         """
         check_method(self, "classify")
@@ -233,11 +245,14 @@ class OpenModel(LoadedModel):
         normalise: bool | None = None,
         batch_size: int = 32,
     ) -> Tensor:
-        """Compute one embedding vector per text or image: a tensor (width,), or (inputs, width) for a list.
+        """Compute one embedding vector per text or image: a tensor (width,),
+        or (inputs, width) for a list.
 
         Args:
-            inputs: one text, or, for a model of images, a file, its bytes or a PIL image; or a list of these.
-            pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else "mean"; of images the class token).
+            inputs: one text, or, for a model of images, a file, its bytes or a PIL image; or a list
+                of these.
+            pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else
+                "mean"; of images the class token).
             normalise: scale every vector to length 1 (default: as the model's folder says).
             batch_size: the number of inputs per forward pass.
         """
@@ -256,8 +271,8 @@ class OpenModel(LoadedModel):
         threshold: float = 0.5,
         batch_size: int = 32,
     ) -> Any:
-        """Return the objects of an image, the surest first: dictionaries with `label`, `score`, and `box` as x, y, width and
-        height in pixels.
+        """Return the objects of an image, the surest first: dictionaries with `label`, `score`, and
+        `box` as x, y, width and height in pixels.
 
         Args:
             images: a path, the bytes of a file or a PIL image, or a list of them.
@@ -334,7 +349,8 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
         if not isinstance(item, types or str):
             what = "image" if Image.Image in types else "text"
             raise ValueError(
-                f"{short(item)} is of type {type(item).__name__}; give {expected[what]}, or a list of {what}s"
+                f"{short(item)} is of type {type(item).__name__}; give {expected[what]}, "
+                f"or a list of {what}s"
             )
     return items
 
@@ -343,7 +359,8 @@ def one_text(name: str, text: object) -> str:
     """Return the text; ValueError for what is no text, also for a list of texts."""
     if not isinstance(text, str):
         raise ValueError(
-            f"{name} = {short(text)} is of type {type(text).__name__}; give one text, and call this once per text"
+            f"{name} = {short(text)} is of type {type(text).__name__}; give one text, "
+            "and call this once per text"
         )
     return text
 
@@ -358,9 +375,11 @@ def open_model(
     """Open a model with its tokenizer; of a run that is not finished, the newest checkpoint.
 
     Args:
-        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the Hugging Face hub.
+        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the
+            Hugging Face hub.
         dtype: of the weights.
-        device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
+        device: "cpu", "cuda", "cuda:1", "mps",
+            or "auto" for an accelerator if available, else the CPU.
     """
     device = resolve_device(device)
     folder = local_folder(name)
@@ -396,7 +415,8 @@ def complain(line: str) -> None:
 
 
 def load_tokenizer(folder: Path, spec: S.Spec) -> Tokenizer | None:
-    """Return the tokenizer in a model's folder; it never gives ids outside the model's vocabulary."""
+    """Return the tokenizer in a model's folder;
+    it never gives ids outside the model's vocabulary."""
     file = find_file(folder, "tokenizer.json")
     tokenizer = Tokenizer.load(file) if file else None
     value = getattr(spec.source, "vocab_size", None)

@@ -1,5 +1,6 @@
-"""Few-shot classification on frozen features: regularised least squares to targets in {-1, 1} (Dosovitskiy et al. 2020, arXiv:2010.11929,
-section 4.1, "metrics"). Closed form, so that a model is judged in seconds, without training."""
+"""Few-shot classification on frozen features: regularised least squares to targets in {-1, 1}
+(Dosovitskiy et al. 2020, arXiv:2010.11929, section 4.1, "metrics"). Closed form, so that a model is
+judged in seconds, without training."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -38,8 +39,9 @@ def fit_least_squares(
         x_ND: one feature vector per sample, in float64.
         label_N: the class of each.
         classes: how many there are.
-        l2: candidates for λ; the one with the least leave-one-out error is taken, which the singular values give without
-            another fit (Allen 1974, "The relationship between variable selection and data augmentation").
+        l2: candidates for λ; the one with the least leave-one-out error is taken, which the
+            singular values give without another fit (Allen 1974, "The relationship between variable
+            selection and data augmentation").
     """
     y_NC = 2.0 * torch.nn.functional.one_hot(label_N, classes).to(x_ND.dtype) - 1
     mean_D = x_ND.mean(0)
@@ -62,7 +64,8 @@ def fit_least_squares(
 def draw_shots(
     label_N: np.ndarray, shots: int | None, seed: int, names: Sequence[str] = ()
 ) -> np.ndarray:
-    """The numbers of `shots` random samples per class; None: of all. `names`: of the classes, for the error.
+    """The numbers of `shots` random samples per class; None: of all. `names`:
+    of the classes, for the error.
 
     Raises:
         ValueError: if a class has fewer.
@@ -75,7 +78,8 @@ def draw_shots(
         members = np.flatnonzero(label_N == label)
         if len(members) < shots:
             raise ValueError(
-                f"class {names[label] if names else label} has {len(members)} images, and {shots} shots need as many; "
+                f"class {names[label] if names else label} has {len(members)} images, "
+                f"and {shots} shots need as many; "
                 f"give at most --shots {len(members)}"
             )
         chosen.append(rng.choice(members, shots, replace=False))
@@ -98,7 +102,8 @@ def probe(
     pooling: str | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> Iterator[ProbeScore]:
-    """Yield the accuracy on `valid` of a probe on a few images per class of `train`, for each number of shots and each seed.
+    """Yield the accuracy on `valid` of a probe on a few images per class of `train`, for each
+    number of shots and each seed.
 
     Args:
         model: whose features are used, as `embed` computes them.

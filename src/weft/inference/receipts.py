@@ -58,7 +58,8 @@ def receipt(
 
 
 def spread_of_states(states: list[Tensor]) -> dict[str, Any]:
-    """Return what a receipt says of a model's output vectors; nothing if there are too few to compare."""
+    """Return what a receipt says of a model's output vectors;
+    nothing if there are too few to compare."""
     if sum(map(len, states)) < 2:
         return {}
     x_TD = torch.cat(states)

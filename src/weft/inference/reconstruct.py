@@ -1,4 +1,5 @@
-"""What a masked autoencoder makes of an image: the original, what it sees, and what it rebuilds (He et al. 2021, arXiv:2111.06377, figure 2)."""
+"""What a masked autoencoder makes of an image: the original, what it sees, and what it rebuilds (He
+et al. 2021, arXiv:2111.06377, figure 2)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,13 +37,15 @@ def reconstruct(
     seed: int = 0,
     bf16: bool = False,
 ) -> list[Reconstruction]:
-    """Hide patches of each image, and rebuild them. A model that was trained on normalised pixels says nothing of a patch's brightness
-    and contrast: these are taken from the original, as in the paper's figures.
+    """Hide patches of each image, and rebuild them. A model that was trained on normalised pixels
+    says nothing of a patch's brightness and contrast: these are taken from the original,
+    as in the paper's figures.
 
     Args:
         model: with a `PixelDecoder` head.
         images: files, bytes or PIL images.
-        mask_rate: the share of patches that is hidden (default: as the model was trained, else .75).
+        mask_rate: the share of patches that is hidden (default: as the model was trained, else
+            .75).
         seed: with the number of an image, which patches these are.
         bf16: compute in bfloat16.
 

@@ -20,7 +20,8 @@ from .methods import SingleTextPreprocess
 def probe_relations(
     model: LoadedModel, sentences: Sequence[DependencySentence], fewest: int = 10
 ) -> list[RelationScore]:
-    """Return, for each relation, the head whose strongest link is most often that relation, beside the best fixed offset.
+    """Return, for each relation, the head whose strongest link is most often that relation,
+    beside the best fixed offset.
 
     Args:
         model: an encoder or a decoder of text.
@@ -37,7 +38,8 @@ def probe_relations(
         ids, word_L = tokens_of_words(model, sentence)
         if len(ids) > default_row_length(model.model):
             raise ValueError(
-                f"{sentence.text[:60]!r} is over the {default_row_length(model.model)} tokens that {model.name} reads at once; leave it out"
+                f"{sentence.text[:60]!r} is over the {default_row_length(model.model)} tokens "
+                f"that {model.name} reads at once; leave it out"
             )
         with attention_maps(model.model) as maps:
             run_stacks(model.model, torch.tensor([ids], device=device_of(model.model)))
@@ -77,7 +79,8 @@ def tokens_of_words(
 def with_relations(observation: Observation, scores: Sequence[RelationScore]) -> Observation:
     """The observation with the table of the best heads."""
     caption = (
-        "For each relation, the head whose strongest link to another word is most often that relation, and the best fixed offset; "
+        "For each relation, the head whose strongest link to another word is most often that "
+        "relation, and the best fixed offset; "
         "held out: chosen on one half of the sentences, scored on the other."
     )
     picture = Picture("Heads and dependency relations", caption, relations_html(scores))

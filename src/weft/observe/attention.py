@@ -1,4 +1,5 @@
-"""Attention maps: every attention also computes its weights in the open, beside the kernel whose output it keeps."""
+"""Attention maps: every attention also computes its weights in the open,
+beside the kernel whose output it keeps."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from ..model.stack import PyramidLayer, StackLayer
 
 @contextmanager
 def attention_maps(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Inside the block every forward pass fills the dictionary with the weights of each attention, without dropout.
+    """Inside the block every forward pass fills the dictionary with the weights of each
+    attention, without dropout.
 
     The outputs stay those of the model's own kernels, bit for bit.
 
@@ -56,7 +58,8 @@ class ObservedAttention:
             if context.split_backend is None:
                 layer.backend = self.beside(backend)
                 return self.attend(q_BHLK, k_BGMK, v_BGMK, context)
-            # A row in parts has no whole mask: of values that are the identity, the output is the weights.
+            # A row in parts has no whole mask: of values that are the identity, the output is the
+            # weights.
             M = k_BGMK.shape[2]
             eye_MM = torch.eye(M, dtype=v_BGMK.dtype, device=v_BGMK.device)
             eye_BGMM = eye_MM.expand(*k_BGMK.shape[:2], M, M)

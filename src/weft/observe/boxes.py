@@ -17,8 +17,10 @@ def draw_boxes(
 
     Args:
         image: of any mode.
-        objects: dictionaries with `label`, `score` and `box` (x, y, width, height in pixels), the surest first.
-        labels: all classes, so that one has the same colour in every image (default: those of the objects).
+        objects: dictionaries with `label`, `score` and `box` (x, y, width, height in pixels), the
+            surest first.
+        labels: all classes, so that one has the same colour in every image
+            (default: those of the objects).
     """
     scale = max(1, -(-SMALLEST // max(image.size)))
     size = (image.width * scale, image.height * scale)
@@ -46,7 +48,8 @@ def free_place(
     size: tuple[int, int],
     taken: Sequence[Rectangle],
 ) -> Rectangle:
-    """Return where the label of a box is written: above it, or at the first other corner where it hides no other label."""
+    """Return where the label of a box is written: above it,
+    or at the first other corner where it hides no other label."""
     x, y, w, h = box
     width, height = text
     corners = [(a, b) for a in (x, x + w - width) for b in (y - height, y, y + h, y + h - height)]

@@ -1,4 +1,5 @@
-"""Small pictures without a plotting library: tiles by Pillow, points as SVG in the colours of the page."""
+"""Small pictures without a plotting library: tiles by Pillow,
+points as SVG in the colours of the page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -74,8 +75,11 @@ def scatter_svg(rows: Sequence[Sequence[float]], x_label: str, y_label: str) -> 
         ]
     middle = (LEFT + WIDE) / 2
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" role="img" font-size="12" '
-        f'font-family="sans-serif" fill="currentColor"><title>{escape(y_label)} by {escape(x_label)}</title>{"".join(parts)}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" '
+        'role="img" font-size="12" '
+        f'font-family="sans-serif" fill="currentColor"><title>{escape(y_label)} by '
+        f"{escape(x_label)}</title>{''.join(parts)}"
         f'<text x="{middle}" y="{HIGH - 6}" text-anchor="middle">{escape(x_label)}</text>'
-        f'<text x="14" y="{HIGH / 2 - 10}" text-anchor="middle" transform="rotate(-90 14 {HIGH / 2 - 10})">{escape(y_label)}</text></svg>'
+        f'<text x="14" y="{HIGH / 2 - 10}" text-anchor="middle" transform="rotate(-90 14 '
+        f'{HIGH / 2 - 10})">{escape(y_label)}</text></svg>'
     )

@@ -27,7 +27,8 @@ def save_observation(
         observation: what `weft.look` returns.
         path: its ending decides: .html is the page; .png, .svg and .pdf are drawn by matplotlib.
         kind: of the attention to draw, such as "cross" (default: the first).
-        layer, head: from 1, of a picture of one head with its tokens (default: all heads; the first head of a layer).
+        layer, head: from 1, of a picture of one head with its tokens (default: all heads;
+            the first head of a layer).
     """
     path = Path(path)
     if path.suffix in PAGE:
@@ -52,7 +53,8 @@ def caption(observation: Observation, panel: AttentionPanel) -> str:
 
 
 def check_picture(path: str | Path, *more: str) -> Path:
-    """The path of a picture; ValueError if its ending names no picture, nor one of `more` formats."""
+    """The path of a picture; ValueError if its ending names no picture,
+    nor one of `more` formats."""
     path = Path(path)
     if path.suffix not in PICTURES:
         endings = ", ".join((*more, *PICTURES))
@@ -78,7 +80,8 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw_heads(panel: AttentionPanel) -> Any:
-    """Small multiples: a row per layer, a column per head; one square root scale up to the largest weight, so that small ones are seen."""
+    """Small multiples: a row per layer, a column per head; one square root scale up to the largest
+    weight, so that small ones are seen."""
     layers = len(panel.maps)
     heads = panel.maps[0].shape[0]
     largest = max(float(weight_HLM.max()) for weight_HLM in panel.maps)
@@ -116,7 +119,8 @@ def draw_head(panel: AttentionPanel, layer: int, head: int) -> Any:
     """One map with its tokens; rows attend to columns."""
     if layer - 1 not in panel.layers:
         raise ValueError(
-            f"{panel.kind} has no layer {layer}; its layers are {panel.layers[0] + 1} to {panel.layers[-1] + 1}"
+            f"{panel.kind} has no layer {layer}; its layers are {panel.layers[0] + 1} to "
+            f"{panel.layers[-1] + 1}"
         )
     weight_HLM = panel.maps[panel.layers.index(layer - 1)]
     if not 1 <= head <= len(weight_HLM):

@@ -1,4 +1,5 @@
-"""The logit lens: what the model's own head reads from every layer (nostalgebraist 2020, "interpreting GPT: the logit lens")."""
+"""The logit lens: what the model's own head reads from every layer (nostalgebraist 2020,
+"interpreting GPT: the logit lens")."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,11 +26,13 @@ def lens_stack(model: Model) -> StackLayer:
     stack = model.decoder if model.decoder is not None else model.encoder
     if not isinstance(model.spec.head, READABLE):
         raise ValueError(
-            f"the logit lens reads a head of logits, and this one is {type(model.spec.head).__name__}"
+            "the logit lens reads a head of logits, and this one is "
+            f"{type(model.spec.head).__name__}"
         )
     if type(stack) is not StackLayer:
         raise ValueError(
-            "the logit lens needs blocks of one width; a pyramid's stages differ, and a stack of one's own may have none"
+            "the logit lens needs blocks of one width; a pyramid's stages differ, "
+            "and a stack of one's own may have none"
         )
     if model.layer_mix is not None or stack.layer_combination is not None:
         raise ValueError("the logit lens reads one layer, and this head reads a mix of layers")
@@ -38,7 +41,8 @@ def lens_stack(model: Model) -> StackLayer:
 
 @contextmanager
 def layer_states(model: Model) -> Iterator[list[HiddenStates]]:
-    """Inside the block every forward pass fills the list: what enters the stack that the head reads, then the output of each of its blocks.
+    """Inside the block every forward pass fills the list: what enters the stack that the head
+    reads, then the output of each of its blocks.
 
     Args:
         model: with a head of logits.
@@ -69,7 +73,8 @@ def layer_states(model: Model) -> Iterator[list[HiddenStates]]:
 
 
 def logit_lens(model: Model, states: Sequence[HiddenStates]) -> Iterator[Tensor]:
-    """Read every layer through the stack's final norm and the head; the last equals the model's output, bit for bit.
+    """Read every layer through the stack's final norm and the head;
+    the last equals the model's output, bit for bit.
 
     Args:
         model: that filled `states`.

@@ -7,7 +7,8 @@ from torch import Tensor
 
 
 def attention_entropy(weight_BHLM: Tensor) -> Tensor:
-    """Entropy of each query's weights in nats, (B, H, L); 0: one key only, log(M): all alike (Clark et al. 2019, arXiv:1906.04341, 3.3).
+    """Entropy of each query's weights in nats, (B, H, L); 0: one key only, log(M): all alike (Clark
+    et al. 2019, arXiv:1906.04341, 3.3).
 
     Args:
         weight_BHLM: attention weights.
@@ -17,8 +18,9 @@ def attention_entropy(weight_BHLM: Tensor) -> Tensor:
 
 
 def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
-    """How much of each input token reaches each position after every layer, if a token passes its vector on half by the residual
-    connection and half by attention (Abnar and Zuidema 2020, arXiv:2005.00928, section 3).
+    """How much of each input token reaches each position after every layer, if a token passes its
+    vector on half by the residual connection and half by attention (Abnar and Zuidema 2020,
+    arXiv:2005.00928, section 3).
 
     Args:
         maps: the weights of each layer's self-attention from the input to the output, (B, H, L, L).
@@ -43,7 +45,8 @@ def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
 
 
 def token_view(maps: Sequence[Tensor], position: int, row: int = 0) -> Tensor:
-    """The weights of one query in every layer and head, (Y, H, M): a single word's view (Vaswani et al. 2017, figure 4).
+    """The weights of one query in every layer and head, (Y, H, M):
+    a single word's view (Vaswani et al. 2017, figure 4).
 
     Args:
         maps: the weights of each layer, (B, H, L, M).

@@ -1,4 +1,5 @@
-"""One page in the browser: a single file without requests, which works from a disk and without a network."""
+"""One page in the browser: a single file without requests,
+which works from a disk and without a network."""
 
 import json
 from html import escape

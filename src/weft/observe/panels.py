@@ -1,4 +1,5 @@
-"""What a page shows: panels of attention maps, the logit lens, pictures and objects; all of it plain numbers of one input."""
+"""What a page shows: panels of attention maps, the logit lens, pictures and objects; all of it
+plain numbers of one input."""
 
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -60,7 +61,8 @@ class AttentionPanel:
 
 
 class LensPanel(NamedTuple):
-    """What the head reads from each layer, the embedding first: the likeliest words and their probabilities."""
+    """What the head reads from each layer, the embedding first:
+    the likeliest words and their probabilities."""
 
     tokens: tuple[str, ...]  # of the positions; one for a head that reads a whole row
     words: tuple[tuple[tuple[tuple[str, float], ...], ...], ...]  # layer, position, rank
@@ -110,7 +112,8 @@ def base64(array: np.ndarray) -> str:
 
 
 def pool_maps(weight_HLM: Tensor, factor: int) -> Tensor:
-    """The largest weight of each square of `factor` × `factor` cells, so that a thin line stays one."""
+    """The largest weight of each square of `factor` × `factor` cells,
+    so that a thin line stays one."""
     if factor == 1:
         return weight_HLM
     return F.max_pool2d(weight_HLM[:, None], factor, ceil_mode=True)[:, 0]
@@ -134,7 +137,8 @@ def pooling_factor(panels: tuple[AttentionPanel, ...]) -> int:
 
 
 def plain_panel(panel: AttentionPanel, factor: int, links: int) -> dict[str, Any]:
-    """A panel for JSON. Maps that are made smaller come with the strongest links of each query, at their exact places."""
+    """A panel for JSON. Maps that are made smaller come with the strongest links of each query,
+    at their exact places."""
     small = torch.stack([pool_maps(weight_HLM.float(), factor) for weight_HLM in panel.maps])
     plain = {
         "kind": panel.kind,
@@ -179,7 +183,8 @@ def plain_lens(lens: LensPanel) -> dict[str, Any]:
 
 
 def data_uri(image: Image.Image, smallest: int = 1) -> str:
-    """An image in the page itself, enlarged so that its longer side has `smallest` pixels at least."""
+    """An image in the page itself,
+    enlarged so that its longer side has `smallest` pixels at least."""
     scale = max(1, -(-smallest // max(image.size)))
     if scale > 1:
         size = (image.width * scale, image.height * scale)

@@ -27,7 +27,8 @@ class Recording:
 
     Attributes:
         maps: the weights of each attention by the name of its module.
-        grids: of the attentions whose tokens are the cells of an image and nothing else, rows and columns.
+        grids: of the attentions whose tokens are the cells of an image and nothing else, rows and
+            columns.
         states: of `layer_states`; empty for a head that the logit lens cannot read.
         inputs: what the model read.
         output: what its head returned.
@@ -42,7 +43,8 @@ class Recording:
 
 @contextmanager
 def record(model: Model) -> Iterator[Recording]:
-    """Inside the block every forward pass, by whatever verb, fills the recording; no output bit changes.
+    """Inside the block every forward pass, by whatever verb,
+    fills the recording; no output bit changes.
 
     Args:
         model: of any family, also one that is in training.
@@ -99,7 +101,8 @@ def reads_layers(model: Model) -> bool:
 def attention_panels(
     model: Model, recording: Recording, source: tuple[str, ...], target: tuple[str, ...] = ()
 ) -> tuple[AttentionPanel, ...]:
-    """The maps of the first row, those of the same shape together, and the rollout of each self-attention.
+    """The maps of the first row, those of the same shape together,
+    and the rollout of each self-attention.
 
     Args:
         model: that was recorded.
@@ -181,7 +184,8 @@ def labels(names: tuple[str, ...], count: int, grid: Grid | None) -> tuple[str, 
 
 
 def rollout_panels(panels: list[AttentionPanel], whole: bool) -> tuple[AttentionPanel, ...]:
-    """Rollout of self-attention, as a panel with one head; a decoder that also reads an encoder mixes in more than it shows."""
+    """Rollout of self-attention, as a panel with one head; a decoder that also reads an encoder
+    mixes in more than it shows."""
     if not whole:
         return ()
     alone = {"encoder", "decoder"} if "cross" not in {p.kind for p in panels} else {"encoder"}

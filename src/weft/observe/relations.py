@@ -1,5 +1,5 @@
-"""Which head follows which relation: the word that a head attends to most, as a prediction (Clark et al. 2019, arXiv:1906.04341,
-sections 4.1 and 4.2)."""
+"""Which head follows which relation: the word that a head attends to most, as a prediction (Clark
+et al. 2019, arXiv:1906.04341, sections 4.1 and 4.2)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ DIRECTIONS = ("its head", "its dependent")  # what a word attends to
 class RelationScore(NamedTuple):
     """The best head of one relation.
 
-    The best of many heads on few links is better than it is: `held_out` is the accuracy on each half of the sentences of the head
-    that is best on the other half, and so is `baseline_held_out` of the offset."""
+    The best of many heads on few links is better than it is: `held_out` is the accuracy on each
+    half of the sentences of the head that is best on the other half,
+    and so is `baseline_held_out` of the offset."""
 
     relation: str
     links: int
@@ -31,7 +32,8 @@ class RelationScore(NamedTuple):
 
 
 def merge_words(weight_HLM: Tensor, word_L: Tensor, words: int) -> Tensor:
-    """Attention between words, (H, W, W): to a word, the sum over its pieces; from a word, the mean over its pieces.
+    """Attention between words, (H, W, W): to a word, the sum over its pieces;
+    from a word, the mean over its pieces.
 
     Args:
         weight_HLM: of self-attention over tokens.
@@ -78,7 +80,8 @@ class RelationCounts:
             self.offsets.setdefault(relation, [Counter(), Counter()])[half][head - word] += 1
 
     def best_heads(self, fewest: int = 1) -> list[RelationScore]:
-        """The best head of each relation with at least `fewest` links, the most frequent relation first."""
+        """The best head of each relation with at least `fewest` links,
+        the most frequent relation first."""
         counts = {name: sum(c.total() for c in both) for name, both in self.offsets.items()}
         names = sorted((n for n in counts if counts[n] >= fewest), key=lambda n: (-counts[n], n))
         return [self.score(name, counts[name]) for name in names]
@@ -156,4 +159,6 @@ def relations_html(scores: Sequence[RelationScore]) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     body = "".join(line("td", row) for row in table_rows(scores))
-    return f'<div class="scroll"><table><thead>{line("th", COLUMNS)}</thead><tbody>{body}</tbody></table></div>'
+    head = line("th", COLUMNS)
+    table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'

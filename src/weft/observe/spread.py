@@ -1,4 +1,5 @@
-"""How far a model's states differ from token to token: a collapsed model gives every token nearly the same vector."""
+"""How far a model's states differ from token to token:
+a collapsed model gives every token nearly the same vector."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,11 @@ class Spread(NamedTuple):
     """How far vectors differ.
 
     Attributes:
-        effective_rank: the number of directions in which they differ, from 1 to their width. It is the exponential of the entropy
-            of the principal components' variances (after Roy and Vetterli 2007, "The effective rank"); 0 if they are all equal.
-        common_share: the share of their mean square that is their mean: 0 if they are centred, 1 if they are all equal.
+        effective_rank: the number of directions in which they differ, from 1 to their width. It is
+            the exponential of the entropy of the principal components' variances (after Roy and
+            Vetterli 2007, "The effective rank"); 0 if they are all equal.
+        common_share: the share of their mean square that is their mean:
+            0 if they are centred, 1 if they are all equal.
     """
 
     effective_rank: float
@@ -36,12 +39,14 @@ def spread(states: Tensor) -> Spread:
     x_TD = states.detach().flatten(0, -2).double()
     if len(x_TD) < 2:
         raise ValueError(
-            f"spread compares vectors, and states of shape {tuple(states.shape)} hold {len(x_TD)}; give at least 2"
+            f"spread compares vectors, and states of shape {tuple(states.shape)} hold "
+            f"{len(x_TD)}; give at least 2"
         )
     finite_T = x_TD.isfinite().all(1)
     if not finite_T.all():
         raise ValueError(
-            f"{int((~finite_T).sum())} of {len(x_TD)} states hold NaN or infinity and have no spread; give a model whose weights are finite, such as an earlier checkpoint"
+            f"{int((~finite_T).sum())} of {len(x_TD)} states hold NaN or infinity and have no "
+            "spread; give a model whose weights are finite, such as an earlier checkpoint"
         )
     mean_D = x_TD.mean(0)
     variance_R = torch.linalg.svdvals(x_TD - mean_D).square()
@@ -56,8 +61,8 @@ def spread(states: Tensor) -> Spread:
 
 @contextmanager
 def output_states(model: Model, limit: int = 2048) -> Iterator[list[Tensor]]:
-    """Inside the block, forward passes fill the list with the first output vectors of the encoder, or of the decoder of a model
-    without one; padding is left out. No output bit changes.
+    """Inside the block, forward passes fill the list with the first output vectors of the encoder,
+    or of the decoder of a model without one; padding is left out. No output bit changes.
 
     Args:
         model: of any family.

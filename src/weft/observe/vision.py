@@ -1,4 +1,5 @@
-"""What a model of images looks at: distances, filters, positions, windows (Dosovitskiy et al. 2020, arXiv:2010.11929, section 4.5)."""
+"""What a model of images looks at: distances, filters, positions, windows (Dosovitskiy et al. 2020,
+arXiv:2010.11929, section 4.5)."""
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,8 @@ def cell_distances(rows: int, columns: int) -> Tensor:
 def attention_distance(
     weight_HLM: Tensor, grid: tuple[int, int], extra: int = 0, cell: float = 1.0
 ) -> Tensor:
-    """Mean distance between a patch and what it attends to, per head, (H,): the size of a head's receptive field (figure 7, right).
+    """Mean distance between a patch and what it attends to, per head, (H,): the size of a head's
+    receptive field (figure 7, right).
 
     Attention to extra tokens has no distance: the weights of the patches are scaled to sum to 1.
 
@@ -40,7 +42,8 @@ def attention_distance(
 
 
 def position_similarity(model: Model) -> Tensor | None:
-    """Cosine similarity of the position embedding of every cell with that of every other, (P, P) (figure 7, middle); None without any."""
+    """Cosine similarity of the position embedding of every cell with that of every other, (P, P)
+    (figure 7, middle); None without any."""
     source = model.source
     if not isinstance(source, PatchEmbedding):
         return None
@@ -52,7 +55,8 @@ def position_similarity(model: Model) -> Tensor | None:
 
 
 def patch_filters(model: Model, count: int = 28) -> Tensor | None:
-    """Principal components of the filters that embed patches, (count, C, R, S), the largest first (figure 7, left); None without patches."""
+    """Principal components of the filters that embed patches, (count, C, R, S), the largest first
+    (figure 7, left); None without patches."""
     patch = getattr(model.source, "patch", None)
     if not isinstance(patch, torch.nn.Conv2d) or not isinstance(model.spec.source, S.Patches):
         return None
@@ -65,7 +69,8 @@ def patch_filters(model: Model, count: int = 28) -> Tensor | None:
 def windows_on_grid(
     weight_BHLM: Tensor, layer: ShiftedWindowAttention, grid: tuple[int, int]
 ) -> Tensor:
-    """The maps of all windows of one image, put back on its cells, (H, P, P); 0 between cells of different windows.
+    """The maps of all windows of one image, put back on its cells, (H, P, P);
+    0 between cells of different windows.
 
     Args:
         weight_BHLM: (windows, H, cells, cells) of one image.
@@ -86,7 +91,8 @@ def windows_on_grid(
     cell_BL = partition_windows(cell_RS[None, :, :, None], window)[..., 0].to(weight_BHLM.device)
     if len(cell_BL) != len(weight_BHLM):
         raise ValueError(
-            f"{len(weight_BHLM)} windows are not those of one image of {rows} × {columns} cells, {len(cell_BL)}"
+            f"{len(weight_BHLM)} windows are not those of one image of {rows} × {columns} "
+            f"cells, {len(cell_BL)}"
         )
     heads = weight_BHLM.shape[1]
     whole_HPP = weight_BHLM.new_zeros(heads, P + 1, P + 1)

@@ -11,7 +11,8 @@ T = TypeVar("T", bound=Options)
 
 
 class WrongOption(Exception):
-    """A value that an option does not take; no ValueError, which argparse would replace by an error of its own."""
+    """A value that an option does not take; no ValueError,
+    which argparse would replace by an error of its own."""
 
 
 class Parser(ArgumentParser):

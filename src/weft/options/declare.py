@@ -1,4 +1,5 @@
-"""Declare an option: a field of a dataclass, with its type, its default, and an `Option` that documents and bounds it.
+"""Declare an option: a field of a dataclass, with its type, its default,
+and an `Option` that documents and bounds it.
 
     @dataclass(frozen=True, kw_only=True)
     class SampleOptions(Options):
@@ -131,7 +132,8 @@ FIELDS: dict[type, dict[str, OptionField]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Base of the options of a verb. Several values are stored as a tuple; one text is a list of one."""
+    """Base of the options of a verb. Several values are stored as a tuple;
+    one text is a list of one."""
 
     def __post_init__(self) -> None:
         for field in option_fields(type(self)).values():
@@ -139,7 +141,8 @@ class Options:
 
 
 def option_fields(cls: type[Options]) -> dict[str, OptionField]:
-    """Return the options of a value by name: its own first, then those of its bases in their order."""
+    """Return the options of a value by name: its own first,
+    then those of its bases in their order."""
     if cls not in FIELDS:
         place = {name: i for i, base in enumerate(cls.__mro__) for name in get_annotations(base)}
         ordered = sorted(fields(cls), key=lambda field: place[field.name])
@@ -148,7 +151,8 @@ def option_fields(cls: type[Options]) -> dict[str, OptionField]:
 
 
 def option_field(field: "Field[Any]") -> OptionField:
-    """Take the type of a field apart: `Annotated[T, Option]`, where T may be a list, a literal or optional."""
+    """Take the type of a field apart: `Annotated[T, Option]`,
+    where T may be a list, a literal or optional."""
     plain, option = unannotated(field.type)
     if option is None:
         raise TypeError(f"{field.name} has no Option; annotate it with Annotated[type, Option(…)]")

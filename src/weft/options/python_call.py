@@ -19,7 +19,8 @@ T = TypeVar("T", bound=Options)
 def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
     """Decorate a function of one value of options: its arguments are then the fields of the value.
 
-    Editors and type checkers see them through the parameter specification, help() through the signature and the docstring.
+    Editors and type checkers see them through the parameter specification, help() through the
+    signature and the docstring.
 
     Args:
         options: the class of the value.
@@ -42,7 +43,8 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
             return function(options(*args, **kwargs))
 
         returned = function.__annotations__.get("return", Signature.empty)
-        call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
+        annotated = signature.replace(return_annotation=returned)
+        call.__signature__ = annotated  # type: ignore[attr-defined]
         call.__doc__ = documented(function.__doc__ or "", options)  # type: ignore[arg-type]
         return call
 

@@ -1,4 +1,5 @@
-"""Options that several verbs share, each declared once: types that carry their help, and groups of fields."""
+"""Options that several verbs share, each declared once:
+types that carry their help, and groups of fields."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ BAD_ROWS = Option(
     most=1,
 )
 DEVICE = Option(
-    "auto (an accelerator if available, else the CPU), cpu, or, experimental because Weft has not been run on them yet, "
+    "auto (an accelerator if available, else the CPU), cpu, or, "
+    "experimental because Weft has not been run on them yet, "
     "cuda, cuda:1 or mps",
     metavar="DEVICE",
 )
@@ -45,7 +47,8 @@ POOLING = Option("how the vectors of the tokens become one")
 RUN = Option("folder of the run", metavar="RUN", short="-o")
 VALID = Option("validation files", metavar="FILE")
 ROWS_OUTPUT = Option(
-    f"output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; {COLUMN_PREFIX_HELP}",
+    "output file: .jsonl, .json, .csv, .tsv or .parquet, the rows with their predictions; "
+    f"{COLUMN_PREFIX_HELP}",
     metavar="FILE",
     short="-o",
 )
@@ -74,7 +77,8 @@ LabelTexts = Annotated[
 Overrides = Annotated[
     Sequence[str],
     Option(
-        "change the recipe (repeatable): optimiser.lr=3e-4, model.decoder.depth=6, model.decoder.blocks.*.norm=post",
+        "change the recipe (repeatable): optimiser.lr=3e-4, model.decoder.depth=6, "
+        "model.decoder.blocks.*.norm=post",
         metavar="PATH=VALUE",
         repeat=True,
     ),
@@ -127,12 +131,14 @@ class TableOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions(ModelOptions, TableOptions):
-    """Rows that a model reads, and where they are written with its answers. Every row of a file gets an answer, so none is skipped."""
+    """Rows that a model reads, and where they are written with its answers. Every row of a file
+    gets an answer, so none is skipped."""
 
     input: Annotated[
         str | None,
         Option(
-            "input file: .jsonl, .csv, .tsv, .parquet, or text with one row per line; - is standard input",
+            "input file: .jsonl, .csv, .tsv, .parquet, or text with one row per line; "
+            "- is standard input",
             metavar="FILE",
             short="-i",
         ),

@@ -1,4 +1,5 @@
-"""What the forward pass stores for the backward pass, from the spec: one entry per tensor that an operation saves."""
+"""What the forward pass stores for the backward pass, from the spec:
+one entry per tensor that an operation saves."""
 
 from dataclasses import dataclass
 
@@ -34,7 +35,8 @@ class Storage:
 
 
 def storage_of(workload: Workload, layout: Layout, fused: bool = True) -> Storage:
-    """Under FSDP the parameters, and so the stream, are in bf16; autocast leaves the stream in fp32."""
+    """Under FSDP the parameters, and so the stream, are in bf16;
+    autocast leaves the stream in fp32."""
     size = 4 if workload.precision == "fp32" else 2
     stream = size if layout.splits_weights else 4
     return Storage(size, stream, weights=not fused, tensor=layout.tensor)
@@ -58,7 +60,8 @@ def block_bytes(
 
 
 def branch_bytes(branch: S.Branch, width: int, queries: float, keys: float, s: Storage) -> float:
-    """The residual equation from the inside out. Between layers a device of a tensor group has its part of the tokens; a layer reads all."""
+    """The residual equation from the inside out. Between layers a device of a tensor group has its
+    part of the tokens; a layer reads all."""
     norms = (branch.before, branch.out, branch.after)
     total = sum(norm_bytes(norm, width, s) for norm in norms) / s.tensor
     total += width * s.number  # what the inner maps read
@@ -78,7 +81,8 @@ def norm_bytes(norm: S.Norm | None, width: int, s: Storage) -> float:
 
 
 def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: Storage) -> float:
-    """Queries, keys, values, the mixed values; and the weights, or a log-sum per query where the kernel computes them again."""
+    """Queries, keys, values, the mixed values; and the weights, or a log-sum per query where the
+    kernel computes them again."""
     key_dim, value_dim, kv_heads = head_dims(a, width)
     heads = a.heads / s.tensor
     groups = max(kv_heads / s.tensor, 1)

@@ -1,4 +1,5 @@
-"""Public figures of accelerators. A user's own file adds one: `weft.register(Accelerator("mine", …))` and `--code FILE`."""
+"""Public figures of accelerators. A user's own file adds one: `weft.register(Accelerator("mine",
+…))` and `--code FILE`."""
 
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ class Accelerator(Named):
         link: bytes/s to other devices of its node, in one direction.
         network: bytes/s to devices of other nodes, in one direction.
         per_node: devices that share a node.
-        utilisation: share of the peak that matrix products of a good run reach. What waits for the network comes on top.
+        utilisation: share of the peak that matrix products of a good run reach.
+            What waits for the network comes on top.
     """
 
     name: str
@@ -42,10 +44,11 @@ class Accelerator(Named):
         return self.fp32_flops if precision == "fp32" else self.bf16_flops
 
 
-# Peaks, memory and links are the makers' datasheets', named at each. Networks are those of the makers' reference nodes: one
-# adapter per device.
-# Utilisation: GPT 175B on 1,024 A100 takes 52 % of the peak (Narayanan et al. 2021, arXiv:2104.04473, table 1), Llama 3 405B 38 to 43 %
-# of H100s, waits included (arXiv:2407.21783, table 4), PaLM 540B 57.8 % of TPU v4, recomputation included (arXiv:2204.02311, section 4.1).
+# Peaks, memory and links are the makers' datasheets', named at each. Networks are those of the
+# makers' reference nodes: one adapter per device.
+# Utilisation: GPT 175B on 1,024 A100 takes 52 % of the peak (Narayanan et al. 2021,
+# arXiv:2104.04473, table 1), Llama 3 405B 38 to 43 % of H100s, waits included (arXiv:2407.21783,
+# table 4), PaLM 540B 57.8 % of TPU v4, recomputation included (arXiv:2204.02311, section 4.1).
 
 # NVIDIA H100 datasheet (SXM); DGX H100: one 400 Gbit/s adapter per device
 H100 = Accelerator("h100", 989.4e12, 67e12, 80 * GB, 450 * GB, 50 * GB, 8)
@@ -59,7 +62,8 @@ A100 = Accelerator("a100", 312e12, 19.5e12, 80 * GB, 300 * GB, 25 * GB, 8, 0.55)
 A100_40GB = Accelerator("a100-40gb", 312e12, 19.5e12, 40 * GB, 300 * GB, 25 * GB, 8, 0.55)
 # NVIDIA V100 datasheet (SXM2 32 GB): 16-bit is fp16; DGX-1: four 100 Gbit/s adapters for eight
 V100 = Accelerator("v100", 125e12, 15.7e12, 32 * GB, 150 * GB, 6.25 * GB, 8, 0.4)
-# NVIDIA P100 datasheet (SXM2). fp32: 9.5 TFLOP/s sustained, as Vaswani et al. 2017 (arXiv:1706.03762, section 6.1) count it
+# NVIDIA P100 datasheet (SXM2). fp32: 9.5 TFLOP/s sustained, as Vaswani et al. 2017
+# (arXiv:1706.03762, section 6.1) count it
 P100 = Accelerator("p100", 21.2e12, 9.5e12, 16 * GB, 80 * GB, 6.25 * GB, 8, 0.32)
 # AMD Instinct MI300X datasheet; eight 400 Gbit/s adapters for eight
 MI300X = Accelerator("mi300x", 1307.4e12, 163.4e12, 192 * GB, 448 * GB, 50 * GB, 8, 0.4)
@@ -67,8 +71,8 @@ MI300X = Accelerator("mi300x", 1307.4e12, 163.4e12, 192 * GB, 448 * GB, 50 * GB,
 RTX4090 = Accelerator("rtx4090", 165.2e12, 82.6e12, 24 * GB, 32 * GB, 3.1 * GB, 8, 0.5)
 # Jouppi et al. 2023 (arXiv:2304.01433, table 4): 275 TFLOP/s, 32 GB, six links of 50 GB/s
 TPU_V4 = Accelerator("tpu-v4", 275e12, 34e12, 32 * GB, 300 * GB, 300 * GB, 4, 0.58)
-# One core with AVX2 at 2.5 GHz: two units × 8 numbers × 2 operations per cycle (Intel 64 optimisation reference manual); no faster in
-# 16 bits without AMX
+# One core with AVX2 at 2.5 GHz: two units × 8 numbers × 2 operations per cycle (Intel 64
+# optimisation reference manual); no faster in 16 bits without AMX
 CPU = Accelerator("cpu", 80e9, 80e9, 4 * GB, 10 * GB, 1.25 * GB, 64, 0.7)
 
 KINDS = (H100, H200, B200, A100, A100_40GB, V100, P100, MI300X, RTX4090, TPU_V4, CPU)

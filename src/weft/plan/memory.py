@@ -1,4 +1,5 @@
-"""Memory of one device, in closed formulas: what it holds at each moment of a step that may be the fullest."""
+"""Memory of one device, in closed formulas:
+what it holds at each moment of a step that may be the fullest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -76,7 +77,8 @@ def count_parameters(workload: Workload, tensor: int) -> ParameterCount:
 
 
 def block_parameters(block: S.Block | S.ParallelBlock, width: int, tensor: int) -> float:
-    """Matrices are split by columns and rows; norms, and heads of keys and values that are too few, are repeated."""
+    """Matrices are split by columns and rows; norms,
+    and heads of keys and values that are too few, are repeated."""
     repeated = tuple(
         f"{name}.inner.{part}"
         for name in attentions_with_few_heads(block, width, tensor)
@@ -108,8 +110,9 @@ def moments_of_step(
 ) -> dict[str, Memory]:
     """The moments of a step at which memory may be fullest, by name.
 
-    "loss": the forward pass is done and the logits have a gradient. "first block" and "last block": the backward pass is in the first or
-    last of the blocks that it reaches while another's gradient is on its way. "update": all gradients are there.
+    "loss": the forward pass is done and the logits have a gradient. "first block" and "last block":
+    the backward pass is in the first or last of the blocks that it reaches while another's gradient
+    is on its way. "update": all gradients are there.
     """
     s = storage or storage_of(workload, layout)
     parameters = count_parameters(workload, layout.tensor)
@@ -146,8 +149,9 @@ def moments_of_step(
 def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> tuple[float, float]:
     """Bytes of gathered weights and of gradients on their way, at the loss and inside a block.
 
-    FSDP gathers the block that computes and the next one, in the dtype of the computation; a block's gradient is in that dtype too, and the
-    one before it is being summed in fp32 (Zhao et al. 2023, arXiv:2304.11277, section 3). What is outside of blocks stays gathered.
+    FSDP gathers the block that computes and the next one, in the dtype of the computation; a
+    block's gradient is in that dtype too, and the one before it is being summed in fp32 (Zhao et
+    al. 2023, arXiv:2304.11277, section 3). What is outside of blocks stays gathered.
     """
     size = 2 if workload.precision == "bf16" else 4
     if layout.shard == 1:

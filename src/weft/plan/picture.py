@@ -1,4 +1,5 @@
-"""The picture of a plan: memory of one device by part, and time, both against the number of devices."""
+"""The picture of a plan: memory of one device by part, and time,
+both against the number of devices."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
 
 
 def draw_time(axes: Any, best: Plan, scaling: list[Plan]) -> None:
-    """Draw the time of the run against the number of devices, beside what would be in proportion to it."""
+    """Draw the time of the run against the number of devices,
+    beside what would be in proportion to it."""
     devices = [plan.layout.devices for plan in scaling]
     unit, seconds = ("days", 86_400) if best.seconds >= 172_800 else ("hours", 3600)
     durations = [plan.seconds / seconds for plan in scaling]

@@ -1,4 +1,5 @@
-"""A plan: one workload on one layout of one kind of device, with its memory and time; and the search for a plan that fits."""
+"""A plan: one workload on one layout of one kind of device, with its memory and time; and the
+search for a plan that fits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -74,7 +75,8 @@ class Plan:
 
     @property
     def utilisation(self) -> float:
-        """The share of the devices' peak that the model's own FLOPs are (MFU: arXiv:2204.02311, section 4.1)."""
+        """The share of the devices' peak that the model's own FLOPs are (MFU:
+        arXiv:2204.02311, section 4.1)."""
         peak = self.device.flops(self.workload.precision) * self.layout.devices
         return self.step_flops / (self.step_seconds * peak)
 
@@ -153,10 +155,12 @@ class Wishes:
 
 
 def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()) -> Plan:
-    """The cheapest plan that fits, of those that the wishes leave: the fastest on the given devices, or on as few as fit.
+    """The cheapest plan that fits, of those that the wishes leave: the fastest on the given
+    devices, or on as few as fit.
 
     Raises:
-        ValueError: if none fits; it names the memory of the smallest, and the plan on the fewest devices that fits.
+        ValueError: if none fits; it names the memory of the smallest,
+            and the plan on the fewest devices that fits.
     """
     check_tensor(workload, wishes)
     fitting, least = search(workload, device, wishes)
@@ -170,7 +174,8 @@ def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()
 def search(
     workload: Workload, device: Accelerator, wishes: Wishes
 ) -> tuple[Plan | None, Plan | None]:
-    """The cheapest plan that fits, and the one that needs the least memory; None where there is none."""
+    """The cheapest plan that fits, and the one that needs the least memory;
+    None where there is none."""
     least: Plan | None = None
     for devices in [wishes.devices] if wishes.devices else powers_of_two(wishes):
         plans = list(plans_on(workload, device, devices, wishes))
@@ -192,7 +197,8 @@ def powers_of_two(wishes: Wishes) -> Iterator[int]:
 def plans_on(
     workload: Workload, device: Accelerator, devices: int, wishes: Wishes
 ) -> Iterator[Plan]:
-    """Every layout of so many devices: tensor groups stay within a node, each reader has at least one row."""
+    """Every layout of so many devices: tensor groups stay within a node,
+    each reader has at least one row."""
     for tensor in [wishes.tensor] if wishes.tensor else tensor_sizes(workload, device, devices):
         if devices % tensor:
             continue
@@ -247,7 +253,8 @@ def check_tensor(workload: Workload, wishes: Wishes) -> None:
     if wishes.tensor and not splits_evenly(workload, wishes.tensor):
         good = [size for size in (1, 2, 4, 8, 16) if splits_evenly(workload, size)]
         raise ValueError(
-            f"--tensor {wishes.tensor} does not divide the heads and hidden width of {workload.name}; "
+            f"--tensor {wishes.tensor} does not divide the heads and hidden width of "
+            f"{workload.name}; "
             f"give one of {', '.join(map(str, good))}"
         )
 
@@ -258,10 +265,14 @@ def no_layout(workload: Workload, wishes: Wishes) -> str:
     readers = (wishes.devices or 1) // (wishes.tensor or 1)
     if readers > workload.rows:
         return (
-            f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; give fewer --gpus "
+            f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; "
+            "give fewer --gpus "
             "or a larger --tensor"
         )
-    return f"--gpus {wishes.devices}{options} is no grid: their product must divide the devices; change one of them"
+    return (
+        f"--gpus {wishes.devices}{options} is no grid: their product must divide the devices; "
+        "change one of them"
+    )
 
 
 def refusal(plan: Plan) -> str:
@@ -269,8 +280,10 @@ def refusal(plan: Plan) -> str:
     memory = plan.memory
     return (
         f"{plan.workload.name} does not fit: {layout.describe()} of {plan.device.name} needs "
-        f"{format_number(memory.total, 'B')} per device, of which {format_number(memory.weights + memory.gradients + memory.optimiser, 'B')} "
-        f"for weights, gradients and optimiser, and has {format_number(USABLE * plan.device.memory, 'B')}"
+        f"{format_number(memory.total, 'B')} per device, "
+        f"of which {format_number(memory.weights + memory.gradients + memory.optimiser, 'B')} "
+        "for weights, gradients and optimiser, and has "
+        f"{format_number(USABLE * plan.device.memory, 'B')}"
     )
 
 
@@ -285,5 +298,8 @@ def advice(workload: Workload, device: Accelerator, wishes: Wishes) -> str:
 
 def options_of(plan: Plan) -> str:
     layout = plan.layout
-    options = f"--gpus {layout.devices} --tensor {layout.tensor} --shard {layout.shard} --micro-batch-size {layout.micro_batch}"
+    options = (
+        f"--gpus {layout.devices} --tensor {layout.tensor} --shard {layout.shard} "
+        f"--micro-batch-size {layout.micro_batch}"
+    )
     return options + (" --checkpointing" if layout.checkpointing else "")

@@ -1,5 +1,7 @@
-"""Simulation of many ranks in one process: the real model on the meta device, the real `training.parallel` on a fake process group, and
-torch's own tools to measure memory and collectives. What torch does not promise to keep (its private modules) is used in this file alone."""
+"""Simulation of many ranks in one process: the real model on the meta device, the real
+`training.parallel` on a fake process group, and torch's own tools to measure memory and
+collectives. What torch does not promise to keep (its private modules) is
+used in this file alone."""
 
 import time
 import warnings
@@ -53,7 +55,8 @@ class Simulation:
 
 
 def one_pass(workload: Workload, layout: Layout) -> Workload:
-    """The workload with steps of one forward pass, and without dropout, which the CPU's fused attention does not have."""
+    """The workload with steps of one forward pass, and without dropout, which the CPU's fused
+    attention does not have."""
     rows = layout.readers * layout.micro_batch
     spec = S.with_dropout(workload.spec, 0.0)
     return replace(workload, spec=spec, rows=rows, any_rows=False)
@@ -65,7 +68,8 @@ def simulate(workload: Workload, layout: Layout) -> Simulation:
     with fake_ranks(layout.devices):
         sizes = (layout.replicate, layout.shard, layout.tensor)
         mesh = init_device_mesh("cpu", sizes, mesh_dim_names=MESH)
-        # DTensor works out each new operation on whole tensors, which no rank has: a shallow model leaves it the answers.
+        # DTensor works out each new operation on whole tensors, which no rank has: a shallow model
+        # leaves it the answers.
         first, loss = (
             build_sharded(spec, workload, layout, mesh)
             for spec in (shallow(workload.spec), workload.spec)
@@ -133,7 +137,8 @@ def build_loss(spec: S.Spec) -> Loss:
     """The task's module of a language model, on the meta device."""
     if not isinstance(spec.head, S.LMHead) or spec.decoder is None:
         raise ValueError(
-            "--simulate runs models with a decoder that predicts tokens, such as gpt3-175b or t5-11b; leave it out for others"
+            "--simulate runs models with a decoder that predicts tokens, "
+            "such as gpt3-175b or t5-11b; leave it out for others"
         )
     context = TaskContext(spec, None, device="meta")  # type: ignore[arg-type]
     if spec.encoder is None:
@@ -170,8 +175,9 @@ def run_step(loss: Loss, optimizer: torch.optim.Optimizer, batch: Batch) -> None
 
 
 class RankMemory(MemTracker):
-    """torch's tracker without its statistics per module, which cost the square of the depth. Inside a layer of a tensor group, parameters
-    are this rank's parts, which are no leaves and take no hooks."""
+    """torch's tracker without its statistics per module, which cost the square of the depth. Inside
+    a layer of a tensor group, parameters are this rank's parts,
+    which are no leaves and take no hooks."""
 
     def _track_module_params_and_buffers(
         self, module: nn.Module, install_grad_hooks: bool = True

@@ -1,4 +1,5 @@
-"""Bytes that one device sends per step, by what they are for; ring algorithms, as NCCL's for large messages."""
+"""Bytes that one device sends per step, by what they are for; ring algorithms,
+as NCCL's for large messages."""
 
 from dataclasses import dataclass
 
@@ -31,7 +32,8 @@ def step_traffic(workload: Workload, layout: Layout) -> Traffic:
     size = 2 if workload.precision == "bf16" else 4
     passes = layout.micro_batches(workload)
     parameters = count_parameters(workload, layout.tensor)
-    # Blocks are gathered forward and backward, the rest once; gradients are scattered in fp32 (ZeRO 3, arXiv:1910.02054, section 7).
+    # Blocks are gathered forward and backward, the rest once; gradients are scattered in fp32 (ZeRO
+    # 3, arXiv:1910.02054, section 7).
     gathered = size * (2 * parameters.blocks + parameters.outside)
     shard = passes * others(layout.shard) * (gathered + 4 * parameters.total)
     if layout.shard == 1:
@@ -48,8 +50,9 @@ def others(size: int) -> float:
 
 
 def region_bytes(workload: Workload, layout: Layout) -> float:
-    """Activations of one row that are gathered before and summed after each branch (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2):
-    forward, backward, and forward again without the last sum where the block is computed again."""
+    """Activations of one row that are gathered before and summed after each branch (Korthikanti et
+    al. 2022, arXiv:2205.05198, section 4.2): forward, backward, and forward again without the last
+    sum where the block is computed again."""
     size = 2 if workload.precision == "bf16" else 4
     total = 0.0
     for spec in (workload.spec, *workload.extra):

@@ -16,13 +16,15 @@ BATCH_IMAGES = 4096  # ViT (arXiv:2010.11929, appendix B.1)
 def workload_of_spec(
     name: str, spec: S.Spec, length: int | None = None, tokens: float | None = None
 ) -> Workload:
-    """The workload of a model alone: bf16, Adam, rows of its context length, tokens by the compute-optimal rule.
+    """The workload of a model alone: bf16, Adam, rows of its context length,
+    tokens by the compute-optimal rule.
 
     Args:
         name: of the model.
         spec: the model.
         length: tokens per row; pixels of a side for images (default: what it was trained for).
-        tokens: tokens or images to train on (default: 20 tokens per parameter; images: 300 epochs of ImageNet).
+        tokens: tokens or images to train on (default: 20 tokens per parameter;
+            images: 300 epochs of ImageNet).
     """
     parameters = spec.parameter_count()
     if not isinstance(spec.source, S.Tokens):
