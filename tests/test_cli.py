@@ -295,52 +295,6 @@ def test_a_block_is_drawn_as_its_equation(block: Any, lines: list[str]) -> None:
     assert list(describe.block_equation(block)) == lines
 
 
-@pytest.mark.parametrize(
-    ("attention", "words"),
-    [
-        (S.Attention(heads=4), "4 heads of 16, full"),
-        (
-            S.Attention(
-                heads=4, kv_heads=1, pattern=S.CausalAttention(), rope=S.RoPE(fraction=0.25)
-            ),
-            "4 heads of 16, 1 key/value head, causal, rotary on 25%",
-        ),
-        (
-            S.Attention(
-                heads=4, kv_heads=2, rope=S.RoPE(theta=5e5, scaling=S.RoPEScaling(factor=32.0))
-            ),
-            "4 heads of 16, 2 key/value heads, full, rotary of base 500,000 stretched × 32",
-        ),
-        (
-            S.Attention(heads=1, value_dim=8, position_bias=S.ALiBi(), scale=1.0),
-            "1 head of 64, values of 8, full, ALiBi, unscaled",
-        ),
-        (
-            S.Attention(heads=4, position_bias=S.RelativeBias()),
-            "4 heads of 16, full, 32 two-sided buckets to distance 128",
-        ),
-        (
-            S.Attention(heads=4, pattern=S.SlidingWindow(before=7, after=0), scale=0.5),
-            "4 heads of 16, causal window of 8, scaled by 0.5",
-        ),
-        (
-            S.Attention(heads=4, pattern=S.SlidingWindow(before=64, after=64)),
-            "4 heads of 16, window of 64 before and 64 after",
-        ),
-        (
-            S.Attention(heads=4, pattern=S.ShiftedWindows(size=7, shift=3)),
-            "4 heads of 16, windows of 7 × 7 shifted by 3",
-        ),
-        (
-            S.Attention(heads=4, pattern=S.Linformer(length=512, rank=128)),
-            "4 heads of 16, Linformer, 512 keys to 128",
-        ),
-    ],
-)
-def test_attention_is_told_in_few_words(attention: S.Attention, words: str) -> None:
-    assert attention.describe(64) == words
-
-
 def test_every_head_and_input_has_words() -> None:
     heads = (
         S.LMHead(tied=False),

@@ -80,13 +80,6 @@ def test_two_outputs_of_detect_are_two_files(
     assert not file.exists()
 
 
-def test_a_device_may_take_two_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Image.new("RGB", (32, 32)).save(tmp_path / "in.png")
-    words = ["detect", str(tmp_path / "none"), str(tmp_path / "in.png")]
-    assert main([*words, "--output", os.devnull, "--coco", os.devnull]) == 2
-    assert str(tmp_path / "none") in capsys.readouterr().err
-
-
 IN_A_RUN = {
     "classify": "classify {run} a --output {file}",
     "of its model": "classify {run}/model a --output {file}",
@@ -108,7 +101,7 @@ IN_A_RUN = {
 }
 
 
-@pytest.mark.parametrize("name", ["recipe.json", "log.jsonl", "new.jsonl", "model/weft.json"])
+@pytest.mark.parametrize("name", ["recipe.json", "new.jsonl", "model/weft.json"])
 @pytest.mark.parametrize("verb", IN_A_RUN)
 def test_no_output_takes_the_place_of_a_file_in_the_run_that_is_read(
     verb: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

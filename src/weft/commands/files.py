@@ -136,7 +136,7 @@ def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) ->
     by this name or by another."""
     options = dict[Any, str]()
     for option, path in outputs:
-        if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+        if path is None:
             continue
         file = file_number(path) if os.path.exists(path) else os.path.realpath(path)
         if (other := options.setdefault(file, option)) != option:

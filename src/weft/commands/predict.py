@@ -188,7 +188,7 @@ def fill(options: FillOptions) -> int:
         options, "fill", lambda model: masked_texts(options, rows, model), top=options.top_k
     )
     guesses = [{"guesses": list(map(guess_fields, masks))} for masks in done.values]
-    pages = map(guess_lines, done.values)
+    pages: Iterable[str] = map(guess_lines, done.values)
     if len(rows) > 1:
         pages = (f"\n{text}\n{page}" for text, page in zip(done.inputs, pages, strict=True))
     return output_predictions(options, rows, guesses, pages)

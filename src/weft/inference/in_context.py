@@ -4,6 +4,7 @@ on GPT-3's arithmetic tasks (section 3.9.1)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import spec as S
@@ -30,21 +31,15 @@ POOL = 500  # arithmetic problems that examples are sampled from; none of them i
 MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
 
 
+@dataclass(frozen=True)
 class QuestionSet:
     """The questions, the pool of examples, and the choices; without choices,
     the model generates the answer."""
 
-    def __init__(
-        self,
-        name: str,
-        questions: Sequence[Example],
-        pool: Sequence[Example],
-        choices: Sequence[str] | None = None,
-    ) -> None:
-        self.name = name
-        self.questions = list(questions)
-        self.pool = list(pool)
-        self.choices = choices
+    name: str
+    questions: list[Example]
+    pool: list[Example]
+    choices: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.questions)
