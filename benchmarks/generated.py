@@ -225,6 +225,7 @@ def small(recipe: R.Recipe) -> R.Recipe:
 
 def make_clone(home: Path) -> None:
     """What recipes/first_run.py reads of a clone."""
-    for name in ("src/weft/a.py", "docs/a.md", "README.md"):
+    for name in ("src/weft/a.py", "src/weft/demo/shakespeare.txt.gz", "docs/a.md", "README.md"):
+        text = lines(60, lambda c, i: sentence(c))(Random(name)).encode()
         (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(lines(60, lambda c, i: sentence(c))(Random(name)))
+        (home / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)

@@ -11,8 +11,6 @@ Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last
 Data:   the source of Weft; 300,000 characters of Shakespeare (public domain) inside the package.
 """
 
-from pathlib import Path
-
 import weft
 from weft.recipe import (
     AdamW,
@@ -59,7 +57,7 @@ tiny = Recipe(
     checkpoints=Checkpoints(every_steps=200),
 )
 
-PLAYS = (str(Path(weft.__file__).parent / "demo" / "shakespeare.txt.gz"),)
+PLAYS = ("src/weft/demo/shakespeare.txt.gz",)
 
 shakespeare = Recipe(
     name="shakespeare",

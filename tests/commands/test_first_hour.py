@@ -76,8 +76,9 @@ def test_look_show_and_evaluate_know_the_demo(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_shakespeare_recipe_trains_on_the_text_that_ships_and_its_run_leaves_as_a_llama(
-    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("WEFT_DATA", str(ROOT))
     name = str(ROOT / "recipes" / "first_run.py") + ":shakespeare"
     changes = ("steps=2", "schedule.warmup_steps=1", "eval_every=2")
     words = [word for change in changes for word in ("--set", change)]

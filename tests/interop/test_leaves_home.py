@@ -47,6 +47,7 @@ CLASSES = {  # how each opens
     "electra:mini": "ElectraForPreTraining",
     "entail_sick:tiny": "BertModel in CrossEncoder",
     "first_run:tiny": "GPT2LMHeadModel",
+    "first_run:shakespeare": "LlamaForCausalLM",
     "gpt_arithmetic:tiny": "Starcoder2ForCausalLM",
     "gpt_bpe:tiny": "GPT2LMHeadModel",
     "gpt_char:tiny": "GPT2LMHeadModel",

@@ -123,9 +123,8 @@ def parse_part(text: str | None) -> tuple[int, int] | None:
 
 def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[str, Any]:
     """Return what a prepared folder holds, from its JSON files."""
-    is_begun = (
-        folder / "data.json"
-    ).exists()  # not while the rows of other parts are to be scanned
+    # missing while the rows of other parts are to be scanned
+    is_begun = (folder / "data.json").exists()
     data = json.loads((folder / "data.json").read_text()) if is_begun else {}
     splits: dict[str, Any] = {}
     quarantined = 0
@@ -140,12 +139,10 @@ def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[s
             splits[split.name]["dropped"] = report["dropped"]
         bad_rows = split / "quarantine.jsonl"
         quarantined += len(bad_rows.read_text().splitlines()) if bad_rows.exists() else 0
-    p = preparing.last
-    speed = (
-        {}
-        if p is None or not p.tokenizer_seconds
-        else {"speed": p.speed, "tokenizer_speed": p.tokenizer_speed}
-    )
+    speed: dict[str, float] = {}
+    last = preparing.last
+    if last is not None and last.tokenizer_seconds:
+        speed = {"speed": last.speed, "tokenizer_speed": last.tokenizer_speed}
     return {
         "folder": str(folder),
         "vocab_size": data.get("vocab_size"),
