@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from weft.cli import parser
+from weft.commands.verbs import parser
 from weft.registry import CHOICES
 from weft.values import format_inline
 

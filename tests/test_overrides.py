@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.cli import main, parser
+from weft.cli import main
+from weft.commands.verbs import parser
 from weft.registry import CHOICES
 from weft.synonyms import PLACES, SYNONYMS, closest_name, normalise_name, suggest
 

@@ -617,7 +617,7 @@ def plausible(verb: str, action: Any, folder: Path) -> list[Any]:
 
 def command_line(folder: Path, draw: np.random.Generator) -> list[str]:
     """A random line: a verb, its positional words and a few of its options, most of them plausible."""
-    from weft.cli import parser
+    from weft.commands.verbs import parser
 
     verbs: Any = next(action.choices for action in parser()._actions if action.choices)
 

@@ -11,7 +11,8 @@ from tests import whole_runs
 from tests.faults.hostile import made_tokenizer
 from tests.tune.made import checkpoint, recipe, write_examples
 from weft import spec as S
-from weft.cli import main, parser
+from weft.cli import main
+from weft.commands.verbs import parser
 
 FOREIGN = {  # names as ours are, and others
     "stranger": (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from weft.cli import main, parser
+from weft.cli import main
+from weft.commands.verbs import parser
 
 ROOT = Path(__file__).parents[2]
 ROWS = [

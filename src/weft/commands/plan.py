@@ -37,13 +37,13 @@ class PlanOptions(VerbOptions):
     ] = None
     tensor: Annotated[
         int | None,
-        Option("devices that share every layer", default="the cheapest", metavar="N", least=1),
+        Option("devices that share every layer", default="the fastest", metavar="N", least=1),
     ] = None
     shard: Annotated[
         int | None,
         Option(
             "devices that share weights and optimiser state",
-            default="the cheapest",
+            default="the fastest",
             metavar="N",
             least=1,
         ),
@@ -51,7 +51,7 @@ class PlanOptions(VerbOptions):
     micro_batch_size: Annotated[
         int | None,
         Option(
-            "rows of one forward pass on one device", default="the cheapest", metavar="N", least=1
+            "rows of one forward pass on one device", default="the fastest", metavar="N", least=1
         ),
     ] = None
     row_length: Annotated[
@@ -80,7 +80,7 @@ class PlanOptions(VerbOptions):
     ] = None
     checkpointing: Annotated[
         bool,
-        Option("compute every block again in the backward pass", default="where it is cheapest"),
+        Option("compute every block again in the backward pass", default="where it is fastest"),
     ] = False
     simulate: Annotated[
         bool,
@@ -157,7 +157,7 @@ def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["W
 
 
 def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> list["Plan"]:
-    """The cheapest plan on fewer and on more devices, where there is one."""
+    """The fastest plan on fewer and on more devices, where there is one."""
     from ..plan.plan import search
 
     plans = []
@@ -219,7 +219,7 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
             f"{p.utilisation:.0%}",
         )
     note = (
-        "Each line is the cheapest layout that fits; "
+        "Each line is the fastest layout that fits; "
         "memory per device follows its rows per forward pass"
     )
     note += " (--micro-batch-size)"

@@ -155,7 +155,7 @@ class Wishes:
 
 
 def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()) -> Plan:
-    """The cheapest plan that fits, of those that the wishes leave: the fastest on the given
+    """The fastest plan that fits, of those that the wishes leave: on the given
     devices, or on as few as fit.
 
     Raises:
@@ -174,7 +174,7 @@ def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()
 def search(
     workload: Workload, device: Accelerator, wishes: Wishes
 ) -> tuple[Plan | None, Plan | None]:
-    """The cheapest plan that fits, and the one that needs the least memory;
+    """The fastest plan that fits, and the one that needs the least memory;
     None where there is none."""
     least: Plan | None = None
     for devices in [wishes.devices] if wishes.devices else powers_of_two(wishes):
