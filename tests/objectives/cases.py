@@ -85,12 +85,17 @@ def routed(s: S.Spec, chosen: int = 2) -> S.Spec:
             ),
         )
 
-    stacks = {
-        name: S.replace(stack, blocks=tuple(mix(b) for b in stack.blocks))
+    def routed_stack(stack: S.Stack) -> S.Stack:
+        return S.replace(stack, blocks=tuple(mix(b) for b in stack.blocks))
+
+    parts: dict[str, Any] = {
+        name: routed_stack(stack)
         for name in ("encoder", "decoder")
         if (stack := getattr(s, name)) is not None
     }
-    return S.replace(s, **stacks)
+    if isinstance(s.head, S.PixelDecoder):
+        parts["head"] = S.replace(s.head, stack=routed_stack(s.head.stack))
+    return S.replace(s, **parts)
 
 
 CASES: dict[str, Callable[[], Case]] = {

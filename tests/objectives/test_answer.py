@@ -2,7 +2,6 @@
 
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from weft.data.order import sample_generator
 from weft.tasks.question_answering import best_span
 
 from .cases import bert
-from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows, sure
-from .tuning import TEXT, album, mean, questions, ready, told, twins
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows
+from .tuning import TEXT, mean, questions, ready, told, twins
 
 ROW = R.ContextQuestions(max_length=32, stride=8, max_question_length=8)
 BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
@@ -62,24 +61,6 @@ def test_the_loss_is_transformers(tmp_path: Path) -> None:
     assert np.mean(theirs) > 0.5
 
 
-def test_a_sure_and_right_answer_costs_nothing_and_start_and_end_half_each() -> None:
-    corruption, objective = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW))
-    given = batch(corruption, rows(corruption, questions(14)))
-    L = given["tokens"].shape[1]
-    right = sure(given["labels_start"], L), sure(given["labels_end"], L)
-    assert corruption.loss_counts(given) == {"span": 14}
-    assert objective.loss_sums(right, given)["span"] == 0
-    guess = torch.zeros(14, L, dtype=torch.float64)
-    assert (
-        abs(float(objective.loss_sums((right[0], guess), given)["span"]) / 14 - np.log(L) / 2)
-        < 1e-12
-    )
-    assert (
-        abs(float(objective.loss_sums((guess, right[1]), given)["span"]) / 14 - np.log(L) / 2)
-        < 1e-12
-    )
-
-
 def test_padding_is_never_chosen_and_a_batchs_answers_are_those_of_its_rows() -> None:
     corruption, objective = build_pair(
         R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW), dtype=torch.float64
@@ -112,31 +93,3 @@ def test_the_best_span_is_the_best_of_all_spans(longest: int) -> None:
         assert (int(found.start_B[b]), int(found.end_B[b])) == best
         assert float(found.score_B[b]) == spans[best]
         assert float(found.no_answer_B[b]) == float(start_BL[b, 0] + end_BL[b, 0])
-
-
-REFUSED: dict[str, tuple[S.Spec, R.RowSchema]] = {
-    "QuestionAnswering needs a SpanHead head, not LMHead": (bert(), ROW),
-    "QuestionAnswering reads rows of ContextQuestions, not of LabelledTexts": (
-        bert(head=S.SpanHead()),
-        R.LabelledTexts(),
-    ),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
-    spec, row = REFUSED[said]
-    with pytest.raises(ValueError, match=said):
-        build_pair(R.QuestionAnswering(), spec, meta(row))
-
-
-def test_a_length_that_would_cut_answers_or_pass_the_positions_is_refused() -> None:
-    corruption, _ = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW))
-    store: Any = album(1)
-    with pytest.raises(
-        ValueError,
-        match=r"length = 31: the data's windows have 32 tokens; prepare them with ContextQuestions\(max_length=31\)",
-    ):
-        corruption.open_samples(store, 31)
-    with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        corruption.open_samples(store, 65)

@@ -15,7 +15,7 @@ from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.collate import collate, pack, to_torch
+from weft.data.collate import collate, to_torch
 from weft.data.conversations import TemplateEncoder, render_turns
 from weft.data.in_memory import InMemoryStore
 from weft.data.tokenizer import Tokenizer
@@ -125,36 +125,6 @@ def test_a_pair_is_a_question_and_an_answer_with_its_end() -> None:
     assert learned(row) == "seven<|endoftext|>"
 
 
-def test_packed_conversations_have_the_loss_of_each_alone() -> None:
-    talks = [{"messages": TALK}, {"messages": TALK[1:3]}, {"messages": FORGED}]
-    task, rows = instructed(talks, R.Conversations())
-    loss, fields = task.loss.double().eval(), task.preprocess.fields
-    with torch.no_grad():
-        apart = sum(loss(to_torch(collate([row], fields)))["token"] for row in rows)
-        together = loss(to_torch(pack([rows], fields, 160)))["token"]
-    torch.testing.assert_close(together, apart, rtol=1e-12, atol=1e-12)
-
-
-def test_the_loss_of_an_answer_is_that_of_transformers_with_the_same_labels(
-    tmp_path: Path,
-) -> None:
-    task, (row,) = instructed([{"messages": TALK}], R.Conversations())
-    other = hf.GPT2LMHeadModel(gpt2_config()).eval()
-    other.save_pretrained(tmp_path)
-    ours = weft.load(tmp_path)
-    ids, spans = TemplateEncoder(R.ChatTemplate(), TOKENIZER)(TALK)
-    labels = torch.full((1, len(ids)), IGNORE_INDEX)
-    for begin, end in spans:
-        labels[0, begin:end] = torch.tensor(ids)[begin:end]
-    with torch.no_grad():
-        theirs = other(torch.tensor([ids]), labels=labels).loss
-        task = build_task(R.InstructionTuning(), ours.spec, task.context.data, model=ours)
-        batch = to_torch(collate([row], task.preprocess.fields))
-        total = task.loss.eval()(batch)["token"]
-    counts = task.preprocess.loss_counts(batch)["token"]
-    torch.testing.assert_close(total / counts, theirs, rtol=1e-5, atol=1e-6)
-
-
 # Preferences
 
 
@@ -227,23 +197,11 @@ def test_the_loss_of_rewards_is_trls(tmp_path: Path) -> None:
     torch.testing.assert_close(loss.float(), theirs.float(), rtol=1e-5, atol=1e-6)
 
 
-def test_wrong_labels_are_expected_as_often_as_smoothing_says() -> None:
-    """cDPO: of a share ε of the pairs the other answer is the better one (Mitchell 2023)."""
+def test_the_loss_of_preferences_is_the_papers() -> None:
+    """Equation 7, token by token, one answer at a time; smoothed as cDPO (Mitchell 2023)."""
     reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
     task = R.PreferenceTuning(reference="r", label_smoothing=0.2)
     made, batch = preferred(task, small_gpt(), teacher=reference)
-    with torch.no_grad():
-        margin = made.loss.eval().forward_outputs(batch)
-        ours = made.loss(batch)["preference"]
-    likely = margin.sigmoid()
-    expected = -(0.8 * likely.log() + 0.2 * (1 - likely).log()).sum()
-    torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_the_loss_of_preferences_is_the_papers() -> None:
-    """Equation 7, token by token, one answer at a time."""
-    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
-    made, batch = preferred(R.PreferenceTuning(reference="r"), small_gpt(), teacher=reference)
 
     def likelihood(model: Any, prompt: str, answer: str) -> torch.Tensor:
         asked = TOKENIZER.encode(prompt).tolist()
@@ -263,7 +221,8 @@ def test_the_loss_of_preferences_is_the_papers() -> None:
                 )
                 for name, sign in (("chosen", 1), ("rejected", -1))
             )
-            expected -= torch.log(torch.sigmoid(0.1 * margin))
+            likely = torch.sigmoid(0.1 * margin)
+            expected -= 0.8 * torch.log(likely) + 0.2 * torch.log(1 - likely)
         ours = made.loss.eval()(batch)["preference"]
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 

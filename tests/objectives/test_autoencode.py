@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft import spec as S
 from weft.data.order import sample_generator
 from weft.tasks.masked_autoencoding import mask_patches, patchify
 
+from .cases import routed
 from .holds import HOLDS, Built
 from .made import batch, build_pair, rows
-from .tuning import IMAGE, album, images, labelled, mae, mean, ready, twins, vit
+from .tuning import IMAGE, album, images, labelled, mae, mean, ready, twins
 
 DECODER = {
     "decoder_hidden_size": 8,
@@ -26,10 +26,10 @@ DECODER = {
 KNOWN = labelled(R.LabelledImages(), labels=None)
 
 
-@pytest.fixture(scope="module")
-def made() -> Built:
+@pytest.fixture(scope="module", params=[mae(), routed(mae(), 1)], ids=["plain", "experts"])
+def made(request: pytest.FixtureRequest) -> Built:
     corruption, objective = build_pair(
-        R.MaskedAutoencoding(), mae(), KNOWN, seed=1, dtype=torch.float64
+        R.MaskedAutoencoding(), request.param, KNOWN, seed=1, dtype=torch.float64
     )
     return corruption, objective.eval(), images(14, mae())
 
@@ -55,13 +55,6 @@ def test_in_a_million_images_each_patch_is_hidden_as_often_as_asked_and_each_two
     share = many / 1_000_000
     assert np.abs(share.diagonal() - 0.75).max() < 0.003
     assert np.abs(share[~np.eye(16, dtype=bool)] - 0.75 * 11 / 15).max() < 0.003
-
-
-def test_the_class_token_and_the_patches_of_least_noise_are_seen_in_order() -> None:
-    found = mask_patches(np.array([0.3, 0.9, 0.1, 0.8, 0.2]), 2, 1)
-    assert found["visible"].tolist() == [0, 3, 5]
-    assert found["hidden"].tolist() == [0, 1, 3]
-    assert mask_patches(np.array([0.3, 0.1]), 1, 2)["visible"].tolist() == [0, 1, 3]
 
 
 @pytest.mark.parametrize("normalised", [True, False])
@@ -147,74 +140,3 @@ def test_crops_are_larger_than_a_classifiers_and_validation_sees_the_middle() ->
     assert not np.array_equal(
         corruption(train, 0, sample_generator(0, 0, 0))["image"], seen[0]["image"]
     )
-
-
-REFUSED: dict[str, tuple[R.MaskedAutoencoding, S.Spec, R.RowSchema]] = {
-    "MaskedAutoencoding needs a PixelDecoder head, not ClassifierHead": (
-        R.MaskedAutoencoding(),
-        vit(),
-        R.LabelledImages(),
-    ),
-    "MaskedAutoencoding reads rows of LabelledImages, not of LabelledTexts": (
-        R.MaskedAutoencoding(),
-        mae(),
-        R.LabelledTexts(),
-    ),
-    "mask_rate = 0.99 of 16 patches leaves 0 to see": (
-        R.MaskedAutoencoding(mask_rate=0.99),
-        mae(),
-        R.LabelledImages(),
-    ),
-    "mask_rate = 0.0 of 16 patches leaves 16 to see": (
-        R.MaskedAutoencoding(mask_rate=0.0),
-        mae(),
-        R.LabelledImages(),
-    ),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
-    value, spec, row = REFUSED[said]
-    with pytest.raises(ValueError, match=said):
-        build_pair(value, spec, labelled(row, labels=None))
-
-
-def test_experts_of_encoder_and_pixel_decoder_are_balanced_by_image() -> None:
-    def mixed(stack: S.Stack) -> S.Stack:
-        return S.replace(
-            stack,
-            blocks=tuple(
-                S.replace(
-                    b,
-                    feedforward=S.replace(
-                        b.feedforward,
-                        inner=S.MixtureOfExperts(experts=3, top_k=1, expert=b.feedforward.inner),
-                    ),
-                )
-                for b in stack.blocks
-            ),
-        )
-
-    plain = mae()
-    spec = S.replace(
-        plain,
-        encoder=mixed(plain.encoder),
-        head=S.replace(plain.head, stack=mixed(plain.head.stack)),
-    )
-    corruption, objective = build_pair(R.MaskedAutoencoding(), spec, KNOWN, dtype=torch.float64)
-    given = batch(corruption, rows(corruption, images(6, mae())))
-    whole, parts = (
-        objective(given),
-        [objective({name: x[i::2] for name, x in given.items()}) for i in (0, 1)],
-    )
-    assert corruption.loss_counts(given)["balance"] == 12
-    for term in ("balance", "router_z"):
-        torch.testing.assert_close(
-            whole[term], parts[0][term] + parts[1][term], rtol=1e-12, atol=1e-12
-        )
-    with torch.no_grad():
-        for name, p in objective.named_parameters():
-            if "router" in name:
-                p.zero_()
-    assert float(objective(given)["balance"].detach()) == pytest.approx(12, rel=1e-12)

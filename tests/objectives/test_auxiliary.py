@@ -1,7 +1,6 @@
 """GPT's auxiliary loss: L3 = L2 + λ · L1, the next tokens of the task's own rows."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ import torch.nn.functional as F
 
 from weft import recipe as R
 from weft import spec as S
-from weft.tasks.base import Batch
 
-from .cases import bert, gpt
+from .cases import gpt
 from .holds import HOLDS, Built
 from .made import batch, build_pair, meta, rows
-from .tuning import ENDINGS, choices, examples, labelled, twins
+from .tuning import ENDINGS, choices, examples, labelled
 
 PAIR, NUMBER = (
     R.LabelledTexts(second_text="b"),
@@ -84,52 +82,7 @@ def test_the_loss_is_the_tasks_and_a_weight_times_that_of_each_next_token_row_by
     assert corruption.loss_counts(batch(corruption, given))["token"] == count
 
 
-def test_the_next_token_loss_is_that_of_transformers_gpt2_double_heads_on_the_same_rows(
-    tmp_path: Path,
-) -> None:
-    other, model = twins(
-        "GPT2LMHeadModel", tmp_path, vocab_size=60, n_positions=64, n_embd=16, n_layer=2, n_head=2
-    )
-    spec = S.replace(model.spec, head=LAST)
-    value, _, known, samples = VALUES["class"](0.5)
-    corruption, objective = build_pair(value, spec, known)
-    trunk = {
-        name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")
-    }
-    objective.model.load_state_dict(objective.model.state_dict() | trunk)
-    given: Batch = batch(corruption, rows(corruption, samples))
-    labels = given["tokens"].masked_fill(~given["tokens_attention_mask"], -100)
-    theirs = other(
-        input_ids=given["tokens"],
-        attention_mask=given["tokens_attention_mask"].long(),
-        labels=labels,
-    ).loss.item()
-    with torch.no_grad():
-        ours = float(objective.eval()(given)["token"]) / corruption.loss_counts(given)["token"]
-    assert abs(ours - theirs) <= 1e-5
-    assert theirs > 1
-
-
 @pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__)
 @pytest.mark.parametrize("name", VALUES)
 def test_it_holds_what_every_objective_holds(name: str, hold: Callable[[Built], None]) -> None:
     hold(parts(name, 0.5))
-
-
-def test_an_encoder_has_no_next_token() -> None:
-    with pytest.raises(
-        ValueError, match=r"lm_weight = 0\.5: only a decoder alone predicts next tokens"
-    ):
-        build_pair(
-            R.Classification(lm_weight=0.5),
-            bert(head=S.ClassifierHead(num_labels=3)),
-            labelled(PAIR),
-        )
-
-
-def test_without_a_weight_nothing_changes() -> None:
-    corruption, objective, samples = parts("class", 0.0)
-    assert corruption.terms == ("class",)
-    assert isinstance(
-        objective.forward_outputs(batch(corruption, rows(corruption, samples))), torch.Tensor
-    )

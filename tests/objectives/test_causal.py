@@ -7,30 +7,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import weft
 from weft import recipe as R
 from weft.data.collate import pack, to_torch
 from weft.kernels.cross_entropy import IGNORE_INDEX
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 
-from .cases import SMALL, TEXT, bert, gpt
-from .made import Given, batch, build_pair, meta, rows, sure, texts
+from .cases import TEXT, bert, gpt
+from .made import Given, batch, build_pair, meta, rows, texts
 
 
 def causal(**more: Any) -> tuple[Preprocess, Loss]:
     corruption, objective = build_pair(R.CausalLM(**more), gpt(), meta(TEXT), dtype=torch.float64)
     return corruption, objective.eval()
-
-
-def test_labels_are_the_inputs_shifted_by_one_once() -> None:
-    tokens = np.arange(10, 31)
-    row = causal()[0](
-        LengthLimitedSamples(Given([{"tokens": tokens, "documents": np.array([4])}]), 20),
-        0,
-        np.random.default_rng(0),
-    )
-    assert row["tokens"].tolist() == list(range(10, 30))
-    assert row["labels"].tolist() == list(range(11, 31))
 
 
 def test_the_loss_is_that_of_every_token_given_those_before_it() -> None:
@@ -77,35 +65,6 @@ def test_a_short_last_window_is_padded_with_ignored_labels() -> None:
     made = batch(corruption, rows(corruption, samples))
     assert (made["labels"][1, 4:] == IGNORE_INDEX).all()
     assert corruption.loss_counts(made) == {"token": 16 + 4}
-
-
-def test_a_perfect_answer_scores_zero() -> None:
-    corruption, objective = causal(isolate_documents=True)
-    made = batch(corruption, rows(corruption, texts(3, 33, 32)))
-    labels = made["labels"][made["labels"] != IGNORE_INDEX]
-    assert objective.loss_sums(sure(labels, 60), made) == {"token": 0}
-
-
-def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"^CausalLM needs a model with a decoder alone; this one has an encoder alone$",
-    ):
-        build_pair(R.CausalLM(), bert(), meta(TEXT))
-    with pytest.raises(ValueError, match=r"^CausalLM needs a LMHead head, not ClassifierHead; "):
-        build_pair(
-            R.CausalLM(),
-            weft.gpt2(
-                **SMALL, positions=64, head=weft.ClassifierHead(num_labels=2, pooling="last")
-            ),
-            meta(TEXT),
-        )
-    with pytest.raises(ValueError, match="the tokenizer has 61 tokens, the model 60"):
-        build_pair(R.CausalLM(), gpt(), meta(TEXT, vocab_size=61))
-    with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        causal()[0].open_samples(None, 65)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"build_task takes a task, such as CausalLM\(\)"):
-        build_pair(R.FixedBatch(size=1, length=1), gpt(), meta(TEXT))  # type: ignore[arg-type]
 
 
 def test_packed_documents_are_each_document_alone() -> None:

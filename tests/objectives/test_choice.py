@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from weft import recipe as R
@@ -11,7 +10,7 @@ from weft import spec as S
 from weft.data.order import sample_generator
 
 from .cases import bert, gpt
-from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows, sure
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows
 from .tuning import ENDINGS, TEXT, choices, mean, ready, twins
 
 ROW = R.ChoiceQuestions(endings=ENDINGS)
@@ -78,32 +77,3 @@ def test_the_loss_is_transformers(tmp_path: Path) -> None:
     theirs = other(**told, labels=given["labels"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert theirs > 0.3
-
-
-def test_a_sure_and_right_answer_costs_nothing_and_a_guess_the_logarithm_of_the_endings() -> None:
-    corruption, objective = build_pair(R.MultipleChoice(), bert(head=ONE), meta(ROW))
-    given = batch(corruption, rows(corruption, choices(14)))
-    assert corruption.loss_counts(given) == {"choice": 14}
-    assert objective.loss_sums(sure(given["labels"], 3), given)["choice"] == 0
-    guess = objective.loss_sums(torch.zeros(14, 3, dtype=torch.float64), given)["choice"]
-    assert abs(float(guess) / 14 - np.log(3)) < 1e-12
-
-
-REFUSED = {
-    "MultipleChoice needs a ClassifierHead head, not LMHead": (bert(), ROW),
-    "MultipleChoice reads 1 output, the head 2 outputs": (
-        bert(head=S.ClassifierHead(num_labels=2)),
-        ROW,
-    ),
-    "MultipleChoice reads rows of ChoiceQuestions, not of SourceTargetPairs": (
-        bert(head=ONE),
-        R.SourceTargetPairs(),
-    ),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
-    spec, row = REFUSED[said]
-    with pytest.raises(ValueError, match=said):
-        build_pair(R.MultipleChoice(), spec, meta(row))

@@ -20,10 +20,9 @@ from weft.tasks.pair_encoding import truncate_longest_first
 from ..data.made import centre_crop
 from .cases import IMAGE_CASES, bert, gpt
 from .holds import HOLDS, Built
-from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows, sure
+from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows
 from .tuning import (
     IMAGE,
-    LABELS,
     TEXT,
     Kept,
     album,
@@ -185,25 +184,6 @@ def test_a_symmetric_answer_adds_the_vectors_of_both_orders_before_the_linear_ma
         assert sorted(one_way) == sorted(other), i
 
 
-def test_a_sure_and_right_answer_costs_nothing() -> None:
-    corruption, objective = build_pair(R.Classification(), bert(head=classes()), labelled(PAIR))
-    given = batch(corruption, rows(corruption, examples(14)))
-    assert objective.loss_sums(sure(given["labels"], 3), given)["class"] == 0
-    assert objective.loss_sums(sure((given["labels"] + 1) % 3, 3), given)["class"] > 1
-    corruption, objective = build_pair(
-        R.Regression(),
-        bert(head=classes(1)),
-        labelled(R.LabelledTexts(second_text="b", numeric_label=True), labels=None),
-    )
-    given = batch(corruption, rows(corruption, examples(14, number=True)))
-    assert given["number"].is_floating_point()
-    assert objective.loss_sums(given["number"][:, None], given)["number"] == 0
-    off = objective.loss_sums(given["number"][:, None] + 2, given)["number"]
-    torch.testing.assert_close(
-        off.double(), torch.tensor(4.0 * 14, dtype=torch.float64), rtol=1e-6, atol=0
-    )
-
-
 def test_with_smoothed_labels_the_least_loss_is_their_entropy() -> None:
     corruption, objective = build_pair(
         R.Classification(label_smoothing=0.3), vit(), labelled(R.LabelledImages())
@@ -359,98 +339,3 @@ def test_transforms_that_give_another_size_than_the_model_reads_are_named() -> N
     samples = corruption.open_samples(album(2), 17)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"give 12 × 12 pixels, the model reads 16 × 16; end them"):
         corruption(samples, 0, sample_generator(0, 0, 0))
-
-
-REFUSED: dict[str, tuple[R.Task, S.Spec, R.RowSchema, tuple[str, ...] | None]] = {
-    "needs a ClassifierHead head, not LMHead; use replace": (
-        R.Classification(),
-        bert(),
-        PAIR,
-        LABELS,
-    ),
-    "the data have 3 labels, the head 4 outputs": (
-        R.Classification(),
-        bert(head=classes(4)),
-        PAIR,
-        LABELS,
-    ),
-    "needs labels, and the data have none": (R.Classification(), bert(head=classes()), PAIR, None),
-    "are not the data's": (
-        R.Classification(),
-        bert(head=classes(labels=("z", "y", "x"))),
-        PAIR,
-        LABELS,
-    ),
-    "Regression reads 1 output, the head 3 outputs": (
-        R.Regression(),
-        bert(head=classes()),
-        PAIR,
-        None,
-    ),
-    "needs numbers as labels": (R.Regression(), bert(head=classes(1)), PAIR, None),
-    "labels are numbers": (
-        R.Classification(),
-        bert(head=classes()),
-        R.LabelledTexts(numeric_label=True),
-        LABELS,
-    ),
-    "the data have no second text": (
-        R.Classification(both_orders=True),
-        bert(head=classes()),
-        SINGLE,
-        LABELS,
-    ),
-    "reads rows of LabelledTexts or LabelledImages, not of SourceTargetPairs": (
-        R.Classification(),
-        bert(head=classes()),
-        R.SourceTargetPairs(),
-        LABELS,
-    ),
-    "the data are LabelledImages, but the model reads Tokens": (
-        R.Classification(),
-        bert(head=classes()),
-        R.LabelledImages(),
-        LABELS,
-    ),
-    "the data are LabelledTexts, but the model reads Patches": (
-        R.Classification(),
-        vit(),
-        SINGLE,
-        LABELS,
-    ),
-    "the tokenizer has 60 tokens, the model 50": (
-        R.Classification(),
-        bert(head=classes(), vocab_size=50),
-        PAIR,
-        LABELS,
-    ),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
-    value, spec, row, labels = REFUSED[said]
-    with pytest.raises(ValueError, match=said) as refusal:
-        build_pair(value, spec, labelled(row, labels=labels))
-    assert "\n" not in str(refusal.value)
-
-
-def test_a_length_beyond_the_positions_or_without_room_and_a_tokenizer_without_marks_are_refused() -> (
-    None
-):
-    corruption, _ = build_pair(R.Classification(), bert(head=classes()), labelled(PAIR))
-    store: Any = album(1)
-    with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        corruption.open_samples(store, 65)
-    with pytest.raises(ValueError, match="length = 4 leaves no room"):
-        corruption.open_samples(store, 4)
-    with pytest.raises(
-        ValueError, match="Classification needs the eos token, which the tokenizer lacks"
-    ):
-        build_pair(R.Classification(), bert(head=classes()), labelled(PAIR, special_tokens={}))
-    with pytest.raises(ValueError, match="TokenClassification needs the bos token"):
-        build_pair(
-            R.TokenClassification(),
-            bert(head=S.TokenClassifierHead(num_labels=3)),
-            labelled(R.TaggedWords(), special_tokens={"eos": END}),
-        )

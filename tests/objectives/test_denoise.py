@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from weft import recipe as R
-from weft.spec import SpecialTokens, replace
 from weft.tasks.base import LengthLimitedSamples
 from weft.tasks.denoising import DenoisingPreprocess, shuffle_sentences
 
-from .cases import SENTENCES, TEXT, bart, gpt
+from .cases import SENTENCES, bart
 from .made import SPECIAL, VOCABULARY, Given, batch, build_pair, even, meta, near, rows, sure, texts
 
 BEGIN, END, MASK = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["mask"]
@@ -33,15 +32,6 @@ def test_labels_are_the_text_between_its_marks_and_the_decoder_starts_at_end() -
         assert row["tokens"][0] == BEGIN
         assert row["tokens"][-1] == END
         assert len(row["tokens"]) <= 40
-
-
-def test_a_model_that_names_its_start_token_reads_that_first() -> None:
-    corruption, _ = build_pair(
-        R.Denoising(),
-        replace(bart(), special_tokens=SpecialTokens(decoder_start=7)),
-        meta(SENTENCES),
-    )
-    assert corruption(texts(1, 20, 22), 0, np.random.default_rng(0))["target"][0] == 7
 
 
 def test_of_a_million_tokens_the_share_is_hidden_one_mask_a_span() -> None:
@@ -82,17 +72,10 @@ def test_sentences_are_shuffled_whole_and_all_orders_are_alike_likely() -> None:
     text, starts = np.arange(10), np.array([0, 2, 7])
     orders = {tuple(np.concatenate(p)): 0 for p in permutations(np.split(text, starts[1:]))}
     generator = np.random.default_rng(0)
-    for _ in range(30_000):
+    for _ in range(6_000):
         orders[tuple(shuffle_sentences(text, starts, generator))] += 1
     assert len(orders) == 6
     assert even(np.array(list(orders.values())))
-
-
-def test_nothing_is_done_where_nothing_is_asked() -> None:
-    corruption = denoise(mask_rate=0.0, shuffle_sentences=False)
-    for seed in range(200):
-        row = corruption(texts(1, 30, 32), 0, np.random.default_rng(seed))
-        assert row["tokens"].tolist() == row["labels"].tolist()
 
 
 def test_texts_of_any_length_can_be_infilled() -> None:
@@ -120,21 +103,3 @@ def test_a_perfect_answer_scores_zero() -> None:
     made = batch(corruption, rows(corruption, texts(4, 38, 40)))
     labels = made["labels"].flatten()[made["labels_at"]]
     assert objective.loss_sums(sure(labels, VOCABULARY), made) == {"token": 0}
-
-
-def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(
-        ValueError,
-        match="Denoising needs a model with an encoder and a decoder; this one has a decoder alone",
-    ):
-        build_pair(R.Denoising(), gpt(), meta(SENTENCES))
-    with pytest.raises(
-        ValueError,
-        match=r"shuffle_sentences reads sentences; prepare the data with Documents\(sentence_boundaries=True\)",
-    ):
-        build_pair(R.Denoising(), bart(), meta(TEXT))
-    with pytest.raises(ValueError, match="needs the bos and mask token, which the tokenizer lacks"):
-        build_pair(
-            R.Denoising(shuffle_sentences=False), bart(), meta(TEXT, special_tokens={"eos": 3})
-        )
-    build_pair(R.Denoising(shuffle_sentences=False), bart(), meta(TEXT))

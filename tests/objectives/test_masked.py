@@ -14,10 +14,10 @@ from weft.data.order import sample_generator
 from weft.kernels.cross_entropy import IGNORE_INDEX
 from weft.tasks.base import ArrayRow, LengthLimitedSamples, masks
 from weft.tasks.masked_lm import SPAN_LENGTH_CDF, MaskedLMOutputs, MaskedLMPreprocess
-from weft.tasks.sampling import count_for_budget, random_span_starts
+from weft.tasks.sampling import random_span_starts
 from weft.tasks.text_inputs import truncate_pair
 
-from .cases import SENTENCES, SMALL, TEXT, bert, gpt
+from .cases import SENTENCES, bert
 from .made import (
     ORDINARY,
     SPECIAL,
@@ -247,22 +247,12 @@ def test_span_lengths_are_geometric_cut_at_ten_and_average_3_8_words() -> None:
 
 def test_spans_lie_at_all_places_alike() -> None:
     generator, seen = np.random.default_rng(0), np.zeros(100, int)
-    for _ in range(20_000):
+    for _ in range(5_000):
         a, b = random_span_starts(generator, np.array([2, 1]), 6)
         assert 0 <= a <= b - 2 <= 3
         seen[10 * a + b] += 1
     assert (seen > 0).sum() == 10
     assert even(seen[seen > 0])
-
-
-def test_enough_takes_the_budget_on_average() -> None:
-    generator = np.random.default_rng(0)
-    taken = [
-        np.array([3, 5, 2])[: count_for_budget(generator, np.array([3, 5, 2]), 4.25)].sum()
-        for _ in range(20_000)
-    ]
-    assert set(taken) == {3, 8}
-    assert near(taken.count(8), 20_000, 0.25)
 
 
 # The four inputs
@@ -315,13 +305,6 @@ def test_documents_in_one_row_are_sequences_of_their_own_and_do_not_see_each_oth
     torch.testing.assert_close(
         objective(batch(corruption, given))["token"], alone, rtol=1e-12, atol=1e-12
     )
-
-
-def test_many_short_documents_still_fit_the_row() -> None:
-    for row in rows(masked(input_format="doc-sentences"), texts(200, 40, 42, document=2)):
-        assert len(row["tokens"]) <= 42
-        assert original(row)[-1] == END
-        assert (np.bincount(row["tokens_document_ids"])[1:] >= 2).all()
 
 
 @pytest.mark.parametrize("kind", ["segment-pair", "sentence-pair"])
@@ -382,8 +365,7 @@ def informed(cells: np.ndarray, labels: np.ndarray) -> float:
     return float((share * np.log(np.where(share > 0, share / expected, 1))).sum())
 
 
-@pytest.mark.parametrize("length", [64, 128])
-@pytest.mark.parametrize("kind", ["segment-pair", "sentence-pair"])
+@pytest.mark.parametrize(("kind", "length"), [("segment-pair", 64), ("sentence-pair", 128)])
 def test_the_coin_of_next_sentence_is_fair_and_lengths_do_not_tell_how_it_fell(
     kind: str, length: int
 ) -> None:
@@ -473,10 +455,6 @@ def test_a_pair_without_next_sentence_is_always_one_that_follows() -> None:
         assert "labels_next" not in row
 
 
-def test_a_model_with_one_segment_gets_none() -> None:
-    assert "segments" not in masked(model=bert(token_types=1), input_format="segment-pair").fields
-
-
 # The score
 
 
@@ -535,68 +513,6 @@ def test_the_next_sentence_head_starts_as_the_model_s_matrices_do_and_is_no_part
 def test_static_masking_is_told_to_the_caller() -> None:
     assert masked(static_mask=True).same_every_epoch
     assert not masked().same_every_epoch
-
-
-@pytest.mark.parametrize(
-    ("message", "more", "known", "model"),
-    [
-        (
-            "MaskedLM needs a model with an encoder alone; this one has a decoder alone",
-            {},
-            meta(SENTENCES),
-            gpt(),
-        ),
-        (
-            "MaskedLM needs a LMHead head, not ClassifierHead",
-            {},
-            meta(SENTENCES),
-            weft.bert(**SMALL, hidden=32, head=weft.ClassifierHead(num_labels=2)),
-        ),
-        ("the tokenizer has 60 tokens, the model 59", {}, meta(SENTENCES), bert(vocab_size=59)),
-        (
-            "input_format = 'full-sentences' reads sentences; prepare the data with Documents.sentence_boundaries=True.",
-            {},
-            meta(TEXT),
-            bert(),
-        ),
-        (
-            "next_sentence needs input_format = 'segment-pair' or 'sentence-pair', not 'full",
-            {"next_sentence": True},
-            meta(SENTENCES),
-            bert(),
-        ),
-        (
-            r"needs the mask token, which the tokenizer lacks; .* special_tokens=True",
-            {},
-            meta(SENTENCES, special_tokens={"bos": 2, "eos": 3}),
-            bert(),
-        ),
-        (
-            "mask_token_rate = 0.8 and random_token_rate = 0.3 of the chosen tokens are more than all",
-            {"random_token_rate": 0.3},
-            meta(SENTENCES),
-            bert(),
-        ),
-        (
-            "mask_token_rate = 0 and random_token_rate = 0 leave every chosen token as it is",
-            {"mask_token_rate": 0.0, "random_token_rate": 0.0},
-            meta(SENTENCES),
-            bert(),
-        ),
-        (
-            "masking_unit = 'words' needs whole words",
-            {"masking_unit": "words"},
-            meta(SENTENCES, is_continuation=None),
-            bert(),
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_one_line(
-    message: str, more: Any, known: Any, model: Any
-) -> None:
-    with pytest.raises(ValueError, match=message) as found:
-        masked(known, model, **more)
-    assert "\n" not in str(found.value)
 
 
 def test_in_training_the_head_is_asked_a_few_places_more_and_nothing_else_changes() -> None:

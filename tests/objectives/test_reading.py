@@ -80,16 +80,3 @@ def test_full_sentences_hold_nearly_all_of_the_text() -> None:
     assert not seen - Counter(TEXT["tokens"].tolist())
     assert seen.total() > 0.8 * SIZE
     assert len(rows(corruption, samples)) == len(samples)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [R.MaskedLM(input_format="segment-pair"), R.Denoising(), R.Denoising(shuffle_sentences=False)],
-)
-def test_a_row_without_room_for_text_is_refused(value: Any) -> None:
-    model = bert() if isinstance(value, R.MaskedLM) else bart()
-    with pytest.raises(
-        ValueError,
-        match=r"length = 2 leaves no room for text beside [23] special tokens; use longer rows",
-    ):
-        read(value, model, 2)

@@ -4,24 +4,20 @@ import numpy as np
 import pytest
 
 from weft import recipe as R
-from weft.spec import SpecialTokens, replace
+from weft.spec import replace
 from weft.tasks.base import LengthLimitedSamples
 from weft.tasks.sampling import random_partition
 from weft.tasks.span_corruption import SpanCorruptionPreprocess
 
-from .cases import TEXT, bert, t5
+from .cases import TEXT, t5
 from .made import (
-    SENTINELS,
     SPECIAL,
-    VOCABULARY,
     Given,
-    batch,
     build_pair,
     even,
     meta,
     near,
     rows,
-    sure,
     texts,
 )
 
@@ -96,16 +92,9 @@ def test_a_short_tail_is_corrupted_too() -> None:
         assert merged(row["tokens"], row["labels"]) == samples[0]["tokens"].tolist()
 
 
-def test_a_model_that_names_its_start_token_reads_that_first() -> None:
-    corruption, _ = build_pair(
-        R.SpanCorruption(), replace(t5(), special_tokens=SpecialTokens(decoder_start=7)), meta(TEXT)
-    )
-    assert corruption(texts(1, 20, 20), 0, np.random.default_rng(0))["target"][0] == 7
-
-
 def test_every_cut_into_parts_is_alike_likely() -> None:
     generator, seen = np.random.default_rng(0), np.zeros((7, 7), int)
-    for _ in range(30_000):
+    for _ in range(5_000):
         a, b, c = random_partition(generator, 6, 3)
         assert a + b + c == 6
         seen[a, b] += 1
@@ -135,29 +124,3 @@ def test_of_a_million_tokens_the_share_is_hidden_in_spans_of_the_mean() -> None:
     assert all(
         near(c, n, 0.15) for c in first[150:400]
     )  # far from both ends every place is hidden alike
-
-
-def test_a_perfect_answer_scores_zero() -> None:
-    corruption, objective = build_pair(R.SpanCorruption(), t5(), meta(TEXT))
-    made = batch(corruption, rows(corruption, texts(3, 36, 34)))
-    assert objective.loss_sums(sure(made["labels"].flatten(), VOCABULARY), made) == {"token": 0}
-    assert not [name for name in made if name.endswith(("_attention_mask", "_document_ids"))]
-
-
-def test_what_does_not_fit_is_refused_in_one_line() -> None:
-    with pytest.raises(
-        ValueError,
-        match="SpanCorruption needs a model with an encoder and a decoder; this one has an encoder alone",
-    ):
-        build_pair(R.SpanCorruption(), bert(), meta(TEXT))
-    with pytest.raises(
-        ValueError,
-        match=r"rows of 512 tokens hide 28 spans, the tokenizer has 8 sentinels; .* sentinels=28 or more",
-    ):
-        spans(sentinels=SENTINELS).open_samples(None, 512)  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match=r"mask_rate = 1\.0: no text fills rows of 64 tokens; hide less"
-    ):
-        spans(share=1.0).raw_length(64)
-    with pytest.raises(ValueError, match="needs the pad token"):
-        build_pair(R.SpanCorruption(), t5(), meta(TEXT, special_tokens={"eos": 3}))

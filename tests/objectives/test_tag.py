@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from weft.data.order import sample_generator
 from weft.kernels.cross_entropy import IGNORE_INDEX
 
 from .cases import bert
-from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, rows, sure
-from .tuning import LABELS, TEXT, album, labelled, mean, ready, tagged, told, twins
+from .made import SPECIAL, Given, LengthLimitedSamples, build_pair
+from .tuning import TEXT, labelled, mean, ready, tagged, told, twins
 
 ROW, HEAD = R.TaggedWords(), S.TokenClassifierHead(num_labels=3)
 
@@ -41,18 +40,6 @@ def test_the_loss_is_transformers(tmp_path: Path) -> None:
     theirs = other(**told(given), labels=given["labels"]).loss.item()
     assert abs(mean(corruption, objective, given) - theirs) <= 1e-5
     assert theirs > 0.5
-
-
-def test_a_sure_and_right_answer_costs_nothing_and_first_pieces_are_counted() -> None:
-    corruption, objective = build_pair(R.TokenClassification(), bert(head=HEAD), labelled(ROW))
-    samples = tagged(14)
-    given = batch(corruption, rows(corruption, samples))
-    assert corruption.loss_counts(given) == {
-        "tag": sum(int((samples[i]["tags"] >= 0).sum()) for i in range(14))
-    }
-    right = given["labels"].flatten()[given["labels_at"]]
-    assert objective.loss_sums(sure(right, 3), given)["tag"] == 0
-    assert objective.loss_sums(sure((right + 1) % 3, 3), given)["tag"] > 1
 
 
 def test_a_run_of_packed_sentences_validates_each_sentence_by_itself(tmp_path: Path) -> None:
@@ -84,33 +71,3 @@ def test_a_run_of_packed_sentences_validates_each_sentence_by_itself(tmp_path: P
     _, step, _ = weft.train(recipe, weft.prepare(recipe.data), tmp_path / "run")
     assert len(step.sample_ids) > 2, "rows hold several sentences"
     assert step.validation.keys() == {"loss", "tag", "f1", "accuracy"}
-
-
-REFUSED: dict[str, tuple[S.Spec, R.RowSchema, tuple[str, ...] | None]] = {
-    "TokenClassification needs a TokenClassifierHead head, not LMHead": (bert(), ROW, LABELS),
-    "the data have 3 labels, the head 9 outputs": (
-        bert(head=S.TokenClassifierHead(num_labels=9)),
-        ROW,
-        LABELS,
-    ),
-    "TokenClassification needs labels, and the data have none": (bert(head=HEAD), ROW, None),
-    "TokenClassification reads rows of TaggedWords, not of LabelledTexts": (
-        bert(head=HEAD),
-        R.LabelledTexts(),
-        LABELS,
-    ),
-}
-
-
-@pytest.mark.parametrize("said", REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(said: str) -> None:
-    spec, row, labels = REFUSED[said]
-    with pytest.raises(ValueError, match=said):
-        build_pair(R.TokenClassification(), spec, labelled(row, labels=labels))
-
-
-def test_a_length_beyond_the_positions_is_refused() -> None:
-    corruption, _ = build_pair(R.TokenClassification(), bert(head=HEAD), labelled(ROW))
-    store: Any = album(1)
-    with pytest.raises(ValueError, match="length = 65: the model has 64 learned positions"):
-        corruption.open_samples(store, 65)
