@@ -311,21 +311,6 @@ def test_a_model_that_splits_its_rows_is_the_one_seen_with_the_open_kernel(
             assert far(a, b) <= 1e-10
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.usefixtures("short")
-def test_packed_documents_are_the_documents_alone(pattern: str) -> None:
-    model, ids, at = model_of(PATTERNS[pattern]), torch.randint(0, 19, (1, 30)), 0
-    lengths = (7, 1, 13, 6)
-    document_ids = torch.cat(
-        [torch.full((n,), i + 1) for i, n in enumerate(lengths)]
-        + [torch.zeros(3, dtype=torch.long)]
-    )[None]
-    packed = model(ids, document_ids=document_ids)
-    for n in lengths:
-        assert far(packed[:, at : at + n], model(ids[:, at : at + n])) <= 1e-10
-        at += n
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("side", ["none", "left", "right"])
 @pytest.mark.parametrize("pattern", ["window", "causal"])
@@ -382,36 +367,6 @@ def test_a_long_prompt_is_read_in_pieces(
         if side == "right":  # the last of a row that is shorter stands at padding
             whole, pieces = whole[:1], pieces[:1]
         assert far(pieces, whole.double()) <= 1e-5
-
-
-def test_bf16_in_blocks_is_as_near_to_fp64_as_bf16_with_a_mask() -> None:
-    model, ids = (
-        model_of(S.SlidingWindow(before=63, after=0), dtype=torch.float32),
-        torch.randint(0, 19, (2, 700)),
-    )
-
-    def run(kind: torch.dtype | None, kernel: Any = sdpa_attention) -> list[Tensor]:
-        model.double() if kind is None else model.float()
-        with (
-            torch.autocast("cpu", torch.bfloat16, enabled=kind is not None),
-            attention_backend(model, kernel),
-        ):
-            y = model(ids)
-        return [
-            y.detach().double(),
-            *(
-                t.double()
-                for t in torch.autograd.grad(y.float().square().sum(), list(model.parameters()))
-            ),
-        ]
-
-    exact, blocks, dense = (
-        run(None, eager_attention),
-        run(torch.bfloat16),
-        run(torch.bfloat16, lambda *a, **b: sdpa_attention(*a, **b)),
-    )
-    for true, near, other in zip(exact, blocks, dense, strict=True):
-        assert far(near, true) <= 1.5 * far(other, true) + 1e-3
 
 
 def test_attention_maps_of_a_long_row_are_whole_and_change_nothing() -> None:

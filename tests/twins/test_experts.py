@@ -61,21 +61,6 @@ def test_sorted_tokens_give_what_every_expert_on_every_token_gives(
             assert (a - b).abs().max() <= 1e-5 * b.abs().max().clamp(min=1)
 
 
-@pytest.mark.parametrize("chosen", [1, 2])
-def test_balance_is_one_for_even_work_and_grows_with_the_share_of_one_expert(chosen: int) -> None:
-    m = layer(S.MLP(hidden=16), chosen=chosen, gates="all")
-    turns = torch.eye(4) + (chosen - 1) * torch.eye(4).roll(1, 1)
-    m.score_BLE = turns.repeat(3, 1)[None] * 50
-    assert float(mixture_of_experts.router_losses(m).load_balance) / 12 == pytest.approx(
-        1.0, abs=1e-5
-    )
-    assert mixture_of_experts.router_losses(m).load_E.tolist() == [3.0 * chosen] * 4
-    m.score_BLE = torch.tensor([60.0, 1, 0, 0]).expand(1, 12, 4)
-    assert float(mixture_of_experts.router_losses(m).load_balance) / 12 == pytest.approx(
-        4 / chosen, abs=1e-5
-    )
-
-
 def by_hand(
     m: mixture_of_experts.MixtureOfExpertsLayer, document_BL: torch.Tensor
 ) -> tuple[float, float]:

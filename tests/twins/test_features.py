@@ -138,12 +138,6 @@ def test_a_head_on_frozen_features_trains_itself_and_the_weights_of_the_layers_a
     }
 
 
-def test_a_model_without_features_keeps_no_layer() -> None:
-    model = build(weft.bert(**SMALL)).eval()
-    assert model.layer_mix is None
-    assert model.encode(model.embed(torch.zeros(1, 3, dtype=torch.long))).layer_outputs == ()
-
-
 @pytest.mark.parametrize(
     ("said", "features", "head"),
     [

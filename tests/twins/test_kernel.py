@@ -9,7 +9,6 @@ import torch
 import weft
 from weft.kernels.attention import eager_attention, sdpa_attention, sdpa_backward_is_slow
 from weft.kernels.matmul_attention import matmul_attention
-from weft.layers.attention import attention_backend
 from weft.observe.attention import attention_maps
 
 MASKS = {
@@ -23,78 +22,12 @@ MASKS = {
 }
 
 
-def written_out(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, softcap: float
-) -> torch.Tensor:
-    """One head at a time: c · tanh(s / c), then bias and mask, then the softmax of what may be seen."""
-    heads = []
-    for h in range(q.shape[1]):
-        g = h * k.shape[1] // q.shape[1]
-        score = softcap * (q[:, h] @ k[:, g].mT * q.shape[-1] ** -0.5 / softcap).tanh()
-        if mask is not None:
-            seen = (mask if mask.dtype == torch.bool else mask > float("-inf")).expand(2, 4, 5, 7)[
-                :, h
-            ]
-            added = (
-                torch.zeros(())
-                if mask.dtype == torch.bool
-                else mask.clamp(min=-1e9).expand(2, 4, 5, 7)[:, h]
-            )
-            score = (score + added).exp() * seen
-        else:
-            score = score.exp()
-        heads.append(score / score.sum(-1, keepdim=True).clamp(min=1e-30) @ v[:, g])
-    return torch.stack(heads, 1)
-
-
-@pytest.mark.parametrize(("mask", "groups"), list(itertools.product(MASKS, (1, 2, 4))))
-def test_a_soft_cap_bounds_the_score_before_bias_and_mask_forward_and_backward(
-    mask: str, groups: int
-) -> None:
-    g = torch.Generator().manual_seed(3)
-    q, k, v = (
-        2 * torch.randn(2, h, n, w, generator=g).double()
-        for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6))
-    )
-    added = MASKS[mask].double() if mask.startswith("added") else MASKS[mask]
-    results = []
-    for kernel in (
-        partial(sdpa_attention, causal=False, scale=None, dropout=0.0, softcap=1.5),
-        partial(written_out, softcap=1.5),
-        partial(sdpa_attention, causal=False, scale=None, dropout=0.0),
-    ):
-        parts = [t.clone().requires_grad_() for t in (q, k, v)]
-        y = kernel(*parts, added)
-        results.append([y.detach(), *torch.autograd.grad(y.square().sum(), parts)])
-    for found, true in zip(*results[:2], strict=True):
-        assert torch.isfinite(found).all()
-        assert (found - true).abs().max() <= 1e-12 * true.abs().max().clamp(min=1)
-    assert (results[0][0] - results[2][0]).abs().max() > 0.01, "the cap does not show"
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_a_soft_cap_in_bf16_stays_within_one_bf16_ulp_of_fp64_and_its_gradients_within_two(
-    causal: bool,
-) -> None:
-    g = torch.Generator().manual_seed(4)
-    parts = [2 * torch.randn(2, 4, 64, 32, generator=g).bfloat16() for _ in range(3)]
-    results = []
-    for dtype in (torch.float64, torch.bfloat16):
-        given = [t.to(dtype).requires_grad_() for t in parts]
-        y = sdpa_attention(*given, None, causal=causal, scale=None, dropout=0.0, softcap=5.0)
-        assert y.dtype == dtype
-        results.append(
-            [t.detach().double() for t in (y, *torch.autograd.grad(y.square().sum(), given))]
-        )
-    for i, (true, found) in enumerate(zip(*results, strict=True)):
-        assert float((found - true).norm() / true.norm()) <= 2 ** (-6 if i else -7)
-
-
+@pytest.mark.parametrize("softcap", [None, 1.5])
 @pytest.mark.parametrize(
     ("mask", "groups", "scale"), list(itertools.product(MASKS, (1, 2, 4), (None, 1.0)))
 )
 def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(
-    mask: str, groups: int, scale: float | None
+    mask: str, groups: int, scale: float | None, softcap: float | None
 ) -> None:
     g = torch.Generator().manual_seed(3)
     q, k, v = (
@@ -102,13 +35,14 @@ def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(
         for h, n, w in ((4, 5, 8), (groups, 7, 8), (groups, 7, 6))
     )
     results = []
-    for kernel in (sdpa_attention, matmul_attention, eager_attention):
+    for kernel in (sdpa_attention, *([] if softcap else [matmul_attention]), eager_attention):
         parts = [t.clone().requires_grad_() for t in (q, k, v)]
-        y = kernel(*parts, MASKS[mask], causal=False, scale=scale, dropout=0.0)
+        capped = partial(kernel, softcap=softcap) if softcap else kernel
+        y = capped(*parts, MASKS[mask], causal=False, scale=scale, dropout=0.0)
         y.square().sum().backward()
         results.append([y.detach(), *(p.grad for p in parts)])
-    for fast in results[:2]:
-        for a, b in zip(fast, results[2], strict=True):
+    for fast in results[:-1]:
+        for a, b in zip(fast, results[-1], strict=True):
             assert torch.isfinite(a).all()
             assert (a - b).abs().max() <= 1e-6 * b.abs().max().clamp(min=1)
 
@@ -160,17 +94,6 @@ def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_w
         assert float((found - true).norm() / true.norm()) <= 2 ** (-6 if i else -7)
 
 
-def test_the_kernels_own_triangle_is_the_causal_mask() -> None:
-    q = torch.randn(2, 3, 6, 8)
-    triangle = torch.ones(6, 6, dtype=torch.bool).tril()
-    for kernel in (sdpa_attention, matmul_attention, eager_attention):
-        assert torch.allclose(
-            kernel(q, q, q, None, causal=True, scale=None, dropout=0.0),
-            kernel(q, q, q, triangle, causal=False, scale=None, dropout=0.0),
-            atol=1e-6,
-        )
-
-
 def tiny() -> weft.Model:
     return weft.build(
         weft.t5(depth=2, width=16, heads=2, hidden=32, head_dim=8, vocab_size=32)
@@ -194,11 +117,4 @@ def test_maps_are_seen_without_a_flag_and_change_nothing() -> None:
     assert (maps["encoder.blocks.0.attention.inner"][1, :, :, 4:] == 0).all()
     assert maps["decoder.blocks.0.attention.inner"].triu(1).abs().max() == 0
     assert maps["decoder.blocks.1.cross_attention.inner"].shape == (2, 2, 4, 6)
-    assert all(m.backend is sdpa_attention for m in model.modules() if hasattr(m, "backend"))
-
-
-def test_a_kernel_is_put_back_after_an_error() -> None:
-    model = tiny()
-    with pytest.raises(RuntimeError, match="stop"), attention_backend(model, eager_attention):
-        raise RuntimeError("stop")
     assert all(m.backend is sdpa_attention for m in model.modules() if hasattr(m, "backend"))

@@ -10,7 +10,6 @@ from weft.kernels.masks import Positions
 from weft.layers.positions import (
     ALiBiLayer,
     RelativeBiasLayer,
-    apply_rope,
     rope_angles,
     sinusoidal_positions,
 )
@@ -31,23 +30,6 @@ def test_rotary_tables_in_bf16_are_within_one_ulp_of_fp64_at_position_16k(
     by_hand = math.cos(16_383 * theta ** -(3 / 32))
     if stretch is None:
         assert abs(float(exact[0][0, 0, -1, 3]) - by_hand) < 1e-9
-
-
-def test_rotation_makes_scores_depend_on_distance_only() -> None:
-    q, k = (
-        torch.randn(1, 1, 1, 16, dtype=torch.float64),
-        torch.randn(1, 1, 1, 16, dtype=torch.float64),
-    )
-
-    def score(i: int, j: int) -> float:
-        turn = [
-            rope_angles(S.RoPE(fraction=0.5), torch.tensor([[p]]), 16, torch.float64)
-            for p in (i, j)
-        ]
-        return float((apply_rope(q, *turn[0]) * apply_rope(k, *turn[1])).sum())
-
-    assert score(3, 7) == pytest.approx(score(103, 107), abs=1e-9)
-    assert score(3, 7) != pytest.approx(score(3, 8), abs=1e-6)
 
 
 def test_a_shifted_sinusoid_is_a_linear_function_of_the_first() -> None:

@@ -1,4 +1,4 @@
-"""Every block its own FSDP2 unit: two gloo ranks equal one process."""
+"""Muon of sharded matrices: two gloo ranks equal one process."""
 
 import os
 import socket
@@ -12,64 +12,7 @@ import torch.multiprocessing as mp
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-import weft
-from weft import recipe as R
-from weft.model.block import BlockLayer
 from weft.training.muon import BatchedMuon
-from weft.training.optimisers import Optimiser
-
-SPECS = {
-    "gpt2": (weft.gpt2, dict(depth=2, width=32, heads=4, vocab_size=64, positions=16)),
-    "t5": (weft.t5, dict(depth=2, width=32, heads=4, hidden=64, head_dim=8, vocab_size=64)),
-    "mixtral": (
-        weft.mixtral,
-        dict(depth=2, width=32, heads=4, kv_heads=2, hidden=16, vocab_size=64, experts=4, top_k=2),
-    ),
-}
-
-
-OPTIMISERS = {
-    "SGD": R.SGD(lr=0.1, momentum=0.0),
-    "Muon": R.Muon(lr=0.1, other=R.AdamW(lr=0.01)),
-}
-
-
-def losses(
-    model: torch.nn.Module, name: str, rank: int, world: int, kind: str = "SGD"
-) -> list[float]:
-    g = torch.Generator().manual_seed(1)
-    ids = torch.randint(0, 64, (4, 12), generator=g)
-    mine = ids.chunk(world)[rank]
-    optimiser, found = Optimiser(OPTIMISERS[kind], model), []
-    for _ in range(3):
-        output = model(mine, mine) if name == "t5" else model(mine)
-        loss = torch.nn.functional.cross_entropy(
-            output[:, :-1].flatten(0, 1), mine[:, 1:].flatten()
-        )
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step(1.0)
-        total = loss.detach().clone()
-        if world > 1:
-            dist.all_reduce(total)
-        found.append(float(total / world))
-    return found
-
-
-def build(name: str) -> weft.Model:
-    family, sizes = SPECS[name]
-    return weft.build(
-        family(
-            **sizes,
-            **(
-                {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
-                if name == "gpt2"
-                else {"dropout": 0.0}
-                if name == "t5"
-                else {}
-            ),
-        )
-    )
 
 
 def join(rank: int, port: int) -> DeviceMesh:
@@ -86,26 +29,6 @@ def free_port() -> int:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]
         return port
-
-
-def worker(rank: int, port: int, name: str, truth: list[float], kind: str) -> None:
-    from torch.distributed.fsdp import fully_shard
-
-    mesh, model = join(rank, port), build(name)
-    for module in model.modules():
-        if isinstance(module, BlockLayer):
-            fully_shard(module, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    found = losses(model, name, rank, 2, kind)
-    dist.destroy_process_group()
-    assert max(abs(a - b) for a, b in zip(found, truth, strict=True)) < 1e-5, (found, truth)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="gloo over loopback")
-@pytest.mark.parametrize(("name", "kind"), [*((name, "SGD") for name in SPECS), ("gpt2", "Muon")])
-def test_two_sharded_ranks_train_like_one_process(name: str, kind: str) -> None:
-    truth = losses(build(name), name, 0, 1, kind)
-    mp.spawn(worker, (free_port(), name, truth, kind), nprocs=2)
 
 
 MATRICES = [

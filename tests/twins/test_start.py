@@ -12,8 +12,7 @@ from torch import Tensor, nn
 import weft
 from weft import spec as S
 from weft.families import family, family_names
-from weft.layers.roles import parameter_facts
-from weft.model.initialisation import initialise_parameter, initialise_weights, parameter_seed
+from weft.model.initialisation import initialise_weights
 from weft.model.model import Model
 
 TEXT: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "vocab_size": 40}
@@ -229,23 +228,6 @@ def test_a_deeper_model_starts_with_the_shallow_ones_numbers(name: str, start: A
     assert [n for n in shallow if not torch.equal(shallow[n], deep[n])] == []
 
 
-def test_no_two_parameters_start_alike() -> None:
-    found = tensors(weft.build(SPECS["gpt2"]))
-    first = [f"{t.flatten()[0].item():.9f}" for n, t in found.items() if t.dim() > 1]
-    assert len(set(first)) == len(first)
-
-
-def test_the_order_in_which_parameters_start_does_not_matter() -> None:
-    model = weft.build(SPECS["mae"], seed=4)
-    other = Model(SPECS["mae"])
-    facts = parameter_facts(other)
-    with torch.no_grad():
-        for name, tensor in reversed(tensors(other).items()):
-            generator = torch.Generator().manual_seed(parameter_seed(4, name))
-            initialise_parameter(tensor, facts[name], SPECS["mae"], generator)
-    assert equal(model, other)
-
-
 # Spread
 
 WIDE: dict[str, Any] = {"depth": 2, "width": 256, "heads": 4, "vocab_size": 1000}
@@ -323,31 +305,6 @@ def test_a_branchs_gain_multiplies_value_out_and_feedforward_but_not_query_and_k
     assert sum(not torch.equal(after[n], t) for n, t in before.items()) == (
         5 if name in ("llama", "mixtral") else 4
     )
-
-
-def test_deepnorms_beta_reaches_the_weights() -> None:
-    scales = S.deepnorm_scales("decoder", decoder=50)
-    assert scales == pytest.approx((100**0.25, 400**-0.25))
-    look = S.deepnorm_branch(
-        S.LayerNorm(), S.Attention(heads=4, pattern=S.CausalAttention()), scales
-    )
-    feed = S.deepnorm_branch(S.LayerNorm(), S.MLP(hidden=512), scales)
-    s = S.Spec(
-        width=256,
-        source=S.Tokens(vocab_size=10),
-        decoder=S.Stack(blocks=(S.Block(attention=look, feedforward=feed),)),
-        head=S.LMHead(),
-        init=S.XavierInit(),
-    )
-    found = tensors(weft.build(s))
-    for name, gain in (("query", 1.0), ("key", 1.0), ("value", scales[1]), ("out", scales[1])):
-        assert near(
-            found[f"decoder.blocks.0.attention.inner.{name}.weight"], gain * (2 / 512) ** 0.5
-        ), name
-    for name in ("up", "down"):
-        assert near(
-            found[f"decoder.blocks.0.feedforward.inner.{name}.weight"], scales[1] * (2 / 768) ** 0.5
-        ), name
 
 
 def test_xavier_is_uniform_by_both_fans_and_tables_by_the_width() -> None:

@@ -109,40 +109,6 @@ def test_a_grid_that_fits_in_the_window_is_one_window_and_nothing_outside_it_is_
             assert torch.allclose(weight.sum(-1), torch.ones((), dtype=torch.float64))
 
 
-def written_out(
-    m: ShiftedWindowAttention, x: torch.Tensor, rows: int, columns: int, side: int
-) -> torch.Tensor:
-    """Windows of `side` × `side` on a grid that they divide, cell by cell: the bias is that of the offset, whatever the window."""
-    cells = [(r, c) for r in range(rows) for c in range(columns)]
-    allowed = torch.tensor(
-        [
-            [a[0] // side == b[0] // side and a[1] // side == b[1] // side for b in cells]
-            for a in cells
-        ]
-    )
-    row = [
-        [(a[0] - b[0] + m.size - 1) * (2 * m.size - 1) + a[1] - b[1] + m.size - 1 for b in cells]
-        for a in cells
-    ]
-    bias = m.offsets.weight[torch.tensor(row).clamp(0, len(m.offsets.weight) - 1)].permute(2, 0, 1)
-    q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
-    score = (q @ k.transpose(-1, -2) / 2 + bias).masked_fill(~allowed, float("-inf"))
-    return m.out((score.softmax(-1) @ v).transpose(1, 2).flatten(2))
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "side"), [(4, 4, 4), (1, 1, 1), (7, 7, 7), (4, 8, 4), (9, 3, 3), (2, 12, 2)]
-)
-def test_a_window_shrinks_to_a_smaller_grid_and_keeps_the_bias_of_each_offset(
-    rows: int, columns: int, side: int
-) -> None:
-    m = started(
-        ShiftedWindowAttention(S.Attention(heads=2, pattern=S.ShiftedWindows(size=7, shift=3)), 8)
-    ).double()
-    x, found = run(m, rows, columns)
-    assert (found - written_out(m, x, rows, columns, side)).abs().max() < 1e-12
-
-
 def test_linformer_is_attention_over_projected_keys_and_values() -> None:
     m = started(
         LinformerAttention(S.Attention(heads=2, pattern=S.Linformer(length=10, rank=3)), 8)
