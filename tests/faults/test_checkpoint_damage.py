@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -67,10 +66,6 @@ def older(root: Path, patch: pytest.MonkeyPatch) -> str:
     return said[0]
 
 
-def test_the_files_are_those_of_the_contract(root: Path) -> None:
-    assert {path.name for path in (root / "step-000000002").iterdir()} == set(FILES)
-
-
 SIZES: dict[str, Callable[[bytes], bytes]] = {
     "0": lambda b: b"",
     "1": lambda b: b[:1],
@@ -124,17 +119,6 @@ def test_one_flipped_bit_anywhere_is_found(
     assert found.step == 2
 
 
-def test_every_byte_of_the_manifest_counts(root: Path) -> None:
-    path = root / "step-000000002" / MANIFEST
-    whole = path.read_bytes()
-    for place in range(len(whole)):
-        hurt = bytearray(whole)
-        hurt[place] ^= 1 << place % 8
-        path.write_bytes(hurt)
-        with pytest.raises(ValueError, match=r"manifest.json is damaged"):
-            read(path.parent)
-
-
 def test_damage_after_the_comparison_is_found_where_the_tensors_are_made(root: Path) -> None:
     found = latest_checkpoint(root, pytest.fail)
     assert found
@@ -173,11 +157,6 @@ def test_a_manifest_names_only_its_siblings(
     assert "manifest.json is damaged" in older(root, monkeypatch)
 
 
-def test_a_manifest_without_the_state_is_found(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (root / "step-000000002" / MANIFEST).write_bytes(checkpoint._seal(2, {}))
-    assert "manifest.json is damaged" in older(root, monkeypatch)
-
-
 def test_where_none_is_whole_it_is_said_and_nothing_is_begun_anew(root: Path) -> None:
     for path in root.glob("*/model.safetensors"):
         path.write_bytes(b"")
@@ -200,17 +179,6 @@ def test_all_that_are_whole_are_listed_from_the_oldest(root: Path) -> None:
 # Nothing is unpickled
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_pickle_under_a_trusted_name_is_never_opened(
-    name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    canary, path = tmp_path / "canary", root / "step-000000002" / name
-    path.write_bytes(pickle.dumps(Bomb(canary)))
-    poison(monkeypatch)
-    assert f"{path} is damaged" in older(root, monkeypatch)
-    assert not canary.exists()
-
-
 @pytest.mark.parametrize("name", FILES[:-1])
 def test_a_pickle_that_the_manifest_vouches_for_is_not_opened_either(
     name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -226,22 +194,6 @@ def test_a_pickle_that_the_manifest_vouches_for_is_not_opened_either(
     poison(monkeypatch)
     with pytest.raises(ValueError, match=f"{name} is"):
         read(path.parent).all_tensors()
-    assert not canary.exists()
-
-
-def test_planted_pickles_beside_the_files_are_not_looked_at(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    canary, folder = tmp_path / "canary", root / "step-000000002"
-    for name in ("model.pt", "extra.safetensors", "optimiser.bin", "state.pkl"):
-        (folder / name).write_bytes(pickle.dumps(Bomb(canary)))
-    torch.save(Bomb(canary), folder / "checkpoint.pt")
-    np.save(folder / "rng.npy", np.array([Bomb(canary)], dtype=object), allow_pickle=True)
-    poison(monkeypatch)
-    found = latest_checkpoint(root, pytest.fail)
-    assert found
-    assert found.step == 2
-    assert set(found.all_tensors()) == set(groups(2))
     assert not canary.exists()
 
 
@@ -296,10 +248,3 @@ def test_facts_come_back_and_only_json_goes_in(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"state.json holds only JSON.*Tensor"):
         write(tmp_path, 2, {}, {"loss": torch.tensor(1.0)})
     assert read(tmp_path / "step-000000001").step == 1
-
-
-def test_a_group_that_is_not_there_is_named(root: Path) -> None:
-    with pytest.raises(
-        ValueError, match="has no group 'modle'; it has average, model, optimiser, rng"
-    ):
-        read(root / "step-000000002").tensors("modle")

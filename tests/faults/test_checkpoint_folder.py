@@ -178,16 +178,6 @@ def test_the_one_just_saved_is_kept_even_if_later_steps_lie_there(tmp_path: Path
     assert steps(tmp_path) == [5, 9]
 
 
-def test_the_same_step_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    for value in (1, 2):
-        write(tmp_path, 7, groups(value), {})
-        assert torch.equal(
-            read(tmp_path / "step-000000007").all_tensors()["model"]["weight"],
-            groups(value)["model"]["weight"],
-        )
-    assert steps(tmp_path) == [7]
-
-
 def test_one_set_aside_for_another_of_its_step_counts_once_and_only_where_the_other_is_damaged(
     tmp_path: Path,
 ) -> None:
@@ -269,20 +259,6 @@ def test_a_read_only_folder_is_named_in_one_line() -> None:
             assert "\n" not in str(raised.value)
 
 
-def test_a_read_only_file_system_is_named_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def before(call: str, path: str) -> None:
-        if call in ("mkdir", "rename", "unlink"):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-
-    monkeypatch.setattr(storage, "os", Disk(before))
-    with pytest.raises(
-        OSError, match=f"cannot write {tmp_path}/step-000000001.*Read-only file system"
-    ):
-        write(tmp_path, 1, groups(1), {})
-
-
 def test_a_file_system_that_cannot_sync_folders_is_good_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,12 +327,6 @@ def test_a_lock_is_free_again_after_its_block_and_holds_inside_one_process_too(
         other.release()
     with RunLock(tmp_path):
         pass
-
-
-def test_a_lock_file_of_long_ago_does_not_matter(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_bytes(b"x" * 1000)
-    with RunLock(tmp_path), pytest.raises(ValueError, match=f"process {os.getpid()} on"):
-        RunLock(tmp_path)
 
 
 def test_a_lock_without_a_name_yet_is_refused_too(tmp_path: Path) -> None:

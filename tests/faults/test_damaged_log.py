@@ -16,7 +16,7 @@ from weft import recipe as R
 from weft.runs.log import RunLog, read_log
 from weft.runs.status import run_status
 
-from .runs import gpt, partial_recipe, steps_of, train
+from .runs import steps_of, train
 from .test_run_folder import own
 
 SAVED, LAST, EVERY = (
@@ -115,30 +115,6 @@ def test_a_doubled_line_counts_once(to: str, whole: bytes, tmp_path: Path) -> No
         assert keys(tmp_path) == [*UNHURT, (SAVED + 1, "loss")]
 
 
-def test_a_whole_log_is_continued_without_a_word(whole: bytes, tmp_path: Path) -> None:
-    reported = continued(tmp_path, whole)
-    (tmp_path / "new").mkdir()
-    with RunLog(tmp_path / "new", 0, report=reported.append):
-        assert reported == []
-
-
-def test_a_log_without_checksums_is_read_and_its_lost_tail_reported(
-    whole: bytes, tmp_path: Path
-) -> None:
-    """Of a version before checksums; the lines that follow have one, and are judged by it."""
-    (tmp_path / "log.jsonl").write_bytes(whole)
-    old = [json.dumps(line).encode() + b"\n" for line in read_log(tmp_path / "log.jsonl")]
-    assert b"checksum" not in b"".join(old)
-    assert continued(tmp_path, b"".join(old)) == []
-    assert keys(tmp_path) == [*UNHURT, (SAVED + 1, "loss")]
-    text = (tmp_path / "log.jsonl").read_bytes()
-    assert text.splitlines(keepends=True)[:-1] == old[: len(UNHURT)]
-    (line,) = continued(tmp_path, b"".join(old[:5]))
-    assert f"steps 5 to {SAVED}" in line
-    (tmp_path / "log.jsonl").write_bytes(text.replace(b'"loss": 1.0', b'"loss": 7.0'))
-    assert keys(tmp_path) == UNHURT
-
-
 # Runs
 
 
@@ -203,29 +179,6 @@ def test_a_finished_run_reports_a_log_that_is_not_as_it_wrote_it(
     assert not [line for line in said if "exporting" in line]
 
 
-@pytest.mark.parametrize("checkpoints", [True, False])
-@pytest.mark.parametrize("state", ["finished", "begun"])
-@pytest.mark.parametrize("verb", ["resume {run}", "resume {run} --verify", "status {run}"])
-def test_a_damaged_line_is_reported_once(
-    verb: str,
-    state: str,
-    checkpoints: bool,
-    runs: tuple[R.Recipe, Path, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if not checkpoints and (state == "begun" or "--verify" in verb):
-        pytest.skip("nothing to continue from")
-    out = tmp_path / "run"
-    ignored = shutil.ignore_patterns(*[] if checkpoints else ["checkpoints"])
-    shutil.copytree(runs[1].with_name(state), out, ignore=ignored)
-    text = (out / "log.jsonl").read_bytes()
-    (out / "log.jsonl").write_bytes(text.replace(b'"step": 2', b'"step": 3', 1))
-    assert cli.main(verb.format(run=out).split()) == 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "log.jsonl" in line]
-    assert "line 2" in line
-
-
 @pytest.mark.parametrize("lost", ["log.jsonl", "a part of the log", "log and checkpoints"])
 def test_a_finished_run_stays_finished_without_its_log(
     lost: str,
@@ -268,17 +221,3 @@ def test_a_longer_recipe_in_a_finished_run_is_not_finished(
     shutil.copytree(runs[1], out)
     (out / "recipe.json").write_text(replace(runs[0], steps=9).to_json())
     assert not run_status(out)["finished"]
-
-
-def test_numbers_of_a_damaged_line_reach_no_status(tmp_path: Path) -> None:
-    recipe = partial_recipe(
-        gpt(), R.CausalLM(), data=R.Data(rows=R.Documents(), train=R.Source(paths=("a",)))
-    )
-    (tmp_path / "recipe.json").write_text(recipe.to_json())
-    with RunLog(tmp_path, 0) as log:
-        for step in (1, 2):
-            log.write(step=step, loss=2.0, seconds=1.0, tokens=8)
-    path = tmp_path / "log.jsonl"
-    assert run_status(tmp_path)["loss"] == 2.0
-    path.write_bytes(path.read_bytes().replace(b'"loss": 2.0', b'"loss": 9.0', 1))
-    assert run_status(tmp_path)["loss"] == 2.0

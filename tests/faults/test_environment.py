@@ -16,7 +16,6 @@ from weft.training.checkpoint import all_checkpoints, write
 from weft.training.environment import (
     configured_environment,
     describe_environment,
-    environment_changes,
 )
 
 from .runs import documents, gpt, partial_recipe, train
@@ -74,19 +73,6 @@ def test_each_change_is_announced_in_one_line(
     )
     assert ("--set threads=7 keeps their number" in line) == (name == "threads")
     assert "\n" not in line
-
-
-def test_several_changes_are_one_line_and_none_is_no_line(
-    begun: tuple[R.Recipe, Path], tmp_path: Path
-) -> None:
-    (line,) = resumed(
-        begun, tmp_path / "several", describe_environment(CPU) | {"threads": 2, "torch": "2.9.0"}
-    )
-    assert "threads changed from 2" in line
-    assert "torch changed from 2.9.0" in line
-    assert resumed(begun, tmp_path / "none", describe_environment(CPU)) == []
-    assert resumed(begun, tmp_path / "before it was recorded", {}) == []
-    assert environment_changes({}, describe_environment(CPU)) is None
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])

@@ -154,20 +154,6 @@ def test_a_bit_of_an_exported_model_is_found_and_its_file_named(
             read_folder(folder)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "weft.json", "tokenizer.json", "manifest.json"]
-)
-def test_a_file_of_an_exported_model_with_another_length_is_found(
-    name: str, size: str, done: tuple[R.Recipe, Path]
-) -> None:
-    with (
-        hurt(done[1] / "model" / name, SIZES[size]),
-        pytest.raises(ValueError, match=rf"{name} is damaged"),
-    ):
-        read_folder(done[1] / "model")
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "manifest.json"])
 def test_a_damaged_model_is_refused_by_name_and_made_again_by_resume(
     name: str, done: tuple[R.Recipe, Path], capsys: pytest.CaptureFixture[str]

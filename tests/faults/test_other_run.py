@@ -243,15 +243,6 @@ def test_damaged_and_foreign_lines_in_the_log_never_block_a_run_and_are_named(
     assert (tmp_path / "curve.svg").exists()
 
 
-@pytest.mark.parametrize("wrong", FOREIGN)
-def test_each_kind_of_foreign_line_is_told_from_our_own(wrong: bytes, tmp_path: Path) -> None:
-    path, said = tmp_path / "log.jsonl", list[str]()
-    own = b'{"step": 1, "loss": null, "seconds": 1.0, "tokens": 3}\n'
-    path.write_bytes(own + wrong + b"\n" + own)
-    assert len(read_log(path, said.append)) == 2
-    assert said == [f"{path}, line 2: damaged, or not of this run; skipped"]
-
-
 def test_lines_of_another_run_after_the_checkpoint_are_removed(runs: Runs, tmp_path: Path) -> None:
     recipe = runs.begun("first", tmp_path)
     with (tmp_path / "log.jsonl").open("a") as log:

@@ -311,24 +311,3 @@ def test_a_run_that_still_makes_its_first_batch_leaves_at_once(
     assert code == commands.EXIT_STOPPED, said
     assert time.monotonic() - began < patience(1 + LIMIT)
     assert "saved" not in said
-
-
-@pytest.mark.parametrize("step", [0, 3])
-def test_the_last_line_says_what_is_saved(step: int, whole: Whole, tmp_path: Path) -> None:
-    def plot() -> None:
-        take = Trainer.train_step
-
-        def ask(self: Trainer, *given: Any) -> Any:
-            if self.step == step:
-                signal.raise_signal(signal.SIGINT)
-            return take(self, *given)
-
-        Trainer.train_step = ask  # type: ignore[method-assign]
-
-    code, said, _ = command(whole.recipes["causal"], tmp_path / "run", plot)
-    assert code == commands.EXIT_STOPPED
-    assert (
-        f"stopped; saved at step {step}; to continue: weft resume {tmp_path / 'run'}"
-        if step
-        else "stopped before the first checkpoint; the next start begins at the first step"
-    ) in said
