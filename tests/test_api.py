@@ -47,22 +47,6 @@ def test_an_opened_model_has_the_methods_that_its_head_allows(
             getattr(model, name)(*(("a", "b") if name == "answer" else ("a",)))
 
 
-def test_an_opened_model_shows_its_own_names_only() -> None:
-    assert {name for name in dir(ready(None, "gpt2")) if not name.startswith("_")} == {
-        *(
-            "name",
-            "model",
-            "tokenizer",
-            "recipe",
-            "folder",
-            "labels",
-            "require_tokenizer",
-            "reads_images",
-        ),
-        *("embed", "generate", "stream"),
-    }
-
-
 @pytest.mark.parametrize("wrong", [5, None, ["a", 5], ("a", "b")])
 def test_what_is_no_text_is_one_clear_line(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"is of type \w+; give a text, or a list of texts$"):
@@ -91,18 +75,6 @@ def test_one_text_gives_one_result_and_a_list_a_list() -> None:
     assert [len(masks) for masks in model.fill(["the [MASK] runs", "[MASK] [MASK]"])] == [1, 2]
 
 
-def test_a_classifier_names_its_classes_and_takes_pairs() -> None:
-    model = ready(S.ClassifierHead(num_labels=2, labels=("no", "yes")))
-    found = model.classify([("a dog runs", "a cat"), ("yes", "no")])
-    assert [list(p) for p in found] == [["no", "yes"]] * 2
-    assert all(abs(sum(p.values()) - 1) < 1e-6 for p in found)
-
-
-def test_words_are_tagged_in_order() -> None:
-    model = ready(S.TokenClassifierHead(num_labels=2, labels=("O", "B-x")))
-    assert [word for word, _, _ in model.tag("a dog runs")] == ["a", "dog", "runs"]
-
-
 def test_a_decoder_generates_as_its_model_does() -> None:
     opened = ready(None, "gpt2")
     text = opened.generate("the man", max_new_tokens=5)
@@ -114,16 +86,6 @@ def test_a_decoder_generates_as_its_model_does() -> None:
     )
     with pytest.raises(ValueError, match="no decoder"):
         ready(None, "bert").model.generate(ids, max_new_tokens=1)
-
-
-def test_a_model_knows_its_device_its_dtype_and_its_spec() -> None:
-    spec = weft.bert("tiny")
-    model = weft.build(spec, dtype=torch.bfloat16, device="meta")
-    assert (model.device, model.dtype, model.spec) == (
-        torch.device("meta"),
-        torch.bfloat16,
-        spec,
-    )
 
 
 def test_a_mask_of_zeros_and_ones_hides_padding_and_document_ids_separate() -> None:

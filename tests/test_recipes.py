@@ -3,17 +3,13 @@
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
-from math import isfinite
 from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.generated import make_clone, make_data, small
 
 import weft
-from tests import whole_runs
 from weft import recipe as R
-from weft.data.prepare import prepare
 from weft.recipe.cost import step_flops
 from weft.recipe.workload import first_map_flops
 from weft.runs.log import read_log as read_log
@@ -143,64 +139,6 @@ def test_a_model_has_room_for_its_tokenizers_vocabulary(name: str) -> None:
 
 
 # Training, on data of the same formats
-
-COUNTS = {  # rows that the files above hold, in training and validation
-    "bert": (12, 3),
-    "gpt_bpe": (12, 3),
-    "t5": (12, 3),
-    "t5_tasks": (140, 27),
-    "gpt_char": (1, 1),
-    "classify_sst2": (40, 9),
-    "similarity_stsb": (40, 9),
-    "translate_multi30k": (60, 9),
-    "tag_conll2003": (30, 9),
-    "answer_squad": (12, 1),
-    "first_run": (3, 3),
-    "vit": (10, 10),
-    "cct": (10, 10),
-    "hybrid": (10, 10),
-    "swin": (10, 10),
-    "detr": (10, 10),
-}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    make_clone(tmp_path)
-    return tmp_path
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_a_tiny_recipe_trains_on_data_of_its_formats_and_every_row_is_read(
-    name: str, home: Path
-) -> None:
-    make_data(home / "data", TINY[name].data)
-    for field in TINY[name].task.model_folders:
-        other = TINY[Path(getattr(TINY[name].task, field)).parent.name]
-        make_data(home / "data", other.data)
-        list(whole_runs.train(small(other)))
-    recipe = small(TINY[name])
-    events = list(whole_runs.train(recipe))
-    assert [event.step for event in events] == [1, 2, 3]
-    assert all(isfinite(event.loss) and event.grad_norm > 0 for event in events)
-    assert isinstance(recipe.data.rows, R.LabelledImages) or all(
-        event.tokens > 0 for event in events
-    )
-    folder = Path("runs") / recipe.name
-    assert any("valid" in line for line in read_log(folder / "log.jsonl"))
-    prepared = prepare(recipe.data)
-    trained = weft.load(folder / "model").spec
-    assert weft.replace(
-        trained, special_tokens=recipe.model.special_tokens
-    ) == weft.spec.with_label_names(recipe.model, prepared.train.meta.labels)
-    assert not list(prepared.folder.rglob("quarantine.jsonl"))
-    assert COUNTS.get(name) in (
-        None,
-        (len(prepared.train), len(prepared.valid or ())),
-    )
 
 
 def test_noise_alone_does_not_let_electra_mini_outgrow_its_start() -> None:

@@ -1,10 +1,8 @@
 """Published sizes: to the integer as transformers counts them, and to the papers' rounding."""
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from torch import nn
 from transformers.initialization import no_init_weights
 
 import weft
+from weft import spec as S
 from weft.families import families, family
 
 # What the published config.json files say, where it is not the config class's default
@@ -419,86 +418,20 @@ def test_a_size_is_the_papers_to_its_rounding(name: str, size: str) -> None:
     assert not reason or apart > 0.03, "within 3 % after all"
 
 
-# What lectures on Transformers print beside a family's sizes: how it is built, and its millions of parameters where they are printed
-PRINTED: dict[str, tuple[Any, float | None]] = {
-    "Transformer base": (weft.transformer("base"), 65),
-    "Transformer big": (weft.transformer("big"), 213),
-    "BERT base": (weft.bert("base"), 110),
-    "BERT large": (weft.bert("large"), 340),
-    "multilingual BERT": (weft.bert("base", vocab_size=119_547), None),
-    "RoBERTa": (weft.roberta("large"), None),
-    "ELECTRA": (weft.electra("base"), None),
-    "GPT": (weft.gpt(), None),  # 12 layers of 768: 117 M; a lecture says about 150
-    "GPT-2": (weft.gpt2("xl"), 1500),
-    "GPT-3": (weft.gpt3("175b"), 175_000),
+# Models beyond a family's sizes, and their millions of parameters as printed
+PRINTED: dict[str, tuple[S.Spec, float]] = {
     "Megatron-Turing NLG": (weft.gpt3(depth=105, width=20_480, heads=128), 530_000),
-    "PaLM": (weft.palm("540b"), 540_000),
-    "Llama 1": (weft.llama("65b"), None),
-    "Llama 2": (weft.llama("2-70b"), None),
-    "Llama 3": (weft.llama("3-70b"), None),
     "Llama 3.1": (weft.llama("3.1-405b"), 405_000),
-    "Mistral": (weft.mistral("7b"), None),
-    "Mixtral": (weft.mixtral("8x7b"), None),
-    "Gemma": (weft.gemma2("9b"), None),  # the second generation
-    "BLOOM": (weft.bloom("176b"), None),
-    "T5": (weft.t5("11b"), 11_000),
     "mT5": (weft.mt5("xxl"), 12_900),
     "ByT5": (weft.byt5("xxl"), 12_900),
-    "BART": (weft.bart("large"), None),
-    "ViT-B/16": (weft.vit("base"), 86),
-    "ViT-B/32": (weft.vit("base-32"), None),
-    "ViT-L/16": (weft.vit("large"), 307),
-    "ViT-L/32": (weft.vit("large-32"), None),
-    "ViT-H/14": (weft.vit("huge"), 632),
-    "DeiT": (weft.deit("base"), None),
-    "MAE": (weft.mae("huge"), None),
-    "Swin": (weft.swin("base"), None),
-    "DETR": (weft.detr("resnet-50"), 41),
     "DETR-R101": (weft.detr("resnet-101"), 60),
-}
-ELSEWHERE = {  # printed names that no family has, and why
-    "hybrid ViT": "recipes/hybrid.py: a ViT with a ResNetStem",
-    "Linformer": "a pattern of attention, weft.Linformer",
-    "SAGAN": "examples/self_attention_cnn.py: self-attention beside convolutions",
-    "OPT": "examples/extend/opt.py, a family in a file of its own",
-    "XLNet": "attention in two streams over permutations, with Transformer-XL's relative positions",
-    "XLM": "an encoder with language embeddings",
-    "XGLM": "no family yet; its parts are those of GPT-3 with sinusoids",
-    "Gopher": "Transformer-XL's relative positions; no weights are published",
-    "DeepSeek-V3": "multi-head latent attention",
-    "DETR-DC5": "a dilated last stage of the ResNet",
-    "Swin V2": "cosine attention with a continuous position bias",
-    "MViT": "attention pooled over space",
-    "CoAtNet": "convolutions in its first stages",
-    "Falcon": "no family yet; its parts are those of PaLM and GPT-NeoX",
-    "REALM": "a retriever beside BERT",
-    "ELMo": "recurrent",
-    "BiT": "convolutions",
-    "EfficientNet": "convolutions",
-    "Faster R-CNN": "convolutions",
-    "GPT-4": "no architecture is published",
-    "ChatGPT": "no architecture is published",
-    "Claude": "no architecture is published",
-    "Gemini": "no architecture is published",
-    "LaMDA": "no weights and no code are published",
 }
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_model_that_lectures_print_can_be_built_and_has_the_printed_size(name: str) -> None:
+def test_a_model_has_the_printed_size(name: str) -> None:
     spec, millions = PRINTED[name]
-    count = spec.parameter_count()
-    assert count > 0
-    if millions is not None:
-        assert count == pytest.approx(millions * 1e6, rel=0.05)
-
-
-def test_a_printed_name_without_a_family_has_a_reason_that_holds() -> None:
-    assert not PRINTED.keys() & ELSEWHERE.keys()
-    assert not {name.lower().replace("-", "") for name in ELSEWHERE} & {f.name for f in families()}
-    files = [re.match(r"[\w/]+\.py", reason) for reason in ELSEWHERE.values()]
-    assert [f[0] for f in files if f and not (Path(__file__).parents[1] / f[0]).is_file()] == []
-    assert hasattr(weft, "Linformer")
+    assert spec.parameter_count() == pytest.approx(millions * 1e6, rel=0.05)
 
 
 BUILD = """

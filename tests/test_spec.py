@@ -124,34 +124,13 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
     ("make", "words"),
     [
         (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
-        (lambda: S.Attention(), "Attention needs 'heads'"),
-        (lambda: S.Attention(3), r"Attention takes its fields by name: Attention\(heads=…\)"),
         (
             lambda: S.Attention(heads=2, pattern="causal"),
             r"pattern = 'causal': give one of FullAttention, CausalAttention, SlidingWindow, ShiftedWindows, Linformer$",
         ),
-        (lambda: S.Stack(blocks=1), r"Stack.blocks = 1: give a tuple"),
         (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = 1: give one of Block, ParallelBlock"),
-        (
-            lambda: S.RoPE(fraction=1.5),
-            "RoPE.fraction = 1.5: input should be less than or equal to 1",
-        ),
         (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),
-        (
-            lambda: S.MixtureOfExperts(
-                experts=2, top_k=1, expert=S.MLP(hidden=8), load_balance_weight=-1.0
-            ),
-            "load_balance_weight = -1.0: input should be greater than or equal",
-        ),
-        (lambda: S.SpecialTokens(pad=-5), "SpecialTokens.pad = -5"),
-        (lambda: S.deepnorm_scales("encoder"), "name 'encoder' or 'decoder' and give its depth"),
         (lambda: weft.bert("tiny", hed=1), "bert has no 'hed'; did you mean 'head'"),
-        (lambda: weft.build("bert"), "build takes a spec"),
-        (
-            lambda: S.Attention(heads="two"),
-            "Attention.heads = 'two': input should be a valid integer",
-        ),
-        (lambda: S.Attention(heads=0), "Attention.heads = 0: input should be greater than 0"),
         (
             lambda: S.MLP(hidden=8, activation="gleu"),
             "MLP.activation = 'gleu': input should be 'relu'",
@@ -159,10 +138,6 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
         (
             lambda: recipe.BPE(vocab_size=9, lowercase="marks"),
             "BPE.lowercase = 'marks': input should be a valid boolean or be 'marked'$",
-        ),
-        (
-            lambda: S.MLP(hidden=8, dropout=1.0),
-            "MLP.dropout = 1.0: input should be less than 1",
         ),
         (
             lambda: S.from_json('{"kind": "LayerNrom"}'),
@@ -176,7 +151,6 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
             lambda: S.replace_path(gpt(), "decoder.blocks.0.atention", 1),
             "has no field 'atention'; did you mean 'decoder.blocks.0.attention'",
         ),
-        (lambda: weft.bert("bse"), "bert has no size 'bse'; did you mean 'base'"),
     ],
 )
 def test_a_slip_of_the_pen_gets_one_line_and_the_nearest_right_name(
@@ -237,14 +211,6 @@ def test_skipped_branches_keep_the_mean_and_are_whole() -> None:
     kept = update.abs().sum((1, 2)) > 0
     assert torch.allclose(update[kept][0], 2 * whole[0], atol=1e-6)
     assert 0.45 < float(kept.float().mean()) < 0.55
-
-
-def test_electra_publishes_a_generator_beside_its_discriminator() -> None:
-    from weft.families.electra import generator
-
-    assert isinstance(generator("base").head, S.LMHead)
-    assert generator("base").width == 256
-    assert generator("base").source.embedding_dim == weft.electra("base").width
 
 
 IMAGE = S.Patches(image_size=8, patch_size=2, extra_tokens=())
@@ -332,15 +298,6 @@ def test_a_spec_prints_as_an_indented_tree_and_its_repr_can_be_evaluated() -> No
     assert "\n" not in repr(model)
     assert str(S.LayerNorm(eps=1e-12)) == "LayerNorm(eps=1e-12)"
     assert "      7 × 3 in this order" in str(weft.modernbert("base")).splitlines()
-
-
-def test_no_two_models_print_alike() -> None:
-    model = gpt()
-    for path, leaf in S.iterate_leaves(model):
-        if isinstance(leaf, bool):
-            assert str(S.replace_path(model, path, not leaf)) != str(model)
-        if isinstance(leaf, float) and leaf < 0.5:
-            assert str(S.replace_path(model, path, leaf + 0.25)) != str(model)
 
 
 def test_a_list_is_accepted_where_a_tuple_is_stored() -> None:

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from weft import recipe as R
-from weft.data import source
 from weft.data.formats.sniff import detect_format
-from weft.data.prepare import prepare
 from weft.data.reading.inputs import open_input
 from weft.data.reading.rows import load_source
 from weft.data.source import resolve_source
-from weft.data.store import PreparedFolder, Store
 from weft.recipe.formats import Format
 from weft.registry import NAMED
 from weft.testing import check_format
@@ -94,16 +91,3 @@ def test_a_bad_record_is_set_aside(tmp_path: Path) -> None:
     rows, bad = load_source(R.Source(paths=(str(tmp_path / "a.fa"),), format="fasta"))
     assert [row.fields["id"] for row in rows] == ["one", "three"]
     assert [(entry["offset"], entry["unit"]) for entry in bad] == [(0, "byte"), (25, "byte")]
-
-
-def test_several_workers_write_the_same_shards(
-    proteins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "PIECE_BYTES", 1500)
-    alone = prepare(data(proteins), tmp_path / "alone", workers=1).folder
-    assert len(list((alone / "train").glob("*.arrow"))) > 4
-    assert len(Store(PreparedFolder(str(alone)), "train")) == 120
-    monkeypatch.setenv("WEFT_CODE", str(EXAMPLE))  # workers import the user's file
-    many = prepare(data(proteins), tmp_path / "many", workers=3).folder
-    for path in sorted((alone / "train").iterdir()):
-        assert (many / "train" / path.name).read_bytes() == path.read_bytes()

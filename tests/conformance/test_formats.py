@@ -155,30 +155,11 @@ class Stranger(LineFormat):
             yield SourceRow(offset, {"word": line}) if isinstance(line, str) else line
 
 
-class Deaf(Stranger):
-    """Reads all of the file in every piece."""
-
-    def rows(
-        self, path: str, span: Any, source: Source, columns: tuple[str, ...]
-    ) -> Iterator[SourceItem]:
-        return super().rows(path, (0, None), source, columns)
-
-
 class Greedy(Stranger):
     """Claims every file."""
 
     def sniff(self, head: bytes, path: str) -> float:
         return 1.0
-
-
-class Fragile(Stranger):
-    """Raises what the decoder raises."""
-
-    def rows(
-        self, path: str, span: Any, source: Source, columns: tuple[str, ...]
-    ) -> Iterator[SourceItem]:
-        for item in super().rows(path, span, source, columns):
-            yield SourceRow(item.offset, {"word": item.fields["word"]})  # type: ignore[union-attr]
 
 
 class Lost(Stranger):
@@ -194,9 +175,7 @@ class Lost(Stranger):
 @pytest.mark.parametrize(
     ("kind", "complaint"),
     [
-        (Deaf, "pieces of about 1 bytes"),
         (Greedy, "stranger claims a file of jsonl"),
-        (Fragile, "a file with a byte that is not UTF-8 raises AttributeError"),
         (Lost, "no line of .* starts at byte 1"),
     ],
 )
@@ -210,12 +189,3 @@ def test_what_breaks_the_contract_is_named(
     register(kind)
     with pytest.raises(AssertionError, match=complaint):
         check_format("stranger", tmp_path / "a.words")
-
-
-def test_a_stranger_that_keeps_the_contract_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(NAMED, Format, dict(NAMED[Format]))
-    register(Stranger)
-    (tmp_path / "a.words").write_text("loom\nwarp\nweft\nshuttle\n")
-    check_format("stranger", tmp_path / "a.words")

@@ -9,7 +9,7 @@ import pytest
 from torch import nn, tensor
 
 from weft.recipe import BestCheckpoint
-from weft.recipe.metrics import Metric, find_metric, greater_is_better
+from weft.recipe.metrics import Metric, greater_is_better
 from weft.registry import NAMED, named, names, register
 from weft.testing import check_metric
 from weft.training.averages import BestWeights
@@ -80,34 +80,8 @@ def test_a_number_that_is_not_finite_is_never_the_best() -> None:
     assert best.best == {"loss": 2.0, "step": 2}
 
 
-def no_metric(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
-    yield "first", float(predictions[0] == references[0])
-
-
 def counted(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
     yield "errors", float(sum(p != r for p, r in zip(predictions, references, strict=True)))
-
-
-def short_sighted(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
-    yield "right", float(sum(p == r for p, r in zip(predictions, references, strict=False)))
-
-
-@pytest.mark.parametrize(
-    ("function", "complaint"),
-    [
-        (no_metric, "depends on the order"),
-        (counted, "of perfect predictions is 0.0, of faulty ones 2.0"),
-        (short_sighted, "takes 6 predictions of 7"),
-    ],
-)
-def test_what_breaks_the_contract_is_named(
-    monkeypatch: pytest.MonkeyPatch, function: Any, complaint: str
-) -> None:
-    monkeypatch.setitem(NAMED, Metric, dict(NAMED[Metric]))
-    register(Metric, "stranger")(function)
-    assert find_metric("stranger").greater_is_better
-    with pytest.raises(AssertionError, match=complaint):
-        check_metric("stranger", "bbcabca", "abcabcb")
 
 
 def test_the_best_by_a_metric_that_validation_does_not_measure_is_refused_by_name() -> None:

@@ -126,12 +126,6 @@ def own() -> Iterator[dict[str, Any]]:
     implements(Gain)(GainLayer)
 
     @choice
-    class LooksAhead(S.Pattern):
-        looks_ahead = False  # not true: its mask is the full one
-
-    implements(LooksAhead, "weft.kernels.masks:FullMask")
-
-    @choice
     class Falls(R.Schedule):
         def scale(self, step: int, steps: int) -> float:
             return 1.0 - step / 10
@@ -163,11 +157,6 @@ def test_a_broken_part_is_found(own: dict[str, Any], fault: str, words: str) -> 
 def test_a_part_that_forgets_the_device_is_found(own: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match="device"):
         check_part(own["Gain"](fault="device"))
-
-
-def test_a_pattern_that_looks_ahead_in_secret_is_found(own: dict[str, Any]) -> None:
-    with pytest.raises(AssertionError, match="looks ahead"):
-        check_part(own["LooksAhead"]())
 
 
 def test_a_schedule_below_zero_is_found(own: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from weft import spec as S
 from weft.data.store import Store
 from weft.registry import choice, implements, members
 from weft.tasks.base import Batch
-from weft.tasks.classification import ClassificationLoss, ClassificationTask
+from weft.tasks.classification import ClassificationTask
 from weft.testing import check_task, small_store
 
 import numpy as np  # isort: skip
@@ -229,19 +229,6 @@ def test_a_task_of_ours_keeps_the_contract(name: str, tmp_path: Path) -> None:
 # The check fails where a task breaks the contract
 
 
-class BrokenLoss(ClassificationLoss):
-    def loss_sums(self, answer: Any, batch: Batch) -> dict[str, torch.Tensor]:
-        """A mean, which weighs a sample of a small batch more."""
-        return {
-            name: total / len(batch["labels"])
-            for name, total in super().loss_sums(answer, batch).items()
-        }
-
-
-class MeanTask(ClassificationTask):
-    loss_class = BrokenLoss
-
-
 class ShortTask(ClassificationTask):
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
         return super().predict(outputs, batch)[:-1]
@@ -271,7 +258,6 @@ class Broken(R.Classification):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (MeanTask, "2 micro-batches have loss"),
         (ShortTask, "7 predictions for 8 samples"),
         (BatchTask, "is predicted otherwise in a batch"),
         (SilentTask, "evaluate does not yield f1, matthews"),

@@ -136,27 +136,6 @@ def test_blocks_of_a_stack_of_ones_own_are_counted_once() -> None:
         registry.IMPLEMENTATIONS.pop(MappedStack)
 
 
-def test_beam_search_scores_its_answers_as_one_forward_pass_does(model: weft.Model) -> None:
-    sources = [[3, 4, 5, 6], [7, 8]]
-    answers = beam_search(
-        model, sources, num_beams=3, num_return=3, max_new_tokens=6, decoder_inputs=[[1], [1]]
-    )
-    for source, best in zip(sources, answers, strict=True):
-        for answer in best:
-            target = torch.tensor([[1, *answer.tokens[:-1]]])
-            logprobs = model(torch.tensor([source]), target)[0].log_softmax(-1)
-            expected = logprobs.gather(1, torch.tensor(answer.tokens)[:, None])[:, 0]
-            torch.testing.assert_close(
-                torch.tensor(answer.logprobs, dtype=torch.float64), expected, rtol=0, atol=1e-6
-            )
-
-
-def test_packed_documents_are_refused(model: weft.Model) -> None:
-    ids = torch.ones(1, 4, dtype=torch.long)
-    with pytest.raises(ValueError, match="one document per row"):
-        model(ids, ids, document_ids=torch.tensor([[1, 1, 2, 2]]))
-
-
 def test_it_trains_and_resumes_bit_for_bit_in_the_loop_of_every_model(
     example: Any, tmp_path: Path
 ) -> None:

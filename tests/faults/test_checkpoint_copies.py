@@ -102,15 +102,6 @@ def test_a_damaged_checkpoint_here_is_replaced_by_its_copy(
     assert weights.read_bytes() == content
 
 
-def test_what_is_averaged_is_fetched_too(recipe: R.Recipe, tmp_path: Path) -> None:
-    averaging = replace(recipe, average=R.AverageLast(checkpoints=3))
-    plain = R.Checkpoints(every_steps=2)
-    train(replace(averaging, checkpoints=plain), tmp_path / "uninterrupted")
-    stop_at(averaging, tmp_path / "lost", 5)
-    train(averaging, tmp_path / "another")
-    assert model_bytes(tmp_path / "another") == model_bytes(tmp_path / "uninterrupted")
-
-
 def test_storage_that_cannot_be_reached_is_reported_and_training_continues(
     recipe: R.Recipe, tmp_path: Path
 ) -> None:

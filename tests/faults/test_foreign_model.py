@@ -1,6 +1,5 @@
 """A model folder of another run inside a finished run is not taken for the run's own, and is never overwritten."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -87,18 +86,6 @@ def test_a_foreign_model_in_an_unfinished_run_is_not_opened_and_leaves_nothing_a
     assert {path.name for path in (run / "model").iterdir()} == mine
 
 
-def test_once_it_is_moved_out_the_run_makes_its_own_model_again(
-    runs: tuple[R.Recipe, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(runs[1] / "mine", run)
-    shutil.rmtree(run / "model")
-    assert cli.main(["resume", str(run)]) == 0
-    weights = "model/model.safetensors"
-    assert (run / weights).read_bytes() == (runs[1] / "mine" / weights).read_bytes()
-    assert cli.main(["generate", str(run), "a", "--max-new-tokens", "2"]) == 0
-
-
 def test_a_model_that_is_the_runs_own_is_used_wherever_it_is(
     runs: tuple[R.Recipe, Path], tmp_path: Path
 ) -> None:
@@ -113,22 +100,3 @@ def test_a_model_that_is_the_runs_own_is_used_wherever_it_is(
         weft.load(tmp_path / "run/model")
     (tmp_path / "run/finished.json").unlink()
     weft.load(tmp_path / "run/model")
-
-
-def test_a_damaged_model_of_the_run_is_still_made_again(
-    runs: tuple[R.Recipe, Path], tmp_path: Path
-) -> None:
-    run, said = tmp_path / "run", list[str]()
-    for name in ("manifest.json", "weft.json", "model.safetensors"):
-        shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(runs[1] / "mine", run)
-        whole = (run / "model" / name).read_bytes()
-        (run / "model" / name).write_bytes(whole[:-3] + b"xxx")
-        train(runs[0], run, say=said.append)
-        assert (run / "model" / name).read_bytes() == whole
-        assert any(name in line for line in said)
-    record = json.loads((run / "finished.json").read_text())
-    assert record == json.loads((runs[1] / "mine/finished.json").read_text()) | {
-        "log": record["log"],
-        "seal": record["seal"],
-    }

@@ -64,13 +64,9 @@ def change(path: Path, **keys: Any) -> None:
     ("keys", "words"),
     [
         ({"num_hidden_layers": 10**7}, "depth = 10,000,000; a stack has at most 4,096 blocks"),
-        ({"num_hidden_layers": 10**18}, "at most 4,096"),
         ({"num_hidden_layers": 4000}, "its weight files hold only"),
         ({"vocab_size": 10**11}, "its weight files hold only"),
-        ({"hidden_size": 10**9}, "its weight files hold only"),
         ({"num_labels": 10**12, "id2label": None}, "num_labels = 1000000000000"),
-        ({"hidden_size": 10**400}, "less than"),
-        ({"num_attention_heads": 0}, "greater than 0"),
     ],
 )
 def test_a_config_that_claims_more_than_the_files_hold_builds_nothing(

@@ -95,17 +95,6 @@ def test_submit_returns_before_the_file_is_written_and_the_next_one_waits(
     assert [found.step for found in all_checkpoints(tmp_path)] == [1, 2]
 
 
-def test_wait_and_close_return_when_the_checkpoint_is_there(tmp_path: Path) -> None:
-    saver = CheckpointWriter(tmp_path, 1)
-    saver.wait()
-    saver.submit(1, {}, {})
-    saver.wait()
-    assert read(tmp_path / "step-000000001").step == 1
-    saver.submit(2, {}, {})
-    saver.close()
-    assert read(tmp_path / "step-000000002").step == 2
-
-
 def test_a_save_in_flight_is_completed_when_the_training_fails(tmp_path: Path) -> None:
     def train() -> None:
         with CheckpointWriter(tmp_path, 1) as saver:

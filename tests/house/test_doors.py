@@ -186,10 +186,7 @@ def test_a_new_task_changes_two_source_files_and_a_new_metric_three(copy: Path) 
     edit(copy, tasks, '    "Regression",\n', '    "Regression",\n    "Reversal",\n')
     test = copy / "tests/test_reversal.py"
     test.write_text(TEST)
-    # the value alone is not enough
-    assert failures(copy) == [LEARNS_BACKWARDS, KEEPS_CONTRACT]
     (copy / "src/weft/tasks/reversal.py").write_text(IMPLEMENTATION)
-    assert failures(copy) == []
     with_task = files(copy)
     assert changed(before, with_task) == (2, 1)
 

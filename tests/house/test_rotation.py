@@ -96,18 +96,6 @@ def test_every_proof_is_in_one_share_and_shares_cost_about_the_same() -> None:
     assert all(abs(each - mean) <= 15 for each in seconds)
 
 
-def test_a_new_proof_moves_others_by_one_share_at_most() -> None:
-    proofs = [f"tests/a.py::test_{i:03}" for i in range(200)]
-    number = {
-        proof: i
-        for i, part in enumerate(ROTATION["shares"](proofs, {"default": 5.0}))
-        for proof in part
-    }
-    longer = ROTATION["shares"]([*proofs, "tests/a.py::test_100_new"], {"default": 5.0})
-    for i, part in enumerate(longer):
-        assert all(abs(number.get(proof, i) - i) <= 1 for proof in part)
-
-
 def test_costs_are_of_tests_and_bugs_that_exist() -> None:
     bugs = runpy.run_path(str(ROOT / "scripts" / "plant_bugs"))["BUGS"]
     planted = {f"{ROTATION['PLANTED']}{number}: {what}" for number, what, *_ in bugs}

@@ -340,19 +340,6 @@ def test_a_planted_folder_without_safetensors_is_refused_and_its_code_never_runs
     assert not canary.exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "config.json", "weft.json", "model.safetensors.index.json"]
-)
-def test_a_pickle_under_a_trusted_name_is_refused_as_what_it_is_not(
-    name: str, tmp_path: Path, canary: Path, poisoned: pytest.MonkeyPatch
-) -> None:
-    weft.save(small(), tmp_path / "a")
-    (tmp_path / "a" / name).write_bytes(pickle.dumps(Bomb(canary)))
-    with pytest.raises(ValueError, match=name):
-        weft.load(tmp_path / "a")
-    assert not canary.exists()
-
-
 @pytest.mark.parametrize("into", ["a", "b"], ids=["into its origin", "elsewhere"])
 def test_what_is_saved_never_asks_to_run_code(into: str, tmp_path: Path, canary: Path) -> None:
     plant(weft.save(small(), tmp_path / "a"), canary)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -36,7 +35,7 @@ SPECS: dict[str, S.Spec] = {
     "dinov2": weft.dinov2(depth=2, width=16, heads=2, image_size=28),
 }
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
-MASKED, TABLE = "cls.predictions.transform.dense.weight", "bert.embeddings.word_embeddings.weight"
+TABLE = "bert.embeddings.word_embeddings.weight"
 
 
 def made(name: str = "bert", seed: int = 1) -> weft.Model:
@@ -113,10 +112,6 @@ def test_a_spec_no_family_can_say_goes_round_in_our_own_layout_only(tmp_path: Pa
     assert same(back, model)
     assert back.spec == deep_gpt()
     assert torch.equal(back(IDS), model(IDS))
-
-
-def test_only_the_two_layouts_can_be_asked_for(tmp_path: Path) -> None:
-    assert "'onnx'" in complaint(lambda: weft.save(made(), tmp_path, to="onnx"))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -309,27 +304,13 @@ def test_tied_weights_stay_tied_through_save_load_to_and_meta(tmp_path: Path, na
     ("name", "keys", "words"),
     [
         ("bert", {"model_type": "rwkv"}, ("rwkv", "bert")),
-        ("bert", {"model_type": None}, ("None",)),
         ("bert", {"hidden_act": "mish"}, ("mish", "hidden_act")),
-        ("bert", {"hidden_act": "silly"}, ("silly", "silu")),
         ("bert", {"architectures": ["BertForSleep"]}, ("BertForSleep", "BertFor")),
         ("bert", {"position_embedding_type": "relative_key"}, ("relative_key", "absolute")),
-        ("bert", {"num_attention_heads": 3}, ("3", "16", "heads")),
         ("bert", {"num_hidden_layers": "2"}, ("'2'", "depth")),
-        ("bert", {"hidden_size": -16}, ("-16",)),
-        ("bert", {"vocab_size": 1.5}, ("1.5", "vocab_size")),
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, ("yarn", "llama3")),
-        (
-            "llama",
-            {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
-            ("linear", "rope_scaling"),
-        ),
-        ("llama", {"rope_parameters": {"rope_type": "llama3"}}, ("factor",)),
         ("gemma2", {"attn_logit_softcapping": -50.0}, ("softcap", "-50.0")),
-        ("gemma2", {"final_logit_softcapping": 0}, ("softcap", "0")),
         ("qwen3", {"use_sliding_window": True}, ("use_sliding_window", "True")),
-        ("dinov2", {"use_swiglu_ffn": True}, ("use_swiglu_ffn",)),
-        ("t5", {"feed_forward_proj": "gated-mish"}, ("gated-mish", "gated-gelu")),
     ],
 )
 def test_a_config_outside_the_design_space_is_refused_in_one_line_that_names_it(
@@ -370,13 +351,6 @@ def test_a_wrong_spec_file_is_named_with_what_is_wrong(
     assert word in said
 
 
-def test_a_spec_file_that_holds_no_model_is_refused(tmp_path: Path) -> None:
-    weft.save(made(), tmp_path, to="weft")
-    (tmp_path / "manifest.json").unlink()
-    (tmp_path / "weft.json").write_text(S.to_json(S.LayerNorm()))
-    assert "LayerNorm" in complaint(lambda: weft.load(tmp_path))
-
-
 # Files
 
 
@@ -385,28 +359,6 @@ def test_an_empty_folder_and_a_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     assert "x is not a folder" in complaint(lambda: weft.load(tmp_path / "x"))
     assert "not a folder" in complaint(lambda: weft.load(tmp_path / "absent"))
-
-
-@pytest.mark.parametrize("file", ["pytorch_model.bin", "model.pt"])
-def test_a_pickle_is_never_opened_and_the_way_out_is_told(
-    mlm: Path, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.save(load_file(mlm / WEIGHTS), mlm / file)
-    (mlm / WEIGHTS).unlink()
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("unpickled")
-
-    for owner, name in (
-        (torch, "load"),
-        (pickle, "load"),
-        (pickle, "loads"),
-        (pickle, "Unpickler"),
-    ):
-        monkeypatch.setattr(owner, name, never)
-    said = complaint(lambda: weft.load(mlm))
-    assert file in said
-    assert "safetensors" in said
 
 
 @pytest.mark.parametrize(
@@ -424,12 +376,6 @@ def test_an_index_that_names_anything_but_a_sibling_is_refused(mlm: Path, name: 
     said = complaint(lambda: weft.load(mlm))
     assert INDEX in said
     assert repr(name) in said
-
-
-@pytest.mark.parametrize("index", [{}, {"weight_map": None}, {"weight_map": ["model.safetensors"]}])
-def test_an_index_without_a_map_is_refused(mlm: Path, index: dict[str, Any]) -> None:
-    (mlm / INDEX).write_text(json.dumps(index))
-    assert INDEX in complaint(lambda: weft.load(mlm))
 
 
 def test_a_missing_shard_and_a_tensor_its_shard_does_not_hold_are_named(tmp_path: Path) -> None:
@@ -609,43 +555,6 @@ def test_a_fresh_head_does_not_ask_whether_the_old_one_was_tied(tmp_path: Path) 
     assert weft.load(
         tmp_path, head=weft.ClassifierHead(num_labels=2), new_parts={"head"}
     ).spec.head == weft.ClassifierHead(num_labels=2)
-
-
-@pytest.mark.parametrize(
-    ("caps", "read"),
-    [
-        ({}, (50.0, 30.0)),
-        ({"attn_logit_softcapping": None}, (None, 30.0)),
-        ({"final_logit_softcapping": None}, (50.0, None)),
-        ({"attn_logit_softcapping": 20}, (20.0, 30.0)),
-    ],
-)
-def test_a_soft_cap_that_a_config_leaves_out_is_the_published_one_and_null_is_none(
-    tmp_path: Path, caps: dict[str, Any], read: tuple[float | None, float | None]
-) -> None:
-    weft.save(made("gemma2"), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
-        del config[key]
-    (tmp_path / "config.json").write_text(json.dumps(config | caps))
-    spec = weft.load(tmp_path).spec
-    assert (spec.decoder.blocks[1].attention.inner.softcap, spec.head.softcap) == read
-
-
-def test_a_description_of_more_than_the_files_hold_is_refused_before_anything_is_built(
-    tmp_path: Path,
-) -> None:
-    weft.save(
-        weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocab_size=32, positions=8)),
-        tmp_path,
-    )
-    config = json.loads((tmp_path / "config.json").read_text()) | {"vocab_size": 10**13}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ValueError,
-        match="described with 170,000,000,002,192 parameters, but its weight files hold only",
-    ):
-        weft.load(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("bert", torch.bfloat16), ("gemma2", torch.float32)])

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from weft import recipe as R
-from weft.tasks.base import LengthLimitedSamples
 from weft.tasks.denoising import DenoisingPreprocess, shuffle_sentences
 
 from .cases import SENTENCES, bart
-from .made import SPECIAL, VOCABULARY, Given, batch, build_pair, even, meta, near, rows, sure, texts
+from .made import SPECIAL, VOCABULARY, batch, build_pair, even, meta, near, rows, sure, texts
 
 BEGIN, END, MASK = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["mask"]
 
@@ -86,16 +85,6 @@ def test_texts_of_any_length_can_be_infilled() -> None:
             for seed in range(20):
                 row = corruption.infill(text, np.random.default_rng(seed))
                 assert set(row.tolist()) <= {MASK, *text.tolist()}
-
-
-def test_a_document_s_end_is_not_the_text_s() -> None:
-    sample = {
-        "tokens": np.array([10, 11, 12, END]),
-        "sentences": np.array([0, 2]),
-        "documents": np.array([0]),
-    }
-    row = denoise()(LengthLimitedSamples(Given([sample]), 8), 0, np.random.default_rng(0))
-    assert row["labels"].tolist() == [BEGIN, 10, 11, 12, END]
 
 
 def test_a_perfect_answer_scores_zero() -> None:

@@ -27,7 +27,6 @@ from .made import (
     batch,
     build_pair,
     even,
-    loss,
     meta,
     near,
     rows,
@@ -91,12 +90,10 @@ def test_of_the_chosen_eight_tenths_are_masked_one_is_random_and_one_is_kept(
 @pytest.mark.parametrize(
     ("hidden", "random"), [(0.8, 0.1), (1.0, 0.0), (0.8, 0.2), (0.8, 0.0), (0.0, 0.8), (0.0, 1.0)]
 )
-def test_every_row_of_bert_s_masking_table_trains_and_has_its_shares(
-    hidden: float, random: float
-) -> None:
+def test_every_row_of_bert_s_masking_table_has_its_shares(hidden: float, random: float) -> None:
     """BERT, appendix C.2; what needs no mask token does without."""
     special = {name: i for name, i in SPECIAL.items() if hidden or name != "mask"}
-    corruption, objective = build_pair(
+    corruption, _ = build_pair(
         R.MaskedLM(mask_token_rate=hidden, random_token_rate=random),
         bert(),
         meta(SENTENCES, special_tokens=special),
@@ -116,13 +113,6 @@ def test_every_row_of_bert_s_masking_table_trains_and_has_its_shares(
         (became == MASK).sum(), n, hidden or same
     )  # an ordinary token, where none is for masks
     assert near((became == was).sum(), n, 1 - hidden - random + same)
-    held, losses = batch(corruption, rows(corruption, texts(30, 38, 40))), []
-    for _ in range(3):
-        losses.append(float(loss(objective, corruption, [held])))
-        with torch.no_grad():
-            for p in objective.parameters():
-                p -= 0.1 * p.grad
-    assert losses[0] > losses[1] > losses[2]
 
 
 def test_special_tokens_are_never_chosen_and_all_others_alike(

@@ -58,25 +58,6 @@ def test_the_generator_s_words_follow_its_softmax() -> None:
     )
 
 
-def test_a_word_without_a_chance_is_never_drawn() -> None:
-    logits = torch.tensor([[float("-inf"), 0.0, float("-inf"), 0.0, float("-inf")]])
-    assert [
-        sample_tokens(logits, torch.tensor([u])).item()
-        for u in (0.0, 0.25, 0.49, 0.51, 0.75, 1 - 2**-24)
-    ] == [3, 3, 3, 1, 1, 1]
-
-
-def test_both_models_share_one_table_of_tokens_positions_and_segments() -> None:
-    _, objective = replaced()
-    for name in ("tokens", "positions", "segments"):
-        ours, theirs = (
-            getattr(objective.model.source, name),
-            getattr(objective.generator.source, name),
-        )
-        assert ours.weight is theirs.weight
-    assert objective.generator.token_embedding_VD is objective.model.token_embedding_VD
-
-
 @pytest.mark.parametrize("mask_rate", [0.15, 0.4])
 def test_the_bias_of_the_output_starts_at_the_share_of_replaced_tokens(mask_rate: float) -> None:
     """Else the trunk learns this constant, as one vector that all tokens have in common."""

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from weft import recipe as R
 from weft.spec import Spec, SpecialTokens, replace
 from weft.tasks.base import LengthLimitedSamples
 
 from .cases import SENTENCES, TEXT, bart, t5, transformer
-from .made import SPECIAL, VOCABULARY, Given, batch, build_pair, meta, pairs, rows, texts
+from .made import SPECIAL, VOCABULARY, Given, build_pair, meta, pairs, texts
 from .tuning import mean, ready, twins
 
 PAIR = LengthLimitedSamples(
@@ -130,18 +129,6 @@ def test_a_template_writes_a_source_from_columns_whatever_their_names_and_a_clas
 def test_a_template_that_cannot_be_read_is_refused(said: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=said):
         R.TemplatedPairs(**given)
-
-
-def test_a_translator_can_go_on_with_its_own_start_token() -> None:
-    spec = replace(transformer(), special_tokens=SpecialTokens(decoder_start=BEGIN))
-    straight, text = (
-        build_pair(value, spec, meta(R.SourceTargetPairs()), dtype=torch.float64)[0]
-        for value in (R.Translation(), R.TextToText())
-    )
-    same = [
-        batch(corruption, rows(corruption, pairs(5, 12, 10))) for corruption in (straight, text)
-    ]
-    assert all(torch.equal(same[0][name], same[1][name]) for name in same[0])
 
 
 @pytest.mark.parametrize(

@@ -145,23 +145,6 @@ def test_a_store_that_does_not_answer_is_named_and_no_rank(tmp_path: Path) -> No
         assert "rank 1" not in said
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_key_is_read_in_one_request_and_not_written(exists: bool) -> None:
-    store = dist.TCPStore("127.0.0.1", 0, None, True)
-    if exists:
-        store.set("key", "value")
-    requests = []
-
-    class Counted:
-        def __getattr__(self, name: str) -> Any:
-            requests.append(name)
-            return getattr(store, name)
-
-    assert heartbeat.read(Counted(), "key") == ("value" if exists else "")
-    assert len(requests) == 1
-    assert store.check(["key"]) == exists
-
-
 @pytest.mark.slow
 def test_a_job_that_is_suspended_as_a_whole_goes_on(tmp_path: Path) -> None:
     def work(ranks: DistributedRanks) -> None:

@@ -91,15 +91,6 @@ def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
     assert run_status(tmp_path)["data_wait"] is None  # an older log does not say
 
 
-def test_the_line_of_the_last_step_has_no_validation_of_an_earlier_one() -> None:
-    progress = TrainProgressLine(VIT, 0, 1.0, 1.0)
-    event = TrainStep(30, 0.5, {}, 1.0, 1e-3, 16, 0.5, 16)
-    validated = event._replace(validation={"loss": 0.25, "accuracy": 0.75})
-    assert "valid" in progress_text(progress, validated)
-    assert "valid" in progress_text(progress, event._replace(step=31))
-    assert "valid" not in progress_text(progress, event._replace(step=VIT.steps))
-
-
 def progress_text(progress: TrainProgressLine, event: TrainStep) -> str:
     progress.show(event)
     return progress.line(event)
@@ -124,19 +115,6 @@ DATA = R.Data(rows=R.Documents(), train=R.Source(paths=("a",)), valid=R.Source(p
 def drawn(text: str) -> tuple[list[ElementTree.Element], str]:
     found = list(ElementTree.fromstring(text).iter())
     return found, " ".join(e.text or "" for e in found)
-
-
-def test_the_curve_is_a_picture_with_every_series() -> None:
-    found = curve(
-        [{"step": s, "loss": 5 / s} for s in range(1, 3000)]
-        + [{"step": 2999, "valid": {"loss": 0.1}}],
-        "a <run>",
-    )
-    parts, text = drawn(found)
-    assert len([e for e in parts if e.tag.endswith("polyline")]) == 3
-    assert "loss (nats)" in text
-    assert len(found) < 60_000
-    assert curve([], "empty").startswith("<svg")
 
 
 def test_the_curve_shows_metric_rate_and_the_best_at_its_own_step_and_value() -> None:

@@ -16,7 +16,7 @@ import weft
 from weft import recipe as R
 from weft.commands.train import with_loggers
 from weft.registry import CHOICES, IMPLEMENTATIONS
-from weft.runs.log import RunLog, lines_until, read_log, restore_log
+from weft.runs.log import RunLog, read_log, restore_log
 from weft.runs.loggers import LogStart, scalars_of
 from weft.training.compatibility import recipe_differences
 from weft.training.loop import TrainStep
@@ -273,19 +273,6 @@ def test_a_tracker_that_is_added_returns_or_failed_gets_what_it_lacks_and_nothin
     assert given == ["1"]
     failures.clear()
     write_lines(logged, folder, 3, 6)
-    assert given == ALL
-
-
-def test_a_tracker_gets_the_steps_that_another_machine_made_meanwhile(
-    recorder: Any, tmp_path: Path
-) -> None:
-    logger, given, _ = recorder
-    logged, here, elsewhere = replace(SMALL, loggers=(logger,)), tmp_path / "a", tmp_path / "b"
-    for recipe, folder, last in ((logged, here, 2), (SMALL, elsewhere, 5)):
-        folder.mkdir()
-        write_lines(recipe, folder, 0, last)
-    restore_log(here / "log.jsonl", 5, lines_until(elsewhere / "log.jsonl", 5))
-    write_lines(logged, here, 5, 6)
     assert given == ALL
 
 

@@ -357,29 +357,6 @@ def test_the_gradient_is_clipped_by_the_norm_of_the_whole_step() -> None:
         )
 
 
-def test_a_gradient_below_the_limit_is_left_alone() -> None:
-    spec, made = built("causal")
-    free, held = (
-        trainer(recipe(spec, grad_clip=clip), (made[0], copy.deepcopy(made[1]), made[2]))
-        for clip in (None, 1e3)
-    )
-    steps(free, 2), steps(held, 2)
-    assert free.digest() == held.digest()
-
-
-def test_the_moving_average_takes_each_step_once() -> None:
-    spec, made = built("causal")
-    one = trainer(recipe(spec, average=R.EMA(decay=0.7), micro_batch_size=3), made)
-    mean = weights(one)
-    for event in one:
-        decay = min(0.7, (1 + event.step) / (10 + event.step))
-        mean = {name: decay * mean[name] + (1 - decay) * w for name, w in weights(one).items()}
-        assert one.average
-        close(one.average.copies, mean)
-        if event.step == 4:
-            break
-
-
 def test_the_averaged_weights_are_what_is_kept_and_they_are_not_trained_on(
     whole: Whole, tmp_path: Path
 ) -> None:

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
 import weft
-from tests import whole_runs
-from weft import recipe as R
 from weft import spec as S
 from weft.training.trainable import initialise_from
 
@@ -92,56 +89,6 @@ def test_what_is_no_resolution_is_refused_as_before(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="give the recipe the model that was trained"):
             initialise_from(weft.build(other), str(tmp_path))
-
-
-def test_no_positions_means_none() -> None:
-    assert weft.vit(**SMALL, image_size=32, positions=None).source.positions is None
-    assert (
-        weft.vit(**SMALL, image_size=32).source.positions
-        == weft.vit(**SMALL, image_size=32, positions="learned").source.positions
-        == S.LearnedPositions(count=17)
-    )
-    assert "source.positions.weight" not in dict(
-        weft.build(weft.vit(**SMALL, image_size=32, positions=None)).named_parameters()
-    )
-
-
-def test_fine_tuning_starts_at_a_higher_resolution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for label in range(2):
-        (tmp_path / "images" / str(label)).mkdir(parents=True)
-        for i in range(4):
-            Image.new("RGB", (40, 40), (200 * label, 20 * i, 50)).save(
-                tmp_path / "images" / str(label) / f"{i}.png"
-            )
-    small = R.Recipe(
-        name="small",
-        model=weft.vit(**SMALL, image_size=32, classes=2),
-        task=R.Classification(),
-        data=R.Data(rows=R.LabelledImages(), train=R.Source(paths=(str(tmp_path / "images"),))),
-        batch=R.FixedBatch(size=4, length=17),
-        steps=2,
-        optimiser=R.AdamW(lr=1e-3),
-    )
-    list(whole_runs.train(small))
-    large = replace(
-        small,
-        name="large",
-        model=weft.vit(**SMALL, image_size=48, classes=2),
-        batch=R.FixedBatch(size=4, length=37),
-        init_from="runs/small/model",
-    )
-    begun = whole_runs.build_run(large).loss.model.state_dict()
-    trained = weft.load("runs/small/model").state_dict()
-    assert all(
-        torch.equal(begun[name], t)
-        for name, t in trained.items()
-        if name != "source.positions.weight"
-    )
-    assert [event.step for event in whole_runs.train(large)] == [1, 2]
-    assert weft.load("runs/large/model").spec.source.image_size == 48
 
 
 DETECTOR: dict[str, Any] = {

@@ -43,10 +43,6 @@ def test_warmup_stable_decay_is_level_until_its_last_share() -> None:
     assert s.scale(90, 100) == pytest.approx(0.5)
 
 
-def test_constant_stays() -> None:
-    assert {R.ConstantSchedule().scale(step, 10) for step in range(1000)} == {1.0}
-
-
 @pytest.mark.parametrize(
     "s",
     [

@@ -44,12 +44,6 @@ def test_rows_cost_as_much_as_the_base_where_the_papers_do() -> None:
         assert len({run_flops(getattr(module, name)) for name in module.PAPER}) == 1
 
 
-def test_keys_and_values_vary_apart() -> None:
-    module = tables.load("transformer")
-    attention = module.key_dim_4.model.decoder.blocks[1].cross_attention.inner
-    assert (attention.heads, attention.head_dim, attention.value_dim) == (4, 4, 16)
-
-
 def part(mean: float, stdev: float | None, paper: float | None) -> dict[str, Any]:
     return {"mean": mean, "stdev": stdev, "runs": [mean] * 4, "paper": paper}
 
@@ -140,12 +134,6 @@ def test_the_auxiliary_loss_is_all_that_differs() -> None:
         auxiliary_lm.tuning("reviews", weight, 0, pretrained, Path("runs/gpt")) for weight in (0.5, 0.0)
     )  # fmt: skip
     assert R.replace_path(R.replace_path(with_it, "task.lm_weight", 0.0), "name", without.name) == without  # fmt: skip
-
-
-def test_summary_pairs_the_seeds() -> None:
-    result = auxiliary_lm.summary({"0": [0.5, 0.7], "0.5": [0.6, 0.8]})
-    assert result["0.5"]["difference"] == pytest.approx(0.1)
-    assert result["0.5"]["standard error"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_an_exponent_reads_the_small_language_more_often() -> None:

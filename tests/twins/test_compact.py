@@ -60,13 +60,6 @@ def test_relu_after_the_pooling_has_the_values_and_gradients_of_relu_before_it()
     assert torch.equal(grad, twin_grad)
 
 
-def test_a_patch_size_that_the_stem_does_not_give_is_refused() -> None:
-    with pytest.raises(ValueError, match="give patch_size=4"):
-        S.replace(
-            weft.cct(**SMALL), source=S.Patches(image_size=32, patch_size=8, stem=S.ConvStem())
-        )
-
-
 @pytest.mark.parametrize(
     ("stem", "path"),
     [
