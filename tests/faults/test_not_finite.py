@@ -287,24 +287,6 @@ def test_a_refusal_at_the_very_last_step_counts_too(whole: Whole, tmp_path: Path
     assert not (out / "model").exists()
 
 
-@pytest.mark.parametrize("kill", [BAD, BAD + 1, BAD + 4], ids=["before", "at", "after"])
-def test_a_run_that_is_killed_around_the_refused_step_decides_the_same(
-    kill: int, whole: Whole, tmp_path: Path
-) -> None:
-    recipe, out, plain = (
-        replace(whole.recipes["causal"], steps=14, checkpoints=R.Checkpoints(every_steps=2)),
-        tmp_path / "run",
-        tmp_path / "plain",
-    )
-    assert (
-        poisoned(recipe, out, inf, "gradient", lambda step: step == BAD, plots=(at_step(kill),))
-        is None
-    )
-    digest = poisoned(recipe, out, inf, "gradient", lambda step: step == BAD)[1]
-    assert digest == poisoned(recipe, plain, inf, "gradient", lambda step: step == BAD)[1]
-    assert told(out) == told(plain)
-
-
 def test_a_spike_is_refused_and_the_same_one_after_a_kill(whole: Whole, tmp_path: Path) -> None:
     recipe = replace(
         whole.recipes["causal"],

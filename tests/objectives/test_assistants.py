@@ -227,14 +227,6 @@ def test_the_loss_of_preferences_is_the_papers() -> None:
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_the_reference_is_neither_trained_nor_saved() -> None:
-    reference = weft.build(small_gpt(), dtype=torch.float64, seed=5)
-    made, batch = preferred(R.PreferenceTuning(reference="r"), small_gpt(), teacher=reference)
-    made.loss.train()(batch)["preference"].backward()
-    assert all(p.grad is None for p in reference.parameters())
-    assert sum(p.numel() for p in made.loss.parameters()) == small_gpt().parameter_count()
-
-
 def test_a_reward_model_prefers_as_the_sigmoid_of_the_difference() -> None:
     head = S.ClassifierHead(num_labels=1, pooling="last")
     made, batch = preferred(R.RewardModelling(), small_gpt(head))

@@ -336,16 +336,3 @@ def test_loggers_are_named_once_and_may_change_between_two_starts() -> None:
     assert R.apply_overrides(SMALL, ["loggers=MLflow"]).loggers == (R.MLflow(),)
     with pytest.raises(ValueError, match="did you mean 'tensorboard'"):
         with_loggers(SMALL.loggers, ["tensorbord"])
-
-
-def test_the_logger_of_the_documentation_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "use.md").read_text()
-    block = page.partition("### Loggers")[2].partition("```python\n")[2].partition("```")[0]
-    exec(block, {"__name__": "documentation"})  # noqa: S102
-    printer = CHOICES.pop("Printer")
-    write_twice(replace(SMALL, loggers=(printer(),)), tmp_path)
-    IMPLEMENTATIONS.pop(printer)
-    steps = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
-    assert steps == ["1", "2", "3", "3", "4", "5", "5", "6"]
