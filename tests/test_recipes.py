@@ -22,8 +22,6 @@ FILES = sorted((ROOT / "recipes").glob("*.py"))
 
 def recipes(path: Path) -> dict[str, R.Recipe]:
     made = spec_from_file_location(path.stem, path)
-    assert made is not None
-    assert made.loader is not None
     module = module_from_spec(made)
     made.loader.exec_module(module)
     return {name: thing for name, thing in vars(module).items() if isinstance(thing, R.Recipe)}

@@ -29,8 +29,6 @@ PAIRS = [  # no word of a sentence is in its pair
 @pytest.fixture(scope="module")
 def example() -> Any:
     found = spec_from_file_location(FILE.stem, FILE)
-    assert found is not None
-    assert found.loader is not None
     module = module_from_spec(found)
     sys.modules[FILE.stem] = module  # as an import does: workers find its classes by name
     found.loader.exec_module(module)

@@ -25,8 +25,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "extend" / "fasta.py"
 def fasta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NAMED, Format, dict(NAMED[Format]))
     found = spec_from_file_location("fasta_example", EXAMPLE)
-    assert found is not None
-    assert found.loader is not None
     module = module_from_spec(found)
     monkeypatch.setitem(sys.modules, found.name, module)
     found.loader.exec_module(module)

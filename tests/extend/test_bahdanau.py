@@ -33,8 +33,6 @@ def example() -> Iterator[Any]:
     """The file as a module; what it registers leaves with it."""
     before = dict(registry.CHOICES), dict(registry.IMPLEMENTATIONS)
     module_spec = spec_from_file_location(FILE.stem, FILE)
-    assert module_spec is not None
-    assert module_spec.loader is not None
     module = sys.modules[FILE.stem] = module_from_spec(module_spec)
     module_spec.loader.exec_module(module)
     yield module
@@ -128,7 +126,6 @@ def test_blocks_of_a_stack_of_ones_own_are_counted_once() -> None:
 
     try:
         plain = weft.bert(depth=2, width=16, heads=2, hidden=32, vocab_size=20, positions=8)
-        assert isinstance(plain.encoder, weft.Stack)
         mapped = replace(plain, encoder=MappedStack(blocks=plain.encoder.blocks))
         assert mapped.flops(1, 8) - plain.flops(1, 8) == 2 * 8 * 16 * 16
     finally:

@@ -36,7 +36,6 @@ def recipe(whole: Whole, request: pytest.FixtureRequest) -> R.Recipe:  # noqa: F
 
 
 def copies(recipe: R.Recipe) -> CheckpointCopies:
-    assert recipe.checkpoints.copy_to is not None
     return CheckpointCopies(recipe.checkpoints.copy_to, 2)
 
 

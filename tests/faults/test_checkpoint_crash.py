@@ -131,5 +131,4 @@ def test_a_damaged_checkpoint_of_the_same_step_never_takes_the_place_of_the_whol
     (whole / "model.safetensors").write_bytes(b"")
     for tree, complete in cut(shelf / "real", {2: 10}, 1, monkeypatch).values():
         found = latest_checkpoint(build(tree, shelf / "found") / "run" / "checkpoints", [].append)
-        assert found
         assert found.state["version"] in allowed(complete)

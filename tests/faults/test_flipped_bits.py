@@ -241,7 +241,6 @@ def test_a_bit_of_an_average_is_found_and_the_checkpoint_before_is_taken(
         said: list[str] = []
         with hurt(path, flip):
             found = latest_checkpoint(done[1] / "checkpoints", said.append)
-        assert found
         assert found.step == 2
         assert said == [f"{path} is damaged: its SHA-256 is not the manifest's"]
 

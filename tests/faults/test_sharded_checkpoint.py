@@ -95,7 +95,6 @@ def digest_on(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel]) -> set[
         with init_ranks(device="cpu") as here:
             built = whole_runs.build_run(spread, here, is_new=False)
             latest = checkpoint.latest_checkpoint(out / "checkpoints", print)
-            assert latest is not None
             checkpoints.restore_run(built, latest, RunDirectory(out), print)
             digest = built.trainer.digest()
             built.trainer.drop_ddp()
@@ -110,7 +109,6 @@ def load_everywhere(
     out = folder / "run"
     assert set(start(causal(whole), out, saved_on, stop=3)) == {"stopped"}
     latest = checkpoint.latest_checkpoint(out / "checkpoints", pytest.fail)
-    assert latest is not None
     assert latest.step == 3
     parts = [name for name in latest.files if name.startswith("part_")]
     assert len(parts) == (2 * saved_on[0] if saved_on[1].splits_weights else 0)
@@ -227,7 +225,6 @@ def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
     content[-3] ^= 1
     (newest / "part_00001.safetensors").write_bytes(content)
     latest = checkpoint.latest_checkpoint(out / "checkpoints", told.append)
-    assert latest is not None
     assert latest.step == 4
     assert "part_00001.safetensors is damaged" in told[0]
 
@@ -279,7 +276,6 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
     with pytest.raises(OSError, match="rank 1 has not written its part"):
         first.wait()
     latest = checkpoint.latest_checkpoint(tmp_path, pytest.fail)
-    assert latest is not None
     assert latest.step == 1
     for each in (first, second, old):
         with contextlib.suppress(OSError):
@@ -312,7 +308,6 @@ def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
     assert not left, f"still there: {left}"
     assert process.returncode != 0, text
     latest = checkpoint.latest_checkpoint(out / "checkpoints", pytest.fail)
-    assert latest is not None
     assert latest.step == 2
     other = GRIDS[3] if grid == GRIDS[2] else ONE
     digests = start(recipe, out, other, stop=-1)

@@ -125,7 +125,6 @@ def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
     taken = steps_of(out) if out.exists() else []
     if taken:
         saved = latest_checkpoint(out / "checkpoints", pytest.fail)
-        assert saved
         assert saved.step == taken[-1]  # all that was done
     else:
         assert phase in ("import", "prepare", "build", "restore", "probe", "update")
@@ -157,7 +156,6 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
     code, said, _ = command(recipe, out, signal_all)
     assert code == commands.EXIT_STOPPED, said
     saved = latest_checkpoint(out / "checkpoints", pytest.fail)
-    assert saved
     assert saved.step == steps_of(out)[-1]
 
 
@@ -235,7 +233,6 @@ def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, 
         )
         if steps_of(out):
             saved = latest_checkpoint(out / "checkpoints", pytest.fail)
-            assert saved
             assert saved.step == steps_of(out)[-1]
         whole.same(name, child(whole.recipes[name], out), out)
 
@@ -261,7 +258,6 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
     assert code == commands.EXIT_STOPPED, said
     assert time.monotonic() - began < patience(LIMIT)
     saved = latest_checkpoint(tmp_path / "run" / "checkpoints", pytest.fail)
-    assert saved
     assert saved.step == 6
 
 

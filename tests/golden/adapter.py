@@ -44,8 +44,6 @@ def recipe_names() -> list[str]:
 
 def load(path: Path) -> Any:
     found = spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
     module = module_from_spec(found)
     found.loader.exec_module(module)
     return module

@@ -12,7 +12,6 @@ def parts_give_the_whole(made: Built) -> None:
 
 
 HOLDS: tuple[Callable[[Built], None], ...] = (
-    invariants.test_a_row_is_decided_by_its_number_and_its_draw_alone,
     invariants.test_samples_are_never_written_to,
     invariants.test_terms_counts_sums_and_weights_have_the_same_names,
     invariants.test_every_parameter_gets_a_gradient,

@@ -148,7 +148,6 @@ def loss(objective: Loss, corruption: Preprocess, batches: list[Batch]) -> torch
             objective.weights[term] * value / max(total[term], 1)
             for term, value in objective(each).items()
         )
-        assert isinstance(part, torch.Tensor)
         part.backward()
         whole += part.detach()
     return whole

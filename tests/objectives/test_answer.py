@@ -1,6 +1,5 @@
 """Answers as spans of a text."""
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -59,20 +58,6 @@ def test_the_loss_is_transformers(tmp_path: Path) -> None:
         assert abs(mean(corruption, objective, alone) - theirs[-1]) <= 1e-5
     assert abs(mean(corruption, objective, given) - np.mean(theirs)) <= 1e-5
     assert np.mean(theirs) > 0.5
-
-
-def test_padding_is_never_chosen_and_a_batchs_answers_are_those_of_its_rows() -> None:
-    corruption, objective = build_pair(
-        R.QuestionAnswering(), bert(head=S.SpanHead()), meta(ROW), dtype=torch.float64
-    )
-    given = batch(corruption, rows(corruption, questions(14)))
-    answers = objective.eval().forward_outputs(given)
-    lowest = torch.finfo(torch.float64).min
-    for scores, (i, row) in product(answers, enumerate(rows(corruption, questions(14)))):
-        n = len(row["tokens"])
-        assert (scores[i, n:] == lowest).all()
-        assert (scores[i, :n].softmax(0) > 0).all()
-    assert not given["tokens_attention_mask"].all()
 
 
 @pytest.mark.parametrize("longest", [1, 2, 5, 30, 100])

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from weft.data.collate import pack
-from weft.data.order import sample_generator
 from weft.kernels.cross_entropy import IGNORE_INDEX
 from weft.layers.mixture_of_experts import MixtureOfExpertsLayer
 from weft.tasks.base import ROUTER_TERMS, ArrayRow, LengthLimitedSamples, Loss, Preprocess
@@ -30,20 +29,8 @@ def made(request: pytest.FixtureRequest) -> Built:
     return built(request.param)
 
 
-def same(a: ArrayRow, b: ArrayRow) -> bool:
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
-
-
 def close(a: Any, b: Any) -> None:
     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
-def test_a_row_is_decided_by_its_number_and_its_draw_alone(made: Built) -> None:
-    corruption, _, samples = made
-    forward = rows(corruption, samples)
-    away = pickle.loads(pickle.dumps(corruption))  # noqa: S301 as in a worker
-    for i in reversed(range(len(samples))):
-        assert same(away(samples, i, sample_generator(0, 0, i)), forward[i])
 
 
 def test_samples_are_never_written_to(made: Built) -> None:
@@ -51,17 +38,6 @@ def test_samples_are_never_written_to(made: Built) -> None:
     before = pickle.dumps(samples)
     rows(corruption, samples)
     assert pickle.dumps(samples) == before
-
-
-def test_rows_have_the_fields_that_are_named_and_fit_the_length(made: Built) -> None:
-    corruption, _, samples = made
-    for row in rows(corruption, samples):
-        assert corruption.fields.keys() <= row.keys()
-        lengths: dict[str, set[int]] = {}
-        for field, (stream, _) in corruption.fields.items():
-            lengths.setdefault(stream, set()).add(len(row[field]))
-        assert all(len(found) == 1 for found in lengths.values())
-        assert max(max(found) for found in lengths.values()) <= samples.length
 
 
 def test_terms_counts_sums_and_weights_have_the_same_names(made: Built) -> None:

@@ -30,7 +30,6 @@ def replaced(**more: Any) -> tuple[Preprocess, ReplacedTokenLoss]:
         meta(SENTENCES),
         dtype=torch.float64,
     )
-    assert isinstance(objective, ReplacedTokenLoss)
     return corruption, objective.eval()
 
 
@@ -135,10 +134,7 @@ def test_both_models_start_with_numbers_of_their_own() -> None:
     model, generator = electra()
     same = replace(model, head=generator.head)
     _, objective = build_pair(R.ReplacedTokenDetection(generator=same), model, meta(SENTENCES))
-    assert isinstance(objective, ReplacedTokenLoss)
     ours, theirs = objective.model.encoder, objective.generator.encoder
-    assert ours is not None
-    assert theirs is not None
     for name, weight in ours.named_parameters():
         if weight.dim() == 2:
             assert not torch.equal(weight, theirs.get_parameter(name)), name

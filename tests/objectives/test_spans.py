@@ -33,7 +33,6 @@ def spans(
         model,
         meta(TEXT, vocab_size=1001, sentinels=sentinels),
     )
-    assert isinstance(corruption, SpanCorruptionPreprocess)
     return corruption
 
 

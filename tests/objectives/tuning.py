@@ -134,7 +134,6 @@ def album(count: int) -> Kept:
 def images(
     count: int, spec: S.Spec, still: bool = False, transforms: tuple[R.Transform, ...] | None = None
 ) -> LengthLimitedSamples:
-    assert isinstance(spec.source, S.Patches)
     samples = ImageSamples(album(count), spec.source, deterministic=still, transforms=transforms)  # type: ignore[arg-type]
     return LengthLimitedSamples(samples, 17)
 

@@ -281,7 +281,6 @@ def together(spec: S.Spec, general: str, paths: list[tuple[str, ...]], old: Any)
 
 def flipped(c: Case, flip: Flip) -> weft.Model:
     """The changed model with the same weights: by our names where they fit, else through the family's table."""
-    assert flip.spec is not None
     state = {
         name.replace(*flip.rename) if flip.rename[0] else name: t
         for name, t in ours(c).state_dict().items()

@@ -92,12 +92,9 @@ def test_trained_weights_are_a_softmax_over_the_layers() -> None:
             layer_mix=S.LayerMix(layers=LAST, combine="weighted"),
         )
     ).eval()
-    assert model.layer_mix is not None
-    assert model.layer_mix.weight is not None
     with torch.no_grad():
         model.layer_mix.weight.copy_(torch.tensor([0.0, 1.0, -2.0, 0.5]))
         ids = torch.randint(0, 60, (2, 7))
-        assert model.encoder is not None
         layers = model.encoder(model.embed(ids)).layer_outputs
         expected = sum(
             w * x for w, x in zip(model.layer_mix.weight.softmax(0), layers, strict=True)

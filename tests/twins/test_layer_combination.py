@@ -8,7 +8,6 @@ import torch
 
 import weft
 from weft import spec as S
-from weft.model.stack import StackLayer
 from weft.values import from_json, to_json
 
 
@@ -44,8 +43,6 @@ def test_a_stack_is_equation_9_of_the_paper(norm: S.Norm | None) -> None:
     model = weft.build(decoder(norm=norm), dtype=torch.float64).eval()
     scatter(model)
     stack = model.decoder
-    assert isinstance(stack, StackLayer)
-    assert stack.layer_combination is not None
     sequence = model.embed(torch.arange(12).view(1, 12))
     (view,) = stack.build_contexts(sequence, None)
     norms, weights = stack.layer_combination.norms, stack.layer_combination.weights
@@ -63,8 +60,6 @@ def test_a_stack_is_equation_9_of_the_paper(norm: S.Norm | None) -> None:
 
 def test_weights_start_as_a_mean_and_all_of_them_learn() -> None:
     model = weft.build(decoder())
-    assert isinstance(model.decoder, StackLayer)
-    assert model.decoder.layer_combination is not None
     weights = list(model.decoder.layer_combination.weights)
     assert [w.tolist() for w in weights] == [pytest.approx([1 / n] * n) for n in (1, 2, 3, 4)]
     logits = model(torch.arange(12).view(1, 12))
