@@ -8,7 +8,6 @@ import weft
 from tests.twins.test_start import SPECS
 from weft import recipe as R
 from weft.layers.roles import (
-    OUTPUT,
     Part,
     Role,
     check_roles,
@@ -106,21 +105,3 @@ def test_a_declared_constant_and_a_declared_formula_come_before_the_spec() -> No
     initialise_weights(module, SPECS["gpt2"])
     assert module.gain.tolist() == [0.5] * 4
     assert module.mix.flatten().tolist() == list(range(16))
-
-
-def test_what_a_module_inside_declares_comes_before_what_is_declared_around_it() -> None:
-    outer = with_scope(
-        nn.Sequential(with_scope(nn.Linear(2, 2), layers_above=1), nn.Linear(2, 2)), layers_above=5
-    )
-    assert {n: f.layers_above for n, f in parameter_facts(outer).items()} == {
-        "0.weight": 1,
-        "0.bias": 1,
-        "1.weight": 5,
-        "1.bias": 5,
-    }
-
-
-def test_the_bias_of_a_map_that_writes_the_stream_lies_along_the_stream() -> None:
-    writes = with_role(nn.Linear(2, 3), Role.MATRIX, stream_dim=OUTPUT)
-    assert parameter_facts(writes)["bias"].stream_dim == -1
-    assert parameter_facts(with_role(nn.Linear(2, 3), Role.MATRIX))["bias"].stream_dim is None

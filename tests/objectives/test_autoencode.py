@@ -10,7 +10,7 @@ import torch
 
 from weft import recipe as R
 from weft.data.order import sample_generator
-from weft.tasks.masked_autoencoding import mask_patches, patchify
+from weft.tasks.masked_autoencoding import mask_patches
 
 from .cases import routed
 from .holds import HOLDS, Built
@@ -84,34 +84,6 @@ def test_the_loss_is_transformers(normalised: bool, share: float, tmp_path: Path
     assert theirs > 0.5
     shifted = {**given, "hidden": given["hidden"].roll(1, 0)}
     assert abs(mean(corruption, objective, shifted) - theirs) > 1e-4
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-def test_the_right_pixels_cost_nothing_and_seen_ones_do_not_count(normalised: bool) -> None:
-    corruption, objective = build_pair(
-        R.MaskedAutoencoding(normalise_pixels=normalised), mae(), KNOWN, dtype=torch.float64
-    )
-    given = batch(corruption, rows(corruption, images(6, mae())))
-    right = patchify(given["image"].double(), 4)
-    if normalised:
-        right = (right - right.mean(-1, keepdim=True)) / (right.var(-1, keepdim=True) + 1e-6).sqrt()
-    assert objective.loss_sums(right, given)["patch"] < 1e-24
-    assert corruption.loss_counts(given) == {"patch": 6 * 12}
-    seen, hidden = right.clone(), right.clone()
-    for i in range(6):
-        seen[i, given["visible"][i, 1:] - 1] += 1
-        hidden[i, given["hidden"][i]] += 2
-    assert objective.loss_sums(seen, given)["patch"] < 1e-24
-    assert abs(float(objective.loss_sums(hidden, given)["patch"]) / (6 * 12) - 4) < 1e-12
-
-
-def test_a_patch_holds_its_own_pixels_rows_then_columns_then_channels() -> None:
-    image = torch.arange(2 * 3 * 8 * 12).view(2, 3, 8, 12)
-    found = patchify(image, 4)
-    assert found.shape == (2, 6, 48)
-    for p, (row, column) in enumerate((r, c) for r in range(2) for c in range(3)):
-        part = image[1, :, row * 4 : row * 4 + 4, column * 4 : column * 4 + 4]
-        assert torch.equal(found[1, p], part.permute(1, 2, 0).flatten())
 
 
 def test_the_model_sees_no_hidden_pixel() -> None:

@@ -59,14 +59,6 @@ def test_apart_numbers_documents_and_asks_no_label_across_their_border() -> None
     assert row["labels"].tolist() == [11, 12, IGNORE_INDEX, 14, 15, 16, 17, IGNORE_INDEX]
 
 
-def test_a_short_last_window_is_padded_with_ignored_labels() -> None:
-    corruption, _ = causal()
-    samples = LengthLimitedSamples(Given([texts(1, 17, 16)[0], texts(1, 5, 16)[0]]), 16)
-    made = batch(corruption, rows(corruption, samples))
-    assert (made["labels"][1, 4:] == IGNORE_INDEX).all()
-    assert corruption.loss_counts(made) == {"token": 16 + 4}
-
-
 def test_packed_documents_are_each_document_alone() -> None:
     corruption, objective = causal(one_document_per_sample=True)
     generator = np.random.default_rng(5)

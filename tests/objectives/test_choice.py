@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from weft import recipe as R
 from weft import spec as S
 from weft.data.order import sample_generator
 
 from .cases import bert, gpt
-from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta, rows
+from .made import SPECIAL, Given, LengthLimitedSamples, build_pair, meta
 from .tuning import ENDINGS, TEXT, choices, mean, ready, twins
 
 ROW = R.ChoiceQuestions(endings=ENDINGS)
@@ -44,22 +43,6 @@ def test_every_ending_stands_behind_the_context_in_a_stream_of_its_own() -> None
         "tokens2",
         "labels",
     }
-
-
-def test_the_score_of_an_ending_is_that_of_its_sequence_alone() -> None:
-    corruption, objective = build_pair(
-        R.MultipleChoice(), bert(head=ONE), meta(ROW), dtype=torch.float64
-    )
-    given = rows(corruption, choices(5))
-    together = objective.eval().forward_outputs(batch(corruption, given))
-    assert together.shape == (5, 3)
-    for i, row in enumerate(given):
-        for j in range(3):
-            alone = objective.model(
-                torch.tensor(row[f"tokens{j}"])[None],
-                token_type_ids=torch.tensor(row[f"segments{j}"])[None],
-            )
-            torch.testing.assert_close(alone[0, 0], together[i, j], rtol=0, atol=1e-12)
 
 
 def test_the_loss_is_transformers(tmp_path: Path) -> None:

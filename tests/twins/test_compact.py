@@ -241,8 +241,3 @@ def test_drop_path_grows_linearly_from_the_first_block_to_the_last() -> None:
     assert rates == [pytest.approx((0.1 * i, 0.1 * i)) for i in range(5)]
     pyramid = weft.with_drop_path(weft.swin("tiny", drop_path=0.0), 0.22)
     assert pyramid == weft.swin("tiny", drop_path=0.22)
-
-
-def test_the_classes_of_a_larger_image_come_from_a_stretched_position_table() -> None:
-    model = random_model(weft.cct(**SMALL))
-    assert model(torch.randn(2, 3, 24, 20)).shape == (2, 5)

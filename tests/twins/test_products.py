@@ -2,45 +2,11 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 import weft
 from weft.kernels.side_by_side import linear_side_by_side, one_product_is_quicker
 from weft.layers import attention
-from weft.layers.embedding import PatchProjection
 from weft.testing.model_part import random_model
-
-
-@pytest.mark.parametrize(("rows", "columns", "channels"), [(8, 8, 3), (4, 12, 1), (16, 4, 2)])
-def test_patches_times_the_weights_are_the_convolution(
-    rows: int, columns: int, channels: int
-) -> None:
-    torch.manual_seed(0)
-    projection = PatchProjection(channels, 6, 4, stride=4).double()
-    image = torch.randn(2, channels, rows, columns, dtype=torch.float64, requires_grad=True)
-    results = []
-    for found in (
-        projection(image),
-        F.conv2d(image, projection.weight, projection.bias, stride=4),
-    ):
-        gradients = torch.autograd.grad(found.sin().sum(), (image, *projection.parameters()))
-        results.append((found, *gradients))
-    for ours, slow in zip(*results, strict=True):
-        torch.testing.assert_close(ours, slow, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_maps_side_by_side_are_the_maps(bias: bool) -> None:
-    torch.manual_seed(0)
-    maps = [torch.nn.Linear(6, n, bias=bias).double() for n in (8, 4, 2)]
-    weights = [p for m in maps for p in m.parameters()]
-    x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
-    results = []
-    for found in (linear_side_by_side(x, maps), [m(x) for m in maps]):
-        total = sum((part.sin().sum() for part in found), torch.zeros(()))
-        results.append((*found, *torch.autograd.grad(total, (x, *weights))))
-    for ours, slow in zip(*results, strict=True):
-        torch.testing.assert_close(ours, slow, rtol=0, atol=1e-12)
 
 
 def gradients(model: weft.Model, image: torch.Tensor) -> list[torch.Tensor]:
