@@ -5,16 +5,9 @@ from collections.abc import Callable
 from . import test_invariants as invariants
 from .test_invariants import Built
 
-
-def parts_give_the_whole(made: Built) -> None:
-    for parts in (2, 4, 7):
-        invariants.test_micro_batches_give_the_loss_and_gradient_of_the_whole(made, parts)
-
-
 HOLDS: tuple[Callable[[Built], None], ...] = (
     invariants.test_samples_are_never_written_to,
     invariants.test_terms_counts_sums_and_weights_have_the_same_names,
     invariants.test_every_parameter_gets_a_gradient,
     invariants.test_a_micro_batch_of_few_labels_weighs_no_more_than_they_do,
-    parts_give_the_whole,
 )

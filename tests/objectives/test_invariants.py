@@ -72,16 +72,6 @@ def test_every_parameter_gets_a_gradient(made: Built) -> None:
         assert grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("parts", [2, 4, 7])
-def test_micro_batches_give_the_loss_and_gradient_of_the_whole(made: Built, parts: int) -> None:
-    corruption, objective, samples = made
-    given = rows(corruption, samples)
-    whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
-    pieces = [given[i * len(given) // parts : (i + 1) * len(given) // parts] for i in range(parts)]
-    close(loss(objective, corruption, [batch(corruption, piece) for piece in pieces]), whole)
-    close(gradients(objective), expected)
-
-
 def test_a_micro_batch_of_few_labels_weighs_no_more_than_they_do(made: Built) -> None:
     corruption, objective, samples = made
     given = rows(corruption, samples)

@@ -87,12 +87,6 @@ def test_muon_of_all_matrices_at_once_is_torch_s_of_each(monkeypatch: pytest.Mon
         assert buffers[0].keys() == buffers[1].keys()
 
 
-ATTENTION = (
-    "attention.inner.query",
-    "attention.inner.key",
-    "attention.inner.value",
-    "attention.inner.out",
-)
 MUON = R.Muon(lr=1e-2, other=R.AdamW(lr=1e-2))
 
 
