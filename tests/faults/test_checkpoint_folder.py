@@ -146,15 +146,6 @@ def test_a_checkpoint_that_its_trainer_removes_while_it_is_read_is_not_called_da
 # Retention
 
 
-def test_the_newest_whole_ones_and_the_pinned_are_kept(tmp_path: Path) -> None:
-    with CheckpointWriter(tmp_path, 2, pinned={2}) as saver:
-        for step in range(1, 7):
-            saver.submit(step, groups(step), {})
-            if step == 4:
-                saver.pinned.add(4)
-    assert steps(tmp_path) == [2, 4, 5, 6]
-
-
 def test_a_damaged_one_is_not_counted_among_the_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         write(tmp_path, step, groups(step), {})
@@ -185,13 +176,6 @@ def test_one_set_aside_for_another_of_its_step_counts_once_and_only_where_the_ot
     (path / "model.safetensors").write_bytes(b"")
     assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["old"]
     write(tmp_path, 7, groups(3), {"which": "newest"})
-    assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["newest"]
-    assert steps(tmp_path) == [7]
-
-
-def test_the_same_step_a_third_time_takes_the_place_of_both(tmp_path: Path) -> None:
-    shutil.copytree(write(tmp_path, 7, groups(1), {}), tmp_path / "step-000000007.old")
-    write(tmp_path, 7, groups(2), {"which": "newest"})
     assert [found.state["which"] for found in all_checkpoints(tmp_path)] == ["newest"]
     assert steps(tmp_path) == [7]
 
