@@ -177,6 +177,26 @@ def test_dropout_belongs_to_the_cells_of_an_image_and_not_to_its_padding() -> No
         torch.testing.assert_close(together, alone, rtol=1e-12, atol=1e-12)
 
 
+def test_padding_that_convolutions_see_changes_what_published_models_say() -> None:
+    """The default keeps to the published behaviour; `masked` differs from it only where there is padding."""
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(2, 32, 32, dtype=torch.bool)
+    mask[1, :, 20:] = False
+    images = images * mask[:, None]
+    masked, zeros = detector(), detector(source={"padding": "zeros"})
+    a, b = (build(spec, seed=0).eval() for spec in (masked, zeros))
+    with torch.no_grad():
+        for model in (a, b):
+            for module in model.modules():
+                if type(module).__name__ == "FrozenBatchNorm":
+                    module.bias.fill_(0.3)  # type: ignore[operator, union-attr]
+        one, other = (m.embed(images, attention_mask=mask).x_BLD for m in (a, b))
+        whole = [m.embed(images).x_BLD for m in (a, b)]
+    assert torch.equal(one[0], other[0])
+    assert not torch.equal(one[1], other[1])
+    assert torch.equal(*whole)
+
+
 def test_a_term_of_weight_nothing_is_no_term() -> None:
     made, given = built(R.Detection(l1_weight=0.0))
     sums = made.loss(batch(made.preprocess, given))
@@ -366,6 +386,12 @@ def test_positions_enter_exactly_where_the_values_say(
     assert tuple(int(told[place]) for place in PLACES) == expected
 
 
+def test_positions_at_a_decoder_need_one() -> None:
+    spec = detector(source={"positions_at": "decoder-attention"})
+    with pytest.raises(ValueError, match=r"source\.positions_at.*there is no decoder"):
+        S.replace(spec, decoder=None, target=None, head=S.ClassifierHead(num_labels=2))
+
+
 # What is refused before the first step
 
 
@@ -533,6 +559,14 @@ def test_average_precision_is_that_of_pycocotools(seed: int) -> None:
     names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large")
     assert ours == pytest.approx(dict(zip(names, judge.stats[:6], strict=True)), abs=1e-9)
     assert 0 < ours["ap"] < ours["ap50"] < 1
+
+
+def test_perfect_boxes_score_one_and_none_score_nothing() -> None:
+    pytest.importorskip("faster_coco_eval")
+    _, references = random_boxes(4)
+    perfect = [[(label, 0.9, *box) for label, *box in boxes] for boxes in references]
+    assert dict(detection_metrics(perfect, references))["ap"] == pytest.approx(1.0)
+    assert dict(detection_metrics([[] for _ in references], references))["ap"] == 0.0
 
 
 def test_object_queries_start_with_variance_1_as_published() -> None:

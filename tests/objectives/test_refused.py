@@ -142,6 +142,8 @@ def test_a_length_without_room_is_refused() -> None:
     store: Any = album(1)
     with pytest.raises(ValueError, match="length = 4 "):
         build_pair(CLASS, classes(), labelled(PAIR))[0].open_samples(store, 4)
+    with pytest.raises(ValueError, match="length = 2 "):
+        build_pair(R.Denoising(), bart(), meta(SENTENCES))[0].open_samples(store, 2)
     answers = build_pair(R.QuestionAnswering(), bert(head=S.SpanHead()), meta(QUESTIONS))[0]
     with pytest.raises(ValueError, match=r"ContextQuestions\(max_length=31\)"):
         answers.open_samples(store, 31)
