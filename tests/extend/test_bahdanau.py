@@ -19,7 +19,6 @@ import weft
 from tests import whole_runs
 from weft import recipe as R
 from weft import registry
-from weft.generate.beam_search import beam_search
 from weft.layers.sequence import HiddenStates
 from weft.model.stack import StackLayer
 from weft.values import from_json
