@@ -189,10 +189,11 @@ class Setting(NamedTuple):
 
 def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from weft import recipe as R
+    from weft.commands.tune import plan_tuning
+    from weft.commands.tune_options import TuneOptions
     from weft.runs.validation import validate_run
+    from weft.studies.plan import RESULTS_FILE
     from weft.studies.search import run_trials
-    from weft.tuning.options import TuneOptions
-    from weft.tuning.plan import RESULTS_FILE, plan_tuning
 
     task, ending = TASKS[s.task], "json" if s.task == "squad" else "jsonl"
     texts = ("first", "second") if s.task in ("mrpc", "rte", "stsb") else ("first",)

@@ -11,6 +11,8 @@ from .commands.evaluate import task_options
 from .commands.evaluate_options import EvaluationFiles, ScoreOptions
 from .commands.look import EXAMPLE, OUTPUT, ViewOptions, observe
 from .commands.look import save as save_observation
+from .commands.tune import plan_tuning
+from .commands.tune_options import TuneOptions
 from .data.prepare import PrepareProgress, prepare_for_run
 from .data.prepared import PreparedData
 from .data.prepared import open_prepared as open_prepared_data
@@ -27,11 +29,10 @@ from .python_messages import python_errors
 from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.train import train as train_run
+from .studies.launchers import launcher_for
 from .studies.search import run_trials
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluationData
-from .tuning.options import TuneOptions
-from .tuning.plan import plan_tuning
 
 train = python_errors(output="directory")(train_run)
 open_prepared = python_errors()(open_prepared_data)
@@ -200,6 +201,6 @@ def tune(options: TuneCall) -> OpenModel:
         ValueError: for an unknown option, and for data or a checkpoint that do not fit.
     """
     plan = plan_tuning(options, options.report)
-    for _ in run_trials(plan, options.report):
+    for _ in run_trials(plan, options.report, launcher_for(options.at_a_time, options.report)):
         pass
     return open(plan.folder, device=plan.recipe.device)

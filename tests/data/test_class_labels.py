@@ -15,9 +15,10 @@ from weft import recipe as R
 from weft.data.formats.class_labels import name_classes, names_of_columns
 from weft.data.prepare import prepare
 from weft.data.reading.rows import load_source
+from weft.data.reading.table import Tables
 from weft.data.store import open_store
 from weft.recipe.cells import class_name
-from weft.suggest.split import split_table
+from weft.suggest.split import split_tables
 
 STARS = ["1 star", "2 stars", "3 stars"]
 RATED = [{"text": f"a long text {i}", "label": i % 3} for i in range(30)]
@@ -63,7 +64,7 @@ def test_a_task_that_reads_numbers_reads_those_that_have_names(
     assert [store.row(i)["label"] for i in range(len(store))] == numbers
     found = examples_of(source.paths, task=task)
     assert found.row == schema
-    divided = split_table(weft.open_table(source.paths), None, schema, found.usable)
+    divided = split_tables(Tables(weft.open_table(source.paths)), schema, found.usable)
     data = replace(data, train=divided.train, valid=divided.valid)
     prepared = prepare(data, tmp_path / "divided", workers=1)
     sides = [prepared.train, prepared.open("valid")]
@@ -81,7 +82,7 @@ def test_numbers_that_have_names_are_classes_to_a_classifier(count: int, tmp_pat
     assert found.task == "classify"
     assert found.labels == tuple(sorted(names))
     table = weft.open_table(found.train.paths)
-    divided = split_table(table, None, found.row, found.usable)
+    divided = split_tables(Tables(table), found.row, found.usable)
     assert {item.fields["label"] for item in load_source(divided.train)[0]} == {*names}
 
 

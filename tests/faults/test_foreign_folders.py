@@ -234,10 +234,10 @@ def test_a_refused_command_has_changed_nothing(
 def test_a_search_that_was_stopped_early_goes_on_in_its_own_folder(
     made: dict[str, str], tmp_path: Path
 ) -> None:
-    from weft.tuning.plan import claim
+    from weft.studies.plan import MARK
 
-    claim(tmp_path / "out")
-    (tmp_path / "out" / "data").mkdir()
+    (tmp_path / "out" / "data").mkdir(parents=True)
+    (tmp_path / "out" / MARK).touch()
     (tmp_path / "out" / "data" / "train.jsonl").write_text("half")
     assert main(FOLDERS["tune"].format(**made, out=tmp_path / "out").split()) == 0
 

@@ -31,7 +31,7 @@ state = lambda: (
 before = state()
 import weft, weft.cli
 weft.build, weft.gpt2
-import weft.runs.train, weft.inference.open_model, weft.tuning.plan
+import weft.runs.train, weft.inference.open_model, weft.studies.plan
 after = state()
 assert [i for i, (a, b) in enumerate(zip(before, after)) if a != b] == []
 """

@@ -214,7 +214,7 @@ def test_a_new_task_changes_two_source_files_and_a_new_metric_three(copy: Path) 
 
 
 TASKS = "|".join(task.__name__ for task in members(Task))
-SHARED_ROOMS = ("training", "runs", "tuning", "studies", "commands")
+SHARED_ROOMS = ("training", "runs", "studies", "commands")
 # what serves some tasks only, and why
 SERVES_SOME = dict.fromkeys(
     ("commands/guess.py", "commands/guess_images.py", "commands/guess_pretrain.py"),

@@ -46,7 +46,6 @@ FLOORS = {
     "plan": 4.5,
     "inference": 5,
     "runs": 5.5,
-    "tuning": 6,
     "studies": 6.2,
     "serve": 6,
     "testing": 6.5,

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
+from weft.commands.tune import plan_tuning
+from weft.commands.tune_options import TuneOptions
 from weft.data.prepare import prepare
 from weft.interop.loading import load
 from weft.interop.manifest import find_damage
 from weft.runs.lock import RunLock
 from weft.studies import results, search
 from weft.studies.launchers import Processes
-from weft.tuning.options import TuneOptions
-from weft.tuning.plan import plan_tuning
 
 from ..tune.made import checkpoint, write_examples
 from .runs import killed

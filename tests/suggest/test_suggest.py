@@ -16,13 +16,13 @@ from tests.tune.made import checkpoint, sentences, write_examples
 from tests.tune.test_tune import endings, pairs, squad, tagged
 from weft import recipe as R
 from weft.cli import main
+from weft.commands.tune import plan_tuning
+from weft.commands.tune_options import TuneOptions
 from weft.data.prepare import prepare
 from weft.families import families
 from weft.suggest import suggest_recipe
 from weft.suggest.recipe_code import code
 from weft.suggest.suggestion import Budget
-from weft.tuning.options import TuneOptions
-from weft.tuning.plan import plan_tuning
 
 
 def test_a_recipe_is_suggested_without_torch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from weft import spec as S
 from weft.data.prepare import prepare
 from weft.data.quarantine import MAX_BAD_ROWS
 from weft.data.reading.examples import Examples, expected_rows, find_examples
-from weft.data.reading.table import open_table
+from weft.data.reading.table import Tables, open_table
 from weft.interop.saving import save
 from weft.model.model import build
 
@@ -119,4 +119,4 @@ def examples_of(
     table = open_table(
         paths, columns, names, label, expected=expected_rows(task), max_bad_rows=max_bad_rows
     )
-    return find_examples(table, table.open_like(valid) if valid else None, task)
+    return find_examples(Tables(table, table.open_like(valid) if valid else None), task)

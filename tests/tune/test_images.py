@@ -17,12 +17,12 @@ from tests import whole_runs
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
+from weft.commands.tune import plan_tuning
+from weft.commands.tune_options import TuneOptions
 from weft.data.store import open_store
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
 from weft.model.model import build
-from weft.tuning.options import TuneOptions
-from weft.tuning.plan import plan_tuning
 
 from ..objectives.tuning import PATCHES
 

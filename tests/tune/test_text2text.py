@@ -12,6 +12,8 @@ import weft
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
+from weft.commands.tune import plan_tuning
+from weft.commands.tune_options import TuneOptions
 from weft.data.prepare import prepare
 from weft.data.reading.rows import load_source
 from weft.generate.text_generator import TextGenerator
@@ -21,8 +23,6 @@ from weft.model.model import build
 from weft.studies import search
 from weft.tasks.task import predict
 from weft.tasks.text_to_text import class_probabilities
-from weft.tuning.options import TuneOptions
-from weft.tuning.plan import plan_tuning
 
 from .made import bert, sentences, write_examples
 

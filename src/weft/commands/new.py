@@ -162,8 +162,8 @@ def suggest_for(options: NewRecipeOptions) -> "Suggestion":
     reading = Reading(
         options.columns, options.column_names, max_bad_rows=options.max_bad_row_fraction
     )
-    table, valid = open_tables(options.data, options.valid, reading, task, checkpoint)
-    return suggest(table, valid, task, checkpoint)
+    tables = open_tables(options.data, options.valid, reading, task, checkpoint)
+    return suggest(tables, task, checkpoint)
 
 
 def recipe_name(data: Sequence[str], task: str | None) -> str:

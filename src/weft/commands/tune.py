@@ -1,20 +1,21 @@
 """`weft tune`."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import count_of, print_result, report
 from ..interop.hub import check_model_folder
 from ..options.shared import VerbOptions
-from ..tuning.options import TuneOptions
 from . import EXIT_STOPPED, export_hint
 from .files import check_input_files, check_outside_model, warn_of_shared_files
+from .tune_options import TuneOptions
 
 if TYPE_CHECKING:
+    from ..studies.plan import TunePlan
     from ..studies.search import TrialStep
-    from ..tuning.plan import TunePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,23 +33,13 @@ def tune(options: TuneVerbOptions) -> int:
     check_files(options)
     from ..runs import progress
     from ..runs.train import RunStopped
-    from ..studies.search import run_trials
-    from ..tuning.plan import RESULTS_FILE, plan_tuning
+    from ..studies.plan import RESULTS_FILE
 
     with progress.PrepareProgressLine("reading the data") as preparing:
         plan = plan_tuning(options, report, preparing.show)
     report(plan_line(plan))
-    loss = 0.0
     try:
-        with (
-            progress.ProgressLine() as line,
-            progress.CountProgressLine("validated", "samples") as validation,
-        ):
-            for tick in run_trials(plan, report, validation):
-                event = tick.event
-                loss = event.loss if event.step == 1 else loss + 0.1 * (event.loss - loss)
-                if line.is_due:
-                    line.print(trial_line(plan, tick, loss))
+        print_trials(plan, options.at_a_time)
     except RunStopped:
         report("stopped and saved; run it again to continue")
         return EXIT_STOPPED
@@ -57,6 +48,58 @@ def tune(options: TuneVerbOptions) -> int:
     if command := export_hint(str(plan.folder)):
         report(command)
     return 0
+
+
+def plan_tuning(
+    options: TuneOptions, report: Callable[[str], None] | None = None, progress: Any = None
+) -> "TunePlan":
+    """Suggest a recipe for the data and the checkpoint, prepare its data, and return the plan of the trials.
+
+    Args:
+        options: of `weft tune`.
+        report: takes each line about what was detected.
+        progress: called while the data is prepared.
+    """
+    from ..kernels.devices import resolve_device, resolve_precision
+    from ..studies.plan import TunePlan, default_seeds, prepare_trials, tuning_folder
+    from ..suggest.checkpoint import open_checkpoint
+    from ..suggest.opening import open_tables
+    from ..suggest.suggest import suggest
+
+    precision: Any = resolve_precision(options.precision, resolve_device(options.device))
+    folder = tuning_folder(options.output, options.checkpoint, options.data[0])
+    checkpoint = open_checkpoint(options.checkpoint)
+    tables = open_tables(options.data, options.valid, options.reading, options.task, checkpoint)
+    suggestion = suggest(
+        tables, options.task, checkpoint, budget=options.budget, tuning=options.tuning
+    )
+    for line in (suggestion.summary, *suggestion.notes):
+        if report is not None:
+            report(line)
+    recipe = suggestion.named("trial").recipe
+    prepared = prepare_trials(folder, recipe.data, progress)
+    recipe = replace(recipe, data=prepared.data, device=options.device, precision=precision)
+    rates = tuple(dict.fromkeys(options.learning_rates)) or suggestion.learning_rates
+    seeds = options.seeds or default_seeds(prepared)
+    return TunePlan(folder, suggestion.summary, suggestion.task, recipe, prepared, rates, seeds)
+
+
+def print_trials(plan: "TunePlan", at_a_time: int) -> None:
+    """Run the trials of a plan, with a line about the running one."""
+    from ..runs import progress
+    from ..studies.launchers import launcher_for
+    from ..studies.search import run_trials
+
+    loss = 0.0
+    with (
+        progress.ProgressLine() as line,
+        progress.CountProgressLine("validated", "samples") as validation,
+    ):
+        for tick in run_trials(plan, report, launcher_for(at_a_time, report, validation)):
+            event = tick.event
+            loss = event.loss if event.step == 1 else loss + 0.1 * (event.loss - loss)
+            if line.is_due:
+                line.print(trial_line(plan, tick, loss))
 
 
 def check_files(options: TuneVerbOptions) -> None:

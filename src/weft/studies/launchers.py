@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ..runs.train import RunStopped, train
+from ..training.machine import available_cores
 from ..training.signals import stop_on_signal
 from ..training.step import TrainStep
 from ..training.validation import Progress, ignore_progress
@@ -86,7 +87,7 @@ class Processes:
     others continue.
 
     Args:
-        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default all cores.
+        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default its share of the cores.
     """
 
     at_most: int
@@ -94,6 +95,11 @@ class Processes:
     def __post_init__(self) -> None:
         if self.at_most < 1:
             raise ValueError(f"at_most = {self.at_most}: give 1 or more")
+
+    @property
+    def threads(self) -> int:
+        """The share of the cores of one run."""
+        return max(1, available_cores() // self.at_most)
 
     def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
         waiting = list(runs)
@@ -103,7 +109,7 @@ class Processes:
             with stop_on_signal(stop):
                 while running or (waiting and not stop.stop_requested):
                     while waiting and len(running) < self.at_most and not stop.stop_requested:
-                        running.append(RunProcess(waiting.pop(0)))
+                        running.append(RunProcess(waiting.pop(0), self.threads))
                         yield RunEvent(running[-1].run, "running")
                     time.sleep(POLL_SECONDS)
                     if stop.stop_requested:
@@ -119,6 +125,13 @@ class Processes:
             raise RunStopped("stopped and saved; run it again to continue")
 
 
+def launcher_for(
+    at_a_time: int, report: Callable[[str], None], validation_progress: Progress = ignore_progress
+) -> Launcher:
+    """Return what starts so many runs at a time: one in this process, several in processes of their own."""
+    return Processes(at_a_time) if at_a_time > 1 else ThisProcess(report, validation_progress)
+
+
 class StopRequest:
     """Whether a signal has come."""
 
@@ -131,9 +144,10 @@ class RunProcess:
 
     Args:
         run: of the study, whose recipe.json is written.
+        threads: of its process, unless the recipe or the environment says another number.
     """
 
-    def __init__(self, run: StudyRun) -> None:
+    def __init__(self, run: StudyRun, threads: int) -> None:
         self.run = run
         self.output = run.directory / OUTPUT_FILE
         self.is_terminated = False
@@ -145,6 +159,7 @@ class RunProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env={"OMP_NUM_THREADS": str(threads), **os.environ},
                 start_new_session=True,
             )
 

@@ -13,7 +13,7 @@ from ..interop.manifest import CURVE, find_damage, write_finished, write_manifes
 from ..runs.log import is_finished, mark_unfinished, read_log
 from ..storage import rename, write_atomically
 from ..training.compatibility import recipe_of
-from ..tuning.plan import RESULTS_FILE, TunePlan
+from .plan import RESULTS_FILE, TunePlan
 from .runs import StudyRun, is_done
 
 Report = Callable[[str], None]
@@ -105,11 +105,6 @@ def trial_folders(plan: TunePlan) -> list[Path]:
     return folders
 
 
-def same_trial(plan: TunePlan, begun: R.Recipe) -> R.Recipe:
-    """Return the plan's recipe at the learning rate and the seed of another trial."""
-    return plan.trial_recipe(begun.optimiser.lr, begun.seed)
-
-
 def recorded_trials(plan: TunePlan) -> dict[str, Result]:
     """Return the trials in the table of results by name; none if the table is missing or damaged."""
     try:
@@ -127,7 +122,8 @@ def finished_trials(
     for folder in trial_folders(plan):
         if not is_finished(folder):
             continue
-        recipe = same_trial(plan, recipe_of(folder, report))
+        begun = recipe_of(folder, report)
+        recipe = plan.trial_recipe(begun.optimiser.lr, begun.seed)
         if recipe.name in results or not is_done(folder, recipe):
             continue
         result = recorded.get(recipe.name) or trial_result(

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..data.prepare import prepare_for_run
 from ..interop.manifest import check_model_of_run
 from ..runs.directory import RunDirectory
 from ..runs.log import read_log
 from ..training.compatibility import recipe_of
 from ..training.step import TrainStep
-from ..training.validation import Progress, ignore_progress
-from ..tuning.plan import TunePlan
 from .launchers import Launcher, RunEvent, ThisProcess
-from .results import Results, publish_best, same_trial, trial_folders
+from .plan import TunePlan
+from .results import Results, publish_best, trial_folders
 from .runner import run_all
 from .runs import StudyRun, has_begun, refuse_other_recipe
 
@@ -49,10 +47,7 @@ class TrialStep(NamedTuple):
 
 
 def run_trials(
-    plan: TunePlan,
-    report: Report,
-    validation_progress: Progress = ignore_progress,
-    launcher: Launcher | None = None,
+    plan: TunePlan, report: Report, launcher: Launcher | None = None
 ) -> Iterator[TrialStep]:
     """Run the trials of a plan that are not done; the best of all trials in the folder, those of earlier calls included, becomes the model
     of the folder.
@@ -60,7 +55,6 @@ def run_trials(
     Args:
         plan: of the trials.
         report: takes each line about what happens.
-        validation_progress: called while a trial validates.
         launcher: what starts the trials (default: one after the other in this process, which yields each step).
 
     Raises:
@@ -71,20 +65,19 @@ def run_trials(
         check_existing_trials(plan, report)
         results = Results(plan, report)
         rounds = trial_rounds(plan, results, report)
-        launcher = launcher or ThisProcess(report, validation_progress)
-        yield from trial_steps(plan, results, run_all(folder, rounds, launcher))
+        events = run_all(folder, rounds, launcher or ThisProcess(report))
+        yield from trial_steps(plan, results, events, report)
         results.record()
         publish_best(plan, results.best()["trial"])
 
 
 def trial_rounds(plan: TunePlan, results: Results, report: Report) -> Iterator[list[StudyRun]]:
     """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1)."""
-    prepared = prepare_for_run(plan.recipe.data)
 
     def trials(rates_and_seeds: Iterable[tuple[float, int]]) -> list[StudyRun]:
         recipes = [plan.trial_recipe(rate, seed) for rate, seed in rates_and_seeds]
         unknown = results.without_known(recipes)
-        return [StudyRun(plan.folder / recipe.name, recipe, prepared) for recipe in unknown]
+        return [StudyRun(plan.folder / recipe.name, recipe, plan.prepared) for recipe in unknown]
 
     seed = plan.recipe.seed
     yield trials((rate, seed) for rate in plan.learning_rates)
@@ -107,19 +100,24 @@ def check_existing_trials(plan: TunePlan, report: Report) -> None:
     for folder in trial_folders(plan):
         if has_begun(folder):
             begun = recipe_of(folder, report)
-            refuse_other_recipe(folder, begun, same_trial(plan, begun), OPTIONS)
+            same = plan.trial_recipe(begun.optimiser.lr, begun.seed)
+            refuse_other_recipe(folder, begun, same, OPTIONS)
 
 
 def trial_steps(
-    plan: TunePlan, results: Results, events: Iterable[RunEvent]
+    plan: TunePlan, results: Results, events: Iterable[RunEvent], report: Report
 ) -> Iterator[TrialStep]:
-    """Add the trials that end to the results, and yield the steps of the others."""
+    """Add the trials that end to the results, and yield the steps of the others, or report that they run where no step is seen."""
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
     trial, best = "", None
     for run, state, step, line in events:
         recipe = run.recipe
         if step is None:
-            if state != "running":
+            if state == "running":
+                report(
+                    f"{recipe.name} runs in a process of its own; progress: weft status {run.directory}"
+                )
+            else:
                 results.add(run, line)
             continue
         if recipe.name != trial or step.step % (recipe.eval_every or 1) == 0:

@@ -9,20 +9,19 @@ from .. import spec as S
 from ..data.files import find, size_and_mtime
 from ..data.formats.coco import load_coco
 from ..data.reading.labels import format_labels
-from ..data.reading.table import Table
+from ..data.reading.table import Tables
 from ..recipe.cells import check_box_units
 from ..recipe.formats import SourceRow
 from .image_samples import IMAGE_COMMENTS, sample_images, sizes_of, usual_size, warn_if_few
 from .recipe_code import Call, Name
-from .split import hold_out_last, validate_on
+from .split import split_tables
 from .suggestion import (
     RUN,
     Budget,
     Suggestion,
     count_steps,
-    plan_fields,
+    first_fields,
     rounded_up,
-    warnings_of,
 )
 
 BATCH_SIZE = 16
@@ -61,9 +60,9 @@ def small_detector(cell: int, queries: int, classes: int) -> dict[str, Call]:
     }
 
 
-def suggest_detection(table: Table, valid: Table | None, budget: Budget) -> Suggestion:
+def suggest_detection(tables: Tables, budget: Budget) -> Suggestion:
     """Return a light DAB-DETR with denoising queries."""
-    file, folder = table.source.paths
+    file, folder = tables.train.source.paths
     path = find(file)[0]
     coco = load_coco(path, size_and_mtime(path))
     count = sum(map(bool, coco.files))
@@ -72,7 +71,7 @@ def suggest_detection(table: Table, valid: Table | None, budget: Budget) -> Sugg
         raise ValueError(f"{file} lists no {'image' if not count else 'box'}")
     classes = tuple(dict.fromkeys(coco.names.values()))
     row = R.ImagesWithBoxes(labels=classes)
-    usable = sample_images(table, row, classes)
+    usable = sample_images(tables.train, row, classes)
     sizes = sizes_of(usable.rows)
     try:
         check_box_units([box for item in usable.rows for box in item.fields["boxes"]])
@@ -82,9 +81,7 @@ def suggest_detection(table: Table, valid: Table | None, budget: Budget) -> Sugg
     usual_box = box_side(usable.rows, side)
     # A large box covers several cells
     cell = 16 if usual_box >= LARGE_BOX else 8
-    last_of = "of the file; shuffle a sorted file first"
-    split = validate_on(table, valid, row, count) if valid else None
-    split = split or hold_out_last(table, count, last_of)
+    split = split_tables(tables, row, usable, count)
     queries = rounded_up(1.5 * max(boxes), 10, 300)
     size = budget.batch_size or BATCH_SIZE
     few = warn_if_few(count, "give more, or start from a trained detector with init_from")
@@ -97,20 +94,16 @@ def suggest_detection(table: Table, valid: Table | None, budget: Budget) -> Sugg
             "boxes": f"{sum(boxes):,}, at most {max(boxes)} in an image: {queries} queries",
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "longest side": f"{side} pixels after resizing, a typical box {usual_box:.0f}",
-            "validation": split.description,
-            **warnings_of(*warnings),
+            **split.facts(*warnings),
         },
-        {
-            "model": Name("MODEL"),
-            "task": detection_task(side),
-            "data": R.Data(
-                rows=row,
-                train=split.train,
-                valid=split.valid,
-                max_bad_row_fraction=split.max_bad_rows,
-            ),
-            "batch": R.FixedBatch(size=size, length=(side // cell) ** 2),
-            **plan_fields(max(LEAST_STEPS, count_steps(budget.epochs or 60, count, size, 20_000))),
+        first_fields(
+            Name("MODEL"),
+            detection_task(side),
+            split.data(row),
+            R.FixedBatch(size=size, length=(side // cell) ** 2),
+            max(LEAST_STEPS, count_steps(budget.epochs or 60, count, size, 20_000)),
+        )
+        | {
             "workers": 1,
             "optimiser": R.Muon(
                 lr=4e-3, weight_decay=1e-4, other=R.AdamW(lr=1e-3, weight_decay=1e-4)

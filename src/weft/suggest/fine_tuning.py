@@ -1,12 +1,15 @@
 """Fine-tuning of a checkpoint: optimiser, learning rates and steps, with the settings of BERT's authors (arXiv:1810.04805, appendix
 A.3)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.reading.table import Tables
 from .checkpoint import Checkpoint
-from .suggestion import Budget, FineTuning
+from .image_samples import IMAGE_COMMENTS
+from .split import Split
+from .suggestion import RUN, Budget, FineTuning, Suggestion
 
 EPOCHS, BATCH_SIZE, EVALS_PER_EPOCH = 3, 32, 2
 ADAMW_LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
@@ -25,49 +28,89 @@ COMMENTS = {
 
 
 class Trained(NamedTuple):
-    """What is trained: a model for a task on data, with this many training rows."""
+    """What a checkpoint is fine-tuned for.
 
+    Attributes:
+        name: of the task.
+        title: one sentence.
+        spec: of the model, with a head for the task.
+        task: as the model does it.
+        split: what is trained on and what validates.
+        data: of the recipe.
+        length: tokens per row.
+        rows: about how many are trained on.
+        summary: one sentence about the data.
+        notes: lines about rows that are set aside.
+    """
+
+    name: str
+    title: str
     spec: S.Spec
     task: R.Task
+    split: Split
     data: R.Data
     length: int
     rows: int
+    summary: str
+    notes: tuple[str, ...] = ()
 
 
-def fine_tuning_fields(
-    trained: Trained, checkpoint: Checkpoint, tuning: FineTuning, budget: Budget, seed: int
-) -> dict[str, Any]:
-    """Return the fields of a recipe that fine-tunes a checkpoint."""
+def suggest_fine_tuning(
+    trained: Trained, tables: Tables, checkpoint: Checkpoint, tuning: FineTuning, budget: Budget
+) -> Suggestion:
+    """Return the recipe that fine-tunes a checkpoint."""
+    split = trained.split
     size = budget.batch_size or BATCH_SIZE
     epoch = -(-trained.rows // size)
     steps = max(1, round((budget.epochs or EPOCHS) * epoch))
-    metric = tuning.metric or trained.task.select_by(trained.data.rows)
-    # Batches of images are not sorted by length
-    pool = None if checkpoint.reads_images else 32 * size
-    return {
+    of_images = checkpoint.reads_images
+    length_fact = {} if of_images else {"longest row": f"{trained.length} tokens"}
+    held_out = "" if tables.valid else f"; {split.description}"
+    rates = learning_rates(trained.spec, tuning)
+    fields = {
         "model": trained.spec,
         "task": trained.task,
         "data": trained.data,
-        "batch": R.FixedBatch(size=size, length=trained.length, sort_pool=pool),
+        # Batches of images are not sorted by length
+        "batch": R.FixedBatch(
+            size=size, length=trained.length, sort_pool=None if of_images else 32 * size
+        ),
         "steps": steps,
         "init_from": str(checkpoint.folder),
-        "optimiser": choose_optimiser(trained.spec, tuning),
+        "optimiser": choose_optimiser(trained.spec, tuning, rates[1]),
         "schedule": R.LinearSchedule(warmup_steps=steps // 10),
         "trainable": tuning.trainable,
-        "average": R.BestCheckpoint(metric=metric),
+        "average": R.BestCheckpoint(
+            metric=tuning.metric or trained.task.select_by(trained.data.rows)
+        ),
         "eval_every": max(1, epoch // (budget.evals_per_epoch or EVALS_PER_EPOCH)),
         "checkpoints": R.Checkpoints(keep=1),
         "precision": "auto",
-        "seed": seed,
-        "workers": int(checkpoint.reads_images),
+        "seed": tables.seed,
+        "workers": int(of_images),
     }
+    return Suggestion(
+        trained.name,
+        trained.title,
+        {
+            "data": trained.summary,
+            "checkpoint": checkpoint.name,
+            **length_fact,
+            **split.facts(*trained.notes),
+        },
+        fields,
+        COMMENTS | (IMAGE_COMMENTS if of_images else {}),
+        f"weft evaluate {RUN}",
+        summary=trained.summary + held_out,
+        notes=trained.notes,
+        learning_rates=rates,
+    )
 
 
-def choose_optimiser(spec: S.Spec, tuning: FineTuning) -> R.AdamW | R.Adafactor:
+def choose_optimiser(spec: S.Spec, tuning: FineTuning, rate: float) -> R.AdamW | R.Adafactor:
     """T5's weights differ in size by a factor of 50, the token table's are the largest: AdamW's steps, equally large for all, hardly move
     the table (docs/log.md). Its authors fine-tune with Adafactor, whose steps are relative (arXiv:1910.10683, section 3.1.2). Low-rank
     updates start at zero, and layer-wise rates need AdamW: both keep it. Of the usual learning rates it has the second."""
-    rate = learning_rates(spec, tuning)[1]
     if uses_adafactor(spec, tuning):
         return R.Adafactor(lr=rate)
     return R.AdamW(lr=rate, layer_decay=tuning.layer_decay)

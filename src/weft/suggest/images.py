@@ -13,22 +13,21 @@ from .. import spec as S
 from ..data.formats.image_folder import FOLDER, IMAGE_SUFFIXES
 from ..data.reading.labels import check_class_count, check_classes_in_training, format_labels
 from ..data.reading.rows import load_source
-from ..data.reading.table import Table, UsableRows
+from ..data.reading.table import Table, Tables, UsableRows
 from ..interop.image_processor import image_transforms
 from ..recipe.cells import class_names, sorted_classes
 from .checkpoint import Checkpoint, with_layer_mix
-from .fine_tuning import COMMENTS, Trained, fine_tuning_fields, learning_rates
+from .fine_tuning import Trained, suggest_fine_tuning
 from .image_samples import IMAGE_COMMENTS, sample_images, sizes_of, usual_size, warn_if_few
 from .recipe_code import Call
-from .split import Split, split_table
+from .split import Split, split_tables
 from .suggestion import (
     RUN,
     Budget,
     FineTuning,
     Suggestion,
     count_steps,
-    plan_fields,
-    warnings_of,
+    first_fields,
 )
 
 TASK = "classify"
@@ -58,26 +57,18 @@ class LabelledImageTable(NamedTuple):
     sample: UsableRows
 
     @property
-    def data(self) -> R.Data:
-        return R.Data(
-            rows=self.rows,
-            train=self.split.train,
-            valid=self.split.valid,
-            max_bad_row_fraction=self.split.max_bad_rows,
-        )
-
-    @property
     def summary(self) -> str:
         classes = f"{len(self.classes)} classes ({format_labels(self.classes)})"
         return f"{self.table.path}: {self.total:,} images ({self.table.format}), {classes}: {TASK}"
 
 
-def read_classes(table: Table, valid: Table | None, seed: int) -> LabelledImageTable:
+def read_classes(tables: Tables) -> LabelledImageTable:
     """Return the classes of images.
 
     Raises:
         ValueError: if there is one class, or if all images of a class are held out.
     """
+    table = tables.train
     assert table.examined
     try:
         rows = table.row_schema(R.Classification)
@@ -90,8 +81,8 @@ def read_classes(table: Table, valid: Table | None, seed: int) -> LabelledImageT
     used = sorted_classes(set(chain.from_iterable(labels)))
     check_class_count(table.path, used, rows.label, table.format == FOLDER.name)
     sample = sample_images(table, rows, classes)
-    split = split_table(table, valid, rows, UsableRows(items, []), seed)
-    if valid is None:
+    split = split_tables(tables, rows, UsableRows(items, []))
+    if tables.valid is None:
         in_training = table.with_source(split.train).labels(rows.label)
         check_classes_in_training(table.path, used, set(chain.from_iterable(in_training)))
     return LabelledImageTable(table, rows, classes, len(items), split, sample)
@@ -100,13 +91,9 @@ def read_classes(table: Table, valid: Table | None, seed: int) -> LabelledImageT
 # From random weights
 
 
-def suggest_image_classes(
-    table: Table, valid: Table | None, budget: Budget, seed: int
-) -> Suggestion:
+def suggest_image_classes(tables: Tables, budget: Budget) -> Suggestion:
     """Return a small ViT."""
-    images = read_classes(table, valid, seed)
-    rows, classes, count = images.rows, images.classes, images.total
-    sample = images.sample
+    table, rows, classes, count, split, sample = read_classes(tables)
     sizes = sizes_of(sample.rows, rows.image)
     example = sample.rows[0].path or table.path
     shortest = median(min(size) for size in sizes)
@@ -124,20 +111,19 @@ def suggest_image_classes(
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "image size": f"{side} × {side} pixels after a crop",
             "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, but only Weft opens it",
-            "validation": images.split.description,
-            **warnings_of(*(f"of the first rows, {note}" for note in sample.notes()), few),
+            **split.facts(*(f"of the first rows, {note}" for note in sample.notes()), few),
         },
-        {
-            "model": Call("weft.vit", SMALL_VIT | cells),
-            "task": R.Classification(
+        first_fields(
+            Call("weft.vit", SMALL_VIT | cells),
+            R.Classification(
                 label_smoothing=0.1,
                 transforms=(image_crop(side, sizes), R.RandomHorizontalFlip(), R.Normalize()),
             ),
-            "data": images.data,
-            "batch": R.FixedBatch(size=size, length=CELLS**2 + 1),
-            **plan_fields(count_steps(budget.epochs or 50, count, size, 20_000)),
-            "workers": 1,
-        },
+            split.data(rows),
+            R.FixedBatch(size=size, length=CELLS**2 + 1),
+            count_steps(budget.epochs or 50, count, size, 20_000),
+        )
+        | {"workers": 1},
         image_comments(side, len(classes)),
         f"weft classify {RUN} {shlex.quote(example)}"
         if example.lower().endswith(IMAGE_SUFFIXES)
@@ -165,34 +151,33 @@ def image_comments(side: int, classes: int) -> dict[str, str]:
 
 
 def suggest_image_tuning(
-    table: Table,
-    valid: Table | None,
+    tables: Tables,
     task: str | None,
     checkpoint: Checkpoint,
-    *,
     tuning: FineTuning,
     budget: Budget,
-    seed: int,
 ) -> Suggestion:
     """Return the recipe that fine-tunes a checkpoint on images, as `suggest` does."""
     check_choices(task, checkpoint, tuning, budget.max_length)
-    images = read_classes(table, valid, seed)
+    images = read_classes(tables)
     spec = with_image_head(checkpoint.spec, images.classes, tuning)
     spec = with_layer_mix(spec, tuning.layer_mix)
     value = image_task(spec, checkpoint, resized=tuning.image_size is not None)
     length = spec.grid_cells + spec.extra_tokens
-    trained = Trained(spec, value, images.data, length, images.split.train_rows)
-    description = images.split.description
-    return Suggestion(
+    title = f"Fine-tuning of {checkpoint.name} on the images of {tables.path}."
+    split = images.split
+    trained = Trained(
         TASK,
-        f"Fine-tuning of {checkpoint.name} on the images of {table.path}.",
-        {"data": images.summary, "checkpoint": checkpoint.name, "validation": description},
-        fine_tuning_fields(trained, checkpoint, tuning, budget, seed),
-        COMMENTS | IMAGE_COMMENTS,
-        f"weft evaluate {RUN}",
-        summary=images.summary if valid else f"{images.summary}; {description}",
-        learning_rates=learning_rates(spec, tuning),
+        title,
+        spec,
+        value,
+        split,
+        split.data(images.rows),
+        length,
+        split.train_rows,
+        images.summary,
     )
+    return suggest_fine_tuning(trained, tables, checkpoint, tuning, budget)
 
 
 def check_choices(

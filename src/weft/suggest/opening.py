@@ -12,18 +12,20 @@ from ..data.files import find, strip_compression_suffix
 from ..data.formats.sniff import UnknownFormat
 from ..data.quarantine import MAX_BAD_ROWS
 from ..data.reading.examples import expected_rows
-from ..data.reading.table import Table, open_table
+from ..data.reading.table import Tables, open_table
+from ..synonyms import suggest
 from .checkpoint import Checkpoint
 from .pretrain import OBJECTIVES
 
 
 class Reading(NamedTuple):
-    """How the user says that a table is read; see `open_table`."""
+    """How the user says that a table is read, see `open_table`, and the seed of the rows that are held out."""
 
     columns: Sequence[str] = ()
     column_names: Sequence[str] = ()
     label: str | None = None
     max_bad_rows: float = MAX_BAD_ROWS
+    seed: int = 0
 
 
 def open_tables(
@@ -32,7 +34,7 @@ def open_tables(
     reading: Reading = Reading(),
     task: str | None = None,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Table, Table | None]:
+) -> Tables:
     """Open training and validation data as a task and a checkpoint read them.
 
     Args:
@@ -42,6 +44,8 @@ def open_tables(
         task: the name of a task or of an objective of pre-training (default: any).
         checkpoint: what is fine-tuned, if anything.
     """
+    if checkpoint is not None:
+        check_tunable(task)
     if checkpoint is not None and checkpoint.reads_images and reading.column_names:
         raise ValueError(
             f"--column-names is for texts, and {checkpoint.name} reads images; leave it out"
@@ -57,7 +61,7 @@ def open_tables(
         raise ValueError(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
         )
-    columns, names, label, bad = reading
+    columns, names, label, bad, seed = reading
     try:
         table = open_table(paths, columns, names, label, expected=expected, max_bad_rows=bad)
     except UnknownFormat as error:
@@ -68,7 +72,19 @@ def open_tables(
         raise ValueError(
             f"{error}; translate reads two files with one sentence per line, or a table with two columns"
         ) from None
-    return table, table.open_like(valid) if valid else None
+    return Tables(table, table.open_like(valid) if valid else None, seed)
+
+
+def check_tunable(task: str | None) -> None:
+    """Raise ValueError for a task that no checkpoint is fine-tuned for."""
+    if task is None or task in R.tunable_names():
+        return
+    if task in OBJECTIVES or task in ("translate", "detect"):
+        tunable = ", ".join(R.tunable_names())
+        raise ValueError(
+            f"{task} starts from random weights here; leave the checkpoint out, or give a task that fine-tunes one: {tunable}"
+        )
+    raise ValueError(f"--task {task}: {suggest(task, R.tunable_names())}")
 
 
 def expected_schema(task: str | None, checkpoint: Checkpoint | None) -> R.RowSchema | None:

@@ -9,18 +9,18 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import expand
 from ..data.formats.lines import read_head
-from ..data.reading.table import Table
+from ..data.reading.table import Table, Tables, UsableRows
 from ..data.source import split_source
 from .recipe_code import Call, Name
-from .split import hold_out_last, validate_on
+from .split import split_tables
 from .suggestion import (
     COMMENTS,
     RUN,
     Budget,
     Suggestion,
     count_steps,
+    first_fields,
     join_names,
-    plan_fields,
     quoted_columns,
     vocabulary_size,
 )
@@ -150,11 +150,9 @@ def with_boundary(table: Table) -> tuple[Table, R.Documents, str]:
     return table, row, f"the end of a row, whose text is in {quoted_columns(row)}"
 
 
-def suggest_pretraining(
-    table: Table, valid: Table | None, objective_name: str, budget: Budget
-) -> Suggestion:
+def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> Suggestion:
     """Return a small model for an objective: a key of `OBJECTIVES`."""
-    table, row, unit = with_boundary(table)
+    table, row, unit = with_boundary(tables.train)
     files = table.source.paths
     size = sum(piece.size for piece in split_source(table.source))
     tokens, vocab = size / CHARACTERS_PER_TOKEN, vocabulary_size(size)
@@ -165,13 +163,9 @@ def suggest_pretraining(
         )
     length, rows = budget.max_length or length, budget.batch_size or 32
     objective = OBJECTIVES[objective_name](vocab, length)
-    last_of = "of each file" if len(expand(files)) > 1 else "of the file"
-    samples = int(tokens / length)
-    split = (
-        hold_out_last(table, samples, last_of)
-        if valid is None
-        else validate_on(table, valid, row, samples)
-    )
+    tables = tables._replace(train=table)
+    split = split_tables(tables, row, UsableRows([], []), int(tokens / length))
+    tokenizer = R.ByteBPE(vocab_size=vocab, sentinels=objective.sentinels)
     return Suggestion(
         objective_name,
         f"{objective.title} of {join_names(files)}: {objective.architecture}, made small.",
@@ -180,22 +174,16 @@ def suggest_pretraining(
             "documents": f"end at {unit}",
             "row": f"{length} tokens",
             "vocabulary": f"{vocab:,} pieces of bytes",
-            "validation": split.description,
+            **split.facts(),
         },
-        {
-            "model": objective.model,
-            "task": objective.task,
-            "data": R.Data(
-                rows=replace(objective.rows, text=row.text),
-                tokenizer=R.ByteBPE(vocab_size=vocab, sentinels=objective.sentinels),
-                train=split.train,
-                valid=split.valid,
-                max_bad_row_fraction=split.max_bad_rows,
-            ),
-            "batch": R.FixedBatch(size=rows, length=length),
-            **plan_fields(count_steps(budget.epochs or 10, tokens, rows * length, 20_000)),
-            "optimiser": objective.optimiser,
-        },
+        first_fields(
+            objective.model,
+            objective.task,
+            split.data(replace(objective.rows, text=row.text), tokenizer),
+            R.FixedBatch(size=rows, length=length),
+            count_steps(budget.epochs or 10, tokens, rows * length, 20_000),
+        )
+        | {"optimiser": objective.optimiser},
         COMMENTS
         | {"model": "weft families lists other architectures, such as weft.llama and weft.bert"},
         objective.use,

@@ -11,7 +11,7 @@ from ..data.formats.image_folder import FOLDER
 from ..data.formats.squad import SQUAD, count_articles
 from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import check_columns_exist
-from ..data.reading.table import Table, UsableRows
+from ..data.reading.table import Table, Tables, UsableRows
 from ..data.source import row_position
 from .suggestion import join_names
 
@@ -26,22 +26,41 @@ class Split(NamedTuple):
     train_rows: int  # about
     max_bad_rows: float  # the largest fraction of rows that may be set aside on each side
 
+    def data(self, row: R.RowSchema, tokenizer: R.TokenizerSpec | None = None) -> R.Data:
+        """Return the data of a recipe."""
+        return R.Data(
+            rows=row,
+            tokenizer=tokenizer,
+            train=self.train,
+            valid=self.valid,
+            max_bad_row_fraction=self.max_bad_rows,
+        )
 
-def split_table(
-    table: Table, valid: Table | None, row: R.RowSchema, usable: UsableRows, seed: int = 0
+    def facts(self, *warnings: str) -> dict[str, str]:
+        """Return what validates, and the warnings that there are."""
+        facts = {"validation": self.description}
+        text = "; ".join(filter(None, warnings))
+        return facts | {"warning": text} if text else facts
+
+
+def split_tables(
+    tables: Tables, row: R.RowSchema, usable: UsableRows, count: int | None = None
 ) -> Split:
     """Return what is trained on and what validates.
 
     Args:
-        table: the data.
-        valid: the validation data (default: a part of the data that is held out).
-        row: what both hold.
-        usable: the rows of the data, and those that are set aside.
-        seed: of the rows that are held out.
+        tables: the data.
+        row: what both tables hold.
+        usable: the training rows, and those that are set aside.
+        count: number of training rows (default: of `usable`).
     """
-    count = len(usable.rows)
+    table, valid, seed = tables
+    count = len(usable.rows) if count is None else count
     if valid is not None:
         return validate_on(table, valid, row, count)
+    if isinstance(row, R.Documents):
+        several = len(expand(table.source.paths)) > 1
+        return hold_out_last(table, count, "of each file" if several else "of the file")
     if table.format == FOLDER.name:
         return hold_out_last(table, count, "of each class, by name")
     if table.format == COCO.name:

@@ -4,11 +4,11 @@ import os
 import re
 
 from .. import recipe as R
-from ..data.reading.table import Table
+from ..data.reading.table import Table, Tables
 from .boxes import suggest_detection
 from .checkpoint import Checkpoint, open_checkpoint
 from .images import suggest_image_classes, suggest_image_tuning
-from .opening import Reading, expected_schema, open_tables
+from .opening import Reading, check_tunable, expected_schema, open_tables
 from .pretrain import OBJECTIVES, suggest_pretraining
 from .suggestion import Budget, FineTuning, Suggestion
 from .text_tuning import suggest_text_tuning
@@ -39,17 +39,16 @@ def suggest_recipe(
     start = None if checkpoint is None else open_checkpoint(checkpoint)
     if task == "pretrain":
         task = next(iter(OBJECTIVES))
+    tables = Tables(table, valid)
     if table.expected is None and expected_schema(task, start) is not None:
-        table, valid = reopened(table, valid, task, start)
+        tables = reopened(tables, task, start)
     stem = re.sub(r"[^A-Za-z0-9_.-]", "-", os.path.basename(table.path).split(".")[0]).strip("-._")
-    suggestion = suggest(table, valid, task, start, budget=budget or Budget())
-    return suggestion.named(stem or "mine").recipe
+    return suggest(tables, task, start, budget=budget or Budget()).named(stem or "mine").recipe
 
 
-def reopened(
-    table: Table, valid: Table | None, task: str | None, checkpoint: Checkpoint | None
-) -> tuple[Table, Table | None]:
+def reopened(tables: Tables, task: str | None, checkpoint: Checkpoint | None) -> Tables:
     """Open the files of tables again, as a task or a checkpoint reads them."""
+    table, valid, _ = tables
     names = table.source.column_names if not table.source.has_header else ()
     reading = Reading(table.requested, names, table.label, table.max_bad_rows)
     valid_paths = valid.source.paths if valid is not None else ()
@@ -57,50 +56,41 @@ def reopened(
 
 
 def suggest(
-    table: Table,
-    valid: Table | None = None,
+    tables: Tables,
     task: str | None = None,
     checkpoint: Checkpoint | None = None,
     *,
     budget: Budget = Budget(),
     tuning: FineTuning = FineTuning(),
-    seed: int = 0,
 ) -> Suggestion:
     """Suggest a recipe, and say why it is this one; `suggest_recipe` describes the arguments.
 
     Args:
-        table: the training data.
-        valid: the validation data.
+        tables: the training and the validation data.
         task: the name of a task or of an objective.
         checkpoint: what is fine-tuned.
         budget: how long is trained.
         tuning: how a checkpoint is fine-tuned.
-        seed: of the rows that are held out.
     """
     if checkpoint is None:
-        return suggest_from_scratch(table, valid, task, budget, seed)
-    if task in OBJECTIVES or task in ("translate", "detect"):
-        raise ValueError(
-            f"{task} starts from random weights here; leave the checkpoint out, or give a task of weft tune"
-        )
+        return suggest_from_scratch(tables, task, budget)
+    check_tunable(task)
     fine_tune = suggest_image_tuning if checkpoint.reads_images else suggest_text_tuning
-    return fine_tune(table, valid, task, checkpoint, tuning=tuning, budget=budget, seed=seed)
+    return fine_tune(tables, task, checkpoint, tuning, budget)
 
 
-def suggest_from_scratch(
-    table: Table, valid: Table | None, task: str | None, budget: Budget, seed: int
-) -> Suggestion:
+def suggest_from_scratch(tables: Tables, task: str | None, budget: Budget) -> Suggestion:
     """Suggest a recipe for a model with random weights."""
-    if task is None and table.format == "text":
+    if task is None and tables.train.format == "text":
         task = next(iter(OBJECTIVES))
     if task in OBJECTIVES:
-        return suggest_pretraining(table, valid, task, budget)
+        return suggest_pretraining(tables, task, budget)
     if task == "detect":
-        return suggest_detection(table, valid, budget)
+        return suggest_detection(tables, budget)
     if task == "translate":
-        return suggest_translation(table, valid, budget, seed)
+        return suggest_translation(tables, budget)
     if task == "text2text":
-        return suggest_text_to_text(table, valid, budget, seed)
-    if task in (None, "classify") and table.holds_images:
-        return suggest_image_classes(table, valid, budget, seed)
-    return suggest_labelled_texts(table, valid, task, budget, seed)
+        return suggest_text_to_text(tables, budget)
+    if task in (None, "classify") and tables.train.holds_images:
+        return suggest_image_classes(tables, budget)
+    return suggest_labelled_texts(tables, task, budget)

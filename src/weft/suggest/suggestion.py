@@ -121,16 +121,15 @@ def count_steps(epochs: float, samples: float, per_step: float, most: int) -> in
     return int(min(most, max(50, ceil(epochs * samples / per_step))))
 
 
-def warnings_of(*texts: str) -> dict[str, str]:
-    """Join the warnings that there are."""
-    return {"warning": "; ".join(filter(None, texts))} if any(texts) else {}
-
-
-def plan_fields(steps: int, lr: float = 1e-3) -> dict[str, Any]:
-    """Return what every recipe from random weights has: a short warm-up, precision by the machine, ten validations."""
+def first_fields(model: Any, task: Any, data: R.Data, batch: Any, steps: int) -> dict[str, Any]:
+    """Return the fields of a recipe from random weights: a short warm-up, precision by the machine, ten validations."""
     return {
+        "model": model,
+        "task": task,
+        "data": data,
+        "batch": batch,
         "steps": steps,
-        "optimiser": R.AdamW(lr=lr),
+        "optimiser": R.AdamW(lr=1e-3),
         "schedule": R.CosineSchedule(warmup_steps=max(1, steps // 10), final_fraction=0.1),
         "precision": "auto",
         "eval_every": max(10, steps // 10),

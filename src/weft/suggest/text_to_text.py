@@ -15,7 +15,7 @@ from ..data.reading.column_names import (
 from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.reading.examples import Examples, build_examples, find_examples
 from ..data.reading.labels import detect_classes, format_labels
-from ..data.reading.table import Table
+from ..data.reading.table import Table, Tables
 from ..synonyms import suggest
 from .checkpoint import Checkpoint
 from .suggestion import FineTuning
@@ -44,13 +44,11 @@ def is_text_to_text(task: str | None, checkpoint: Checkpoint, wording: FineTunin
     return False
 
 
-def find_text_to_text(
-    table: Table, valid: Table | None, task: str | None, wording: FineTuning
-) -> Examples | None:
+def find_text_to_text(tables: Tables, task: str | None, wording: FineTuning) -> Examples | None:
     """Return the rows of a table as text-to-text: source and target texts, or texts and classes. None: they are neither."""
-    if (columns := source_target_columns(table, task)) is not None:
-        return find_pairs(table, valid, columns, wording)
-    detected = find_examples(table, valid)
+    if (columns := source_target_columns(tables.train, task)) is not None:
+        return find_pairs(tables, columns, wording)
+    detected = find_examples(tables)
     row = detected.row
     if isinstance(row, R.LabelledTexts) and row.labels is not None:
         texts = [name for name in (row.text, row.second_text) if name]
@@ -58,15 +56,14 @@ def find_text_to_text(
         return with_summary(detected, build_template(wording, texts, row.label, row.labels, first))
     if task == TASK:
         raise ValueError(
-            f"{table.path}: which columns are the source and the target? Say --columns SOURCE [SOURCE …] TARGET"
+            f"{tables.path}: which columns are the source and the target? Say --columns SOURCE [SOURCE …] TARGET"
         )
     return None
 
 
-def find_pairs(
-    table: Table, valid: Table | None, columns: list[str], wording: FineTuning
-) -> Examples:
+def find_pairs(tables: Tables, columns: list[str], wording: FineTuning) -> Examples:
     """Return the rows of a table whose columns of source and target are known; targets that repeat are labels."""
+    table, valid, _ = tables
     *texts, target = columns
     rows = [*table.rows, *(valid.rows if valid else ())]
     cells = [cell for item in rows if (cell := item.fields.get(target)) not in (None, "")]
@@ -74,7 +71,7 @@ def find_pairs(
     allowed = allowed_bad_rows(len(table.rows), table.max_bad_rows)
     labels = None if free else detect_classes(cells, target, TASK, allowed)
     row = build_template(wording, texts, target, labels, table.rows[0].fields if rows else {})
-    return with_summary(build_examples(table, valid, TASK, row, summary="-"), row)
+    return with_summary(build_examples(tables, TASK, row, summary="-"), row)
 
 
 def source_target_columns(table: Table, task: str | None) -> list[str] | None:

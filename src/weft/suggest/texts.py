@@ -1,20 +1,17 @@
 """Recipes for texts from random weights: labelled texts, and pairs of texts."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
 from ..data.reading.examples import Examples, find_examples
 from ..data.reading.labels import format_labels
-from ..data.reading.table import Table
+from ..data.reading.table import Tables, UsableRows
 from ..families import family
 from ..recipe.cells import EXCERPT
-from ..recipe.formats import SourceRow
 from .lengths import COVERED, PIECES_PER_WORD, WINDOW, estimated_length
 from .recipe_code import Call
-from .split import Split, split_table
+from .split import Split, split_tables
 from .suggestion import (
     COMMENTS,
     RUN,
@@ -22,10 +19,9 @@ from .suggestion import (
     FineTuning,
     Suggestion,
     count_steps,
-    plan_fields,
+    first_fields,
     quoted_columns,
     vocabulary_size,
-    warnings_of,
 )
 from .text_to_text import find_text_to_text
 
@@ -51,32 +47,31 @@ def text_of_row(fields: dict[str, Any], row: R.RowSchema) -> str:
     return " ".join(str(part) for cell in parts for part in cell)
 
 
-def check_pairs(table: Table, row: R.RowSchema) -> None:
+def check_pairs(path: str, row: R.RowSchema) -> None:
     """Raise ValueError for rows of similarity without two texts."""
     if not isinstance(row, R.LabelledTexts) or row.second_text is None:
         raise ValueError(
-            f"{table.path}: similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL"
+            f"{path}: similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL"
         )
 
 
 # Labels
 
 
-def suggest_labelled_texts(
-    table: Table, valid: Table | None, task: str | None, budget: Budget, seed: int
-) -> Suggestion:
+def suggest_labelled_texts(tables: Tables, task: str | None, budget: Budget) -> Suggestion:
     """Return a small BERT for what `weft tune` fine-tunes: classes, numbers, endings, tags and answers."""
-    examples = find_examples(table, valid, task)
+    examples = find_examples(tables, task)
     row = examples.row
     if task == "similarity":
-        check_pairs(table, row)
+        check_pairs(tables.path, row)
     texts = [text_of_row(fields, row) for fields in examples.rows]
     length = budget.max_length or estimated_length([len(text.split()) for text in texts])
     if isinstance(row, R.ContextQuestions):
         length = min(length, WINDOW)
         row = R.ContextQuestions(max_length=length, stride=min(128, length // 2))
     vocab = vocabulary_size(sum(map(len, texts)))
-    split = split_table(table, valid, row, examples.usable, seed)
+    split = split_tables(tables, row, examples.usable)
+    size = budget.batch_size or BATCH_SIZE
     return Suggestion(
         examples.task,
         title_of(examples, row),
@@ -86,24 +81,15 @@ def suggest_labelled_texts(
             **label_fact(row),
             "longest row": f"{length} tokens hold {COVERED:.0%} of the rows",
             "vocabulary": f"{vocab:,} pieces of words",
-            "validation": split.description,
-            **warnings_of(*examples.notes),
+            **split.facts(*examples.notes),
         },
-        {
-            "model": small_bert(examples, vocab, length),
-            "task": examples.kind(),
-            "data": R.Data(
-                rows=row,
-                tokenizer=R.WordPiece(vocab_size=vocab),
-                train=split.train,
-                valid=split.valid,
-                max_bad_row_fraction=split.max_bad_rows,
-            ),
-            "batch": R.FixedBatch(size=budget.batch_size or BATCH_SIZE, length=length),
-            **plan_fields(
-                count_steps(budget.epochs or 5, len(texts), budget.batch_size or BATCH_SIZE, 5000)
-            ),
-        },
+        first_fields(
+            small_bert(examples, vocab, length),
+            examples.kind(),
+            split.data(row, R.WordPiece(vocab_size=vocab)),
+            R.FixedBatch(size=size, length=length),
+            count_steps(budget.epochs or 5, len(texts), size, 5000),
+        ),
         COMMENTS | {"model": FINE_TUNE},
         use_of(examples, texts[0]),
         summary=examples.summary,
@@ -145,8 +131,19 @@ def use_of(examples: Examples, text: str) -> str:
 # Pairs
 
 
-def suggest_translation(table: Table, valid: Table | None, budget: Budget, seed: int) -> Suggestion:
+class Pairs(NamedTuple):
+    """Sources and their targets, and what a recipe says about them."""
+
+    row: R.SourceTargetPairs | R.TemplatedPairs
+    split: Split
+    texts: list[tuple[str, str]]
+    facts: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def suggest_translation(tables: Tables, budget: Budget) -> Suggestion:
     """Return the Transformer of 2017, made small, for sources and their targets."""
+    table = tables.train
     assert table.examined
     try:
         row = table.row_schema(R.Translation)
@@ -156,50 +153,41 @@ def suggest_translation(table: Table, valid: Table | None, budget: Budget, seed:
     usable = table.usable(row)
     if not usable.rows:
         raise ValueError(f"{', '.join(table.source.paths)}: there is no pair")
+    texts = texts_of(row, usable)
+    source, target = map(shorten, texts[0])
     facts = {
-        "pairs": f"{len(usable.rows):,} ({table.format})",
-        "source": f"{row.source!r}, such as {shorten(usable.rows[0].fields[row.source])!r}; its language is not looked at",
-        "target": f"{row.target!r}, such as {shorten(usable.rows[0].fields[row.target])!r}",
+        "pairs": f"{len(texts):,} ({table.format})",
+        "source": f"{row.source!r}, such as {source!r}; its language is not looked at",
+        "target": f"{row.target!r}, such as {target!r}",
     }
-    split = split_table(table, valid, row, usable, seed)
-    task = R.Translation(label_smoothing=0.1)
-    suggestion = suggest_pairs("translate", task, row, usable.rows, split, budget)
-    return with_facts(suggestion, facts, usable.notes())
+    pairs = Pairs(row, split_tables(tables, row, usable), texts, facts, usable.notes())
+    return suggest_pairs("translate", R.Translation(label_smoothing=0.1), pairs, budget)
 
 
-def suggest_text_to_text(
-    table: Table, valid: Table | None, budget: Budget, seed: int
-) -> Suggestion:
+def suggest_text_to_text(tables: Tables, budget: Budget) -> Suggestion:
     """Return the Transformer of 2017, made small, for texts to write for other texts or for classes."""
-    examples = find_text_to_text(table, valid, "text2text", FineTuning())
+    examples = find_text_to_text(tables, "text2text", FineTuning())
     assert examples is not None
     row = examples.row
     assert isinstance(row, R.TemplatedPairs)
-    split = split_table(table, valid, row, examples.usable, seed)
-    task = R.TextToText(label_smoothing=0.1)
-    suggestion = suggest_pairs("text2text", task, row, examples.usable.rows, split, budget)
-    return with_facts(suggestion, {"data": examples.summary}, examples.notes)
+    split = split_tables(tables, row, examples.usable)
+    texts = texts_of(row, examples.usable)
+    pairs = Pairs(row, split, texts, {"data": examples.summary}, examples.notes)
+    return suggest_pairs("text2text", R.TextToText(label_smoothing=0.1), pairs, budget)
 
 
-def with_facts(suggestion: Suggestion, facts: dict[str, str], notes: tuple[str, ...]) -> Suggestion:
-    """Return a suggestion with facts about its table before its own."""
-    facts = facts | suggestion.facts | warnings_of(*notes)
-    return replace(suggestion, facts=facts, notes=notes)
+def texts_of(
+    row: R.SourceTargetPairs | R.TemplatedPairs, usable: UsableRows
+) -> list[tuple[str, str]]:
+    rows = [item.fields for item in usable.rows]
+    return [(row.source_text(fields), row.target_text(fields)) for fields in rows]
 
 
-def suggest_pairs(
-    name: str,
-    task: R.Task,
-    row: R.SourceTargetPairs | R.TemplatedPairs,
-    items: Sequence[SourceRow],
-    split: Split,
-    budget: Budget,
-) -> Suggestion:
-    pairs = [(row.source_text(item.fields), row.target_text(item.fields)) for item in items]
-    words = [(len(source.split()), len(target.split())) for source, target in pairs]
+def suggest_pairs(name: str, task: R.Task, pairs: Pairs, budget: Budget) -> Suggestion:
+    split = pairs.split
+    words = [(len(source.split()), len(target.split())) for source, target in pairs.texts]
     length = budget.max_length or estimated_length([max(both) for both in words])
-    vocab = vocabulary_size(sum(len(source) + len(target) for source, target in pairs) / 2)
-    per_step = max(TOKENS_PER_STEP, length)
+    vocab = vocabulary_size(sum(len(source) + len(target) for source, target in pairs.texts) / 2)
     tokens = sum(PIECES_PER_WORD * count for _, count in words)
     sizes = SMALL_TRANSFORMER | {"vocab_size": vocab, "dropout": 0.1}
     title = "Translation" if name == "translate" else "Text to text"
@@ -207,23 +195,19 @@ def suggest_pairs(
         name,
         f"{title} of {', '.join(split.train.paths)}: the Transformer of 2017, made small.",
         {
+            **pairs.facts,
             "longest row": f"{length} tokens hold {COVERED:.0%} of the pairs",
             "vocabulary": f"{vocab:,} pieces, shared by both sides",
-            "validation": split.description,
+            **split.facts(*pairs.notes),
         },
-        {
-            "model": Call("weft.transformer", sizes),
-            "task": task,
-            "data": R.Data(
-                rows=row,
-                tokenizer=R.BPE(vocab_size=vocab),
-                train=split.train,
-                valid=split.valid,
-                max_bad_row_fraction=split.max_bad_rows,
-            ),
-            "batch": R.TokenBudget(tokens=per_step, length=length),
-            **plan_fields(count_steps(budget.epochs or 20, tokens, TOKENS_PER_STEP, 20_000)),
-        },
+        first_fields(
+            Call("weft.transformer", sizes),
+            task,
+            split.data(pairs.row, R.BPE(vocab_size=vocab)),
+            R.TokenBudget(tokens=max(TOKENS_PER_STEP, length), length=length),
+            count_steps(budget.epochs or 20, tokens, TOKENS_PER_STEP, 20_000),
+        ),
         COMMENTS | {"batch": "about this many tokens per step on each side"},
-        f'weft translate {RUN} "{shorten(pairs[0][0])}"',
+        f'weft translate {RUN} "{shorten(pairs.texts[0][0])}"',
+        notes=pairs.notes,
     )

@@ -129,8 +129,8 @@ def columns_of(row: R.RowSchema) -> tuple[str, ...]:
 
 
 def ask_new(path: str, classes: tuple[str, ...]) -> Answer:
-    table, _ = open_tables([path], task="classify")
-    suggestion = suggest(table, task="classify")
+    tables = open_tables([path], task="classify")
+    suggestion = suggest(tables, "classify")
     data: Any = suggestion.recipe.data
     count = int(suggestion.facts["rows"].split()[0].replace(",", ""))
     return Answer(data.train.format, columns_of(data.rows), data.rows.labels, count)
@@ -270,7 +270,7 @@ def test_images_and_their_classes_are_the_same_whoever_asks(
     assert isinstance(row, R.LabelledImages)
     assert (table.format, table.classes(row.label)) == (format, classes.split())
     assert len(table.usable(row, classes.split()).rows) == 12
-    suggestion = suggest(open_tables(paths, task="classify")[0], task="classify")
+    suggestion = suggest(open_tables(paths, task="classify"), "classify")
     data: Any = suggestion.recipe.data
     assert (data.train.format, data.rows) == (format, row)
     assert suggestion.facts["classes"].endswith(classes.replace(" ", ", "))
@@ -412,6 +412,6 @@ def test_a_format_and_a_task_of_a_users_file_are_read_and_offered_by_all(
         assert main(["new", *words, "-o", f"mine{number}.py"]) == 0
         recipe = weft.load_recipe(f"mine{number}.py")
         assert (type(recipe.task).__name__, recipe.data.rows.labels) == ("Opinion", ("neg", "pos"))
-        assert recipe == suggest(*open_tables(["a.arrows"])).named(recipe.name).recipe
+        assert recipe == suggest(open_tables(["a.arrows"])).named(recipe.name).recipe
         assert isinstance(recipe.data.train, R.Source)
         assert recipe.data.train.format == "arrows"

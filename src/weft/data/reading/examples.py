@@ -11,7 +11,7 @@ from ..quarantine import allowed_bad_rows
 from .column_names import Fields, check_columns_exist
 from .columns import typical_first
 from .labels import format_labels, with_labels, with_tags
-from .table import Table, UsableRows
+from .table import Table, Tables, UsableRows
 
 
 class Examples(NamedTuple):
@@ -53,17 +53,17 @@ def expected_rows(task: str | None) -> R.RowSchema | None:
     return reader.default_rows() if reader.file_format else None
 
 
-def find_examples(table: Table, valid: Table | None = None, task: str | None = None) -> Examples:
-    """Return the rows of a table of texts as examples of a task.
+def find_examples(tables: Tables, task: str | None = None) -> Examples:
+    """Return the rows of tables of texts as examples of a task.
 
     Args:
-        table: the training data.
-        valid: the validation data.
+        tables: the training and the validation data.
         task: the name of the task (default: the one whose examples the table looks most like).
 
     Raises:
         ValueError: if no task can be told, or if more rows are bad than may be.
     """
+    table, valid, _ = tables
     check_format(table, task)
     fields = table.require_rows()
     check_validation(valid)
@@ -74,13 +74,12 @@ def find_examples(table: Table, valid: Table | None = None, task: str | None = N
         task, row = infer_task(table, typical_first(fields), other, task)
     except ValueError as error:
         raise ValueError(f"{table.path}: {error}") from None
-    return build_examples(table, valid, task, row)
+    return build_examples(tables, task, row)
 
 
-def build_examples(
-    table: Table, valid: Table | None, task: str, row: R.RowSchema, summary: str = ""
-) -> Examples:
+def build_examples(tables: Tables, task: str, row: R.RowSchema, summary: str = "") -> Examples:
     """Return the rows that fit a row schema; `summary` is described from them where it is not given."""
+    table, valid, _ = tables
     good = table.usable(row)
     other = valid.usable(row) if valid else None
     rows = [item.fields for item in good.rows]

@@ -278,6 +278,25 @@ class Table:
         return other
 
 
+class Tables(NamedTuple):
+    """What is trained on, and what validates.
+
+    Attributes:
+        train: the training data.
+        valid: the validation data; None: a part of the training data is held out.
+        seed: of the rows that are held out.
+    """
+
+    train: Table
+    valid: Table | None = None
+    seed: int = 0
+
+    @property
+    def path(self) -> str:
+        """The first path, which names the tables in errors."""
+        return self.train.path
+
+
 def open_table(
     paths: str | PathLike[str] | Sequence[str | PathLike[str]],
     columns: str | Sequence[str] = (),

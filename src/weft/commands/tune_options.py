@@ -166,6 +166,14 @@ class TuneOptions(TableOptions):
             "what is trained, as a value instead of --freeze-body and --lora-rank", only="python"
         ),
     ] = None
+    at_a_time: Annotated[
+        int,
+        Option(
+            "number of trials that run at a time, each in a process of its own with its share of the cores",
+            metavar="N",
+            least=1,
+        ),
+    ] = 1
     precision: TrainingPrecision = "auto"
     device: Device = "auto"
     seed: Annotated[int, SEED] = 0
@@ -211,7 +219,9 @@ class TuneOptions(TableOptions):
         """How the files are read."""
         from ..suggest.opening import Reading
 
-        return Reading(self.columns, self.column_names, self.label, self.max_bad_row_fraction)
+        return Reading(
+            self.columns, self.column_names, self.label, self.max_bad_row_fraction, self.seed
+        )
 
     @property
     def budget(self) -> "Budget":

@@ -1,0 +1,122 @@
+"""The plan of a search: a suggested recipe, its data prepared, over learning rates and seeds."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import recipe as R
+from ..data.files import find, strip_compression_suffix
+from ..data.ownership import OTHER, refuse_strange
+from ..data.prepare import prepare
+from ..data.prepared import PreparedData
+from ..recipe.metrics import greater_is_better
+from ..runs.directory import RUNS, RunDirectory
+
+RESULTS_FILE = "tune.json"
+MARK = ".tune"  # an empty file in a folder that a search made
+SMALL, SEEDS = 10_000, 3  # on fewer rows than this, several seeds
+
+
+class TunePlan(NamedTuple):
+    """Everything that is decided before the first step. A trial is this recipe with another learning rate and seed.
+
+    Attributes:
+        folder: of the search; each trial has a folder in it.
+        summary: one sentence about the data.
+        task: the name of the task.
+        recipe: of all trials.
+        prepared: the data of the recipe.
+        learning_rates: to try with the first seed.
+        seeds: number of seeds at the best learning rate.
+    """
+
+    folder: Path
+    summary: str
+    task: str
+    recipe: R.Recipe
+    prepared: PreparedData
+    learning_rates: tuple[float, ...]
+    seeds: int
+
+    @property
+    def metric(self) -> str:
+        """The metric that selects the best trial."""
+        assert isinstance(self.recipe.average, R.BestCheckpoint)
+        return self.recipe.average.metric
+
+    @property
+    def best_of(self) -> Callable[..., Any]:
+        """Return `max` or `min`, by the direction of the metric."""
+        return max if greater_is_better(self.metric) else min
+
+    @property
+    def train_rows(self) -> int:
+        return len(self.prepared.train)
+
+    @property
+    def valid_rows(self) -> int:
+        return len(self.prepared.valid or ())
+
+    @property
+    def majority(self) -> dict[str, Any] | None:
+        """The most frequent class of validation and its share of the rows, the accuracy of always answering it; None of rows without a
+        class."""
+        store = self.prepared.open_part(next(self.prepared.data.parts("valid")))
+        if store.meta.labels is None or "label" not in store.shard(0).batch.schema.names:
+            return None
+        labels = store.column("label")
+        label, count = Counter(map(int, labels)).most_common(1)[0]
+        return {"class": store.meta.labels[label], "share": count / len(labels)}
+
+    def trial_recipe(self, lr: float, seed: int) -> R.Recipe:
+        return replace(
+            self.recipe,
+            name=f"trial-{lr:g}-{seed}",
+            seed=seed,
+            optimiser=R.replace_path(self.recipe.optimiser, "lr", lr),
+        )
+
+
+def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> PreparedData:
+    """Prepare the data of all trials in the folder of a search, which is ours from now on. No other process searches there meanwhile.
+
+    Raises:
+        ValueError: if another process uses the folder, or if earlier trials were trained on other data.
+    """
+    with RunDirectory(folder).lock():
+        # A search that is stopped before its first result finds the folder again
+        (folder / MARK).touch()
+        try:
+            return prepare(replace(data, prepared_folder=str(folder / "prepared")), report=progress)
+        except ValueError as error:
+            if OTHER not in str(error):
+                raise
+            raise ValueError(
+                f"{folder} has trials of other rows; undo the change of the data or --seed, or give another --output"
+            ) from None
+
+
+def default_seeds(prepared: PreparedData) -> int:
+    """Return the number of seeds at the best learning rate: several of few rows, whose results vary more."""
+    return SEEDS if len(prepared.train) < SMALL else 1
+
+
+def tuning_folder(output: str | None, checkpoint: str, data: str) -> Path:
+    """Return the folder of a search (default: runs/<checkpoint>-<data>); ValueError if it holds something else."""
+    folder = Path(output or Path(RUNS) / default_run_name(checkpoint, data))
+    refuse_strange(folder, MARK, RESULTS_FILE, "recipe.json")
+    if (folder / "recipe.json").exists() and not (folder / RESULTS_FILE).exists():
+        raise ValueError(
+            f"{folder} is another run, which would be overwritten; give another --output"
+        )
+    return folder
+
+
+def default_run_name(checkpoint: str, data: str) -> str:
+    """Return <checkpoint>-<data>; for a file called train, the name of its folder."""
+    path = Path(strip_compression_suffix(find(data)[0]))
+    data_name = path.parent.name if path.stem.lower() in ("train", "data") else path.stem
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{Path(checkpoint).name}-{data_name}").strip("-.")

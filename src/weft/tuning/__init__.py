@@ -1,1 +1,0 @@
-"""Fine-tuning: detect the task, run trials, keep the best."""
