@@ -186,7 +186,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["classify", "text.txt"], "neither a table"),
+        (["classify", "text.txt"], "text.txt is plain text"),
         (["classify", "pairs.tsv"], "label"),
         (["translate", "text.txt"], "two files with one sentence per line"),
         (["translate", "reviews.csv", "--columns", "review", "label"], "no column 'label'"),

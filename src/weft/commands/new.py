@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console import count_of, format_duration, format_number, print_result, spinner
 from ..options.declare import Option
@@ -18,12 +18,9 @@ from . import head_note
 from .files import check_input_files, warn_of_shared_files
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe
     from ..spec import Spec
     from ..suggest.suggestion import Suggestion
 
-Objective = Literal["causal-lm", "masked-lm", "span-corruption", "denoising", "replaced-tokens"]
-OBJECTIVES = get_args(Objective)
 FROM_SCRATCH = ("pretrain", "translate", "detect")  # tasks that no checkpoint is tuned for
 COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
 UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
@@ -52,10 +49,12 @@ class NewRecipeOptions(TableOptions, VerbOptions):
         ),
     ]
     objective: Annotated[
-        Objective | None,
+        str | None,
         Option(
-            "what pretrain learns: to continue a text, to fill masks, to write hidden spans, to restore damaged text, or to detect replaced tokens",
-            default=OBJECTIVES[0],
+            "what pretrain learns: causal-lm (to continue a text), masked-lm (to fill masks), span-corruption (to write hidden spans), "
+            "denoising (to restore damaged text), or replaced-tokens (to detect them)",
+            default="causal-lm",
+            metavar="OBJECTIVE",
         ),
     ] = None
     output: Annotated[
@@ -85,6 +84,8 @@ def new(options: NewRecipeOptions) -> int:
     Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
     reviews.csv
     """
+    from ..recipe.cost import run_flops
+
     options = with_task(options)
     check_objective(options)
     path, name = output_file(options)
@@ -92,7 +93,9 @@ def new(options: NewRecipeOptions) -> int:
     with spinner(f"reading {options.data[0]}"):
         suggestion = suggest_for(options).named(name)
         write_recipe(path, suggestion)
-        facts = suggestion.facts | estimate(suggestion.recipe)
+        recipe = suggestion.recipe
+        facts = suggestion.facts | model_facts(recipe.model)
+        facts |= cost_fact(run_flops(recipe), recipe.steps, recipe.precision)
     warn_of_shared_files(options.data, options.valid)
     summary = {"file": str(path), "recipe": name, "guessed": facts, "use": suggestion.use}
     print_result(options.json, summary, lambda width: page(path, suggestion, facts))
@@ -121,8 +124,17 @@ def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
 
 
 def check_objective(options: NewRecipeOptions) -> None:
-    """Raise ValueError where no objective is chosen."""
-    if options.objective is not None and options.task not in (None, "pretrain"):
+    """Raise ValueError for an unknown objective, and where none is chosen."""
+    if options.objective is None:
+        return
+    from ..suggest.pretrain import OBJECTIVES
+    from ..synonyms import suggest
+
+    if options.objective not in OBJECTIVES:
+        raise ValueError(
+            f"--objective {options.objective}: {suggest(options.objective, OBJECTIVES)}"
+        )
+    if options.task not in (None, "pretrain"):
         raise ValueError(
             f"--objective {options.objective}: {options.task} has one objective; leave it out, or give weft new pretrain"
         )
@@ -156,8 +168,7 @@ def suggest_for(options: NewRecipeOptions) -> "Suggestion":
     from ..suggest.opening import Reading, open_tables
     from ..suggest.suggest import suggest
 
-    pretrains = options.task == "pretrain" or options.objective is not None
-    task = (options.objective or OBJECTIVES[0]) if pretrains else options.task
+    task = options.objective or options.task
     checkpoint = open_checkpoint(options.checkpoint) if options.checkpoint else None
     reading = Reading(
         options.columns, options.column_names, max_bad_rows=options.max_bad_row_fraction
@@ -220,30 +231,27 @@ def write_recipe(path: Path, suggestion: "Suggestion") -> None:
         raise
 
 
-def export_fact(spec: "Spec") -> str:
-    """Return the layout that the trained model can be exported in."""
+def model_facts(spec: "Spec") -> dict[str, str]:
+    """Return the size of a model, and the layout that it can be exported in once it is trained."""
     from ..interop.equivalent_specs import find_family
 
     try:
-        text = f"Hugging Face's layout, as {find_family(spec).family.name}"
+        export = f"Hugging Face's layout, as {find_family(spec).family.name}"
     except ValueError:
-        return "Weft's own layout alone; no other library opens the trained model"
-    return f"{text}; {note}" if (note := head_note(spec)) else text
+        export = "Weft's own layout alone; no other library opens the trained model"
+    else:
+        export += f"; {note}" if (note := head_note(spec)) else ""
+    return {"model": f"{spec.parameter_count():,} parameters", "export": export}
 
 
-def estimate(recipe: "Recipe") -> dict[str, str]:
-    """Return the size of the model, what opens it, and what the run costs on this machine, about."""
-    from ..recipe.cost import run_flops
+def cost_fact(flops: float, steps: int, precision: str) -> dict[str, str]:
+    """Return what a run costs on this machine, about."""
     from ..training.machine import speed
 
-    flops = run_flops(recipe)
-    seconds = flops / (UTILISATION * speed(recipe.precision))
+    seconds = flops / (UTILISATION * speed(precision))
     duration = f"about {format_duration(seconds)}" if seconds >= 1 else "under a second"
-    return {
-        "model": f"{recipe.model.parameter_count():,} parameters",
-        "export": export_fact(recipe.model),
-        "cost": f"{count_of(recipe.steps, 'step')}, {format_number(flops, 'FLOP')}: {duration} here",
-    }
+    cost = f"{count_of(steps, 'step')}, {format_number(flops, 'FLOP')}: {duration} here"
+    return {"cost": cost}
 
 
 def page(path: Path, suggestion: "Suggestion", facts: dict[str, str]) -> Any:

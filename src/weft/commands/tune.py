@@ -61,14 +61,21 @@ def plan_tuning(
         progress: called while the data is prepared.
     """
     from ..kernels.devices import resolve_device, resolve_precision
-    from ..studies.plan import TunePlan, default_seeds, prepare_trials, tuning_folder
+    from ..studies.plan import (
+        TunePlan,
+        default_seeds,
+        model_of_unfinished_run,
+        prepare_trials,
+        tuning_folder,
+    )
     from ..suggest.checkpoint import open_checkpoint
     from ..suggest.opening import open_tables
     from ..suggest.suggest import suggest
 
     precision: Any = resolve_precision(options.precision, resolve_device(options.device))
     folder = tuning_folder(options.output, options.checkpoint, options.data[0])
-    checkpoint = open_checkpoint(options.checkpoint)
+    model = model_of_unfinished_run(options.checkpoint, folder)
+    checkpoint = open_checkpoint(options.checkpoint, model)
     tables = open_tables(options.data, options.valid, options.reading, options.task, checkpoint)
     suggestion = suggest(
         tables, options.task, checkpoint, budget=options.budget, tuning=options.tuning

@@ -12,6 +12,11 @@ from ..data.files import find, strip_compression_suffix
 from ..data.ownership import OTHER, refuse_strange
 from ..data.prepare import prepare
 from ..data.prepared import PreparedData
+from ..inference.images import evaluation_transforms
+from ..inference.open_model import open_model
+from ..interop.hub import local_folder
+from ..interop.manifest import MANIFEST_FILE, model_of_run
+from ..interop.saving import save
 from ..recipe.metrics import greater_is_better
 from ..runs.directory import RUNS, RunDirectory
 
@@ -97,6 +102,25 @@ def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> Prepared
             raise ValueError(
                 f"{folder} has trials of other rows; undo the change of the data or --seed, or give another --output"
             ) from None
+
+
+def model_of_unfinished_run(checkpoint: str, folder: Path) -> Path | None:
+    """Return the folder of a model that is exported from the newest checkpoint of a run that is not finished, for all trials in the folder
+    of a search; None for any other checkpoint."""
+    run = local_folder(checkpoint)
+    if not (run / "recipe.json").is_file() or model_of_run(run) is not None:
+        return None
+    start = folder / "start"
+    with RunDirectory(folder).lock():
+        # Later the run may have continued
+        if not (start / MANIFEST_FILE).exists():
+            model = open_model(checkpoint)
+            (folder / MARK).touch()
+            if model.reads_images:
+                save(model.model, start, to="weft", transforms=evaluation_transforms(model))
+            else:
+                save(model.model, start, to="weft", tokenizer=model.require_tokenizer.text)
+    return start
 
 
 def default_seeds(prepared: PreparedData) -> int:

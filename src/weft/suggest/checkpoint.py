@@ -58,20 +58,21 @@ class Checkpoint(NamedTuple):
         return str((self.folder / "tokenizer.json").resolve())
 
 
-def open_checkpoint(name: str) -> Checkpoint:
-    """Read what a checkpoint is: a folder, a run, or a name of the hub.
+def open_checkpoint(name: str, model: Path | None = None) -> Checkpoint:
+    """Read what a checkpoint is.
+
+    Args:
+        name: a folder, a run, or a name of the hub.
+        model: the folder of its model, for a run that is not finished.
 
     Raises:
         ValueError: if there is no such model, or if a run has none yet.
     """
     there = local_folder(name)
     is_run = (there / "recipe.json").is_file()
-    folder = model_of_run(there) if is_run else there
+    folder = model or (model_of_run(there) if is_run else there)
     if folder is None:
-        raise ValueError(
-            f"{name} has no model yet; finish it with weft resume {name}, or start from its newest checkpoint: "
-            f"weft export {name} OUT --to weft"
-        )
+        raise ValueError(f"{name} has no model yet; finish it with weft train, or use weft tune")
     folder = folder.resolve()
     family, spec = read_folder(folder)
     task = R.recipe_of_run(there).task if is_run else None

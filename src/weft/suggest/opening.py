@@ -62,16 +62,19 @@ def open_tables(
             "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
         )
     columns, names, label, bad, seed = reading
+    is_open = task is None and checkpoint is None and not columns
     try:
         table = open_table(paths, columns, names, label, expected=expected, max_bad_rows=bad)
     except UnknownFormat as error:
-        if task is None and checkpoint is None and not reading.columns:
-            return open_tables(paths, valid, reading, next(iter(OBJECTIVES)))
+        if is_open:
+            return open_tables(paths, valid, reading, "pretrain")
         if not isinstance(expected, R.SourceTargetPairs):
             raise
         raise ValueError(
             f"{error}; translate reads two files with one sentence per line, or a table with two columns"
         ) from None
+    if is_open and table.format == "text":
+        return open_tables(paths, valid, reading, "pretrain")
     return Tables(table, table.open_like(valid) if valid else None, seed)
 
 

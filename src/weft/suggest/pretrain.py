@@ -9,6 +9,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import expand
 from ..data.formats.lines import read_head
+from ..data.reading.column_names import check_columns_exist
 from ..data.reading.table import Table, Tables, UsableRows
 from ..data.source import split_source
 from .recipe_code import Call, Name
@@ -120,7 +121,9 @@ def denoising(vocab: int, length: int) -> Objective:
     )
 
 
+# The first is that of pre-training where none is named
 OBJECTIVES: dict[str, Callable[[int, int], Objective]] = {
+    "pretrain": causal_lm,
     "causal-lm": causal_lm,
     "masked-lm": masked_lm,
     "span-corruption": span_corruption,
@@ -135,6 +138,7 @@ OBJECTIVES: dict[str, Callable[[int, int], Objective]] = {
 def with_boundary(table: Table) -> tuple[Table, R.Documents, str]:
     """Return texts with what ends a document: their table, the row schema, and a phrase."""
     if table.format == "text":
+        check_columns_exist({"text": ""}, table.requested)
         head = read_head(expand(table.source.paths)[0]).replace(b"\r\n", b"\n").strip()
         # A part of a file of one line holds no whole line
         boundary = next(name for name, (mark, _) in BOUNDARIES.items() if mark in head)

@@ -37,8 +37,6 @@ def suggest_recipe(
         ValueError: if the table does not fit the task or the checkpoint.
     """
     start = None if checkpoint is None else open_checkpoint(checkpoint)
-    if task == "pretrain":
-        task = next(iter(OBJECTIVES))
     tables = Tables(table, valid)
     if table.expected is None and expected_schema(task, start) is not None:
         tables = reopened(tables, task, start)
@@ -82,7 +80,7 @@ def suggest(
 def suggest_from_scratch(tables: Tables, task: str | None, budget: Budget) -> Suggestion:
     """Suggest a recipe for a model with random weights."""
     if task is None and tables.train.format == "text":
-        task = next(iter(OBJECTIVES))
+        task = "pretrain"
     if task in OBJECTIVES:
         return suggest_pretraining(tables, task, budget)
     if task == "detect":

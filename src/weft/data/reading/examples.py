@@ -7,6 +7,7 @@ from ... import recipe as R
 from ...registry import members
 from ...synonyms import suggest
 from ..formats.image_folder import FOLDER
+from ..formats.text import TextFormat
 from ..quarantine import allowed_bad_rows
 from .column_names import Fields, check_columns_exist
 from .columns import typical_first
@@ -99,6 +100,10 @@ def check_format(table: Table, task: str | None) -> None:
     """Raise ValueError if the format is that of another task, or holds no text."""
     if table.format == FOLDER.name:  # the names of its files would be taken for texts
         raise ValueError(f"{table.path} is a folder of images, and no text; give texts")
+    if table.format == TextFormat.name:
+        raise ValueError(
+            f"{table.path} is plain text, and {task or 'fine-tuning'} needs rows with columns; give CSV, TSV, JSON lines or Parquet"
+        )
     owners = {reader.file_format: reader for reader in members(R.Task) if reader.file_format}
     needed = R.task_named(task).file_format if task else None
     if task is not None and table.format != needed and (needed or table.format in owners):

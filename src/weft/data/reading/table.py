@@ -11,7 +11,10 @@ from typing import NamedTuple
 from ... import recipe as R
 from ...recipe.cells import class_names, sorted_classes
 from ...recipe.formats import BadRow, SourceRow
-from ..formats.sniff import detect_format
+from ..files import find, strip_compression_suffix
+from ..formats.lines import refuse_binary
+from ..formats.sniff import UnknownFormat, detect_format
+from ..formats.text import TextFormat
 from ..quarantine import (
     MAX_BAD_ROWS,
     ImageSize,
@@ -331,6 +334,8 @@ def open_table(
         paths=tuple(os.fspath(file) for file in files), column_names=tuple(column_names)
     )
     source = replace(source, format=find_format(source, expected))
+    if expected is None and source.format == TextFormat.name:
+        expected = R.Documents()
     source = format_of(source).complete(source)
     if reference is not None and reference.format == source.format and not column_names:
         source = like_reference(source, reference)
@@ -348,7 +353,15 @@ def find_format(source: R.Source, expected: R.RowSchema | None) -> str:
         return format_for(source, expected)
     if is_table_with_folder(source.paths):
         return "image_table"
-    return detect_format(source.paths[0])
+    path = source.paths[0]
+    try:
+        return detect_format(path)
+    except UnknownFormat:
+        # Any bytes may be text, so that the name decides
+        if not strip_compression_suffix(path).lower().endswith(".txt"):
+            raise
+        refuse_binary(find(path)[0])
+        return TextFormat.name
 
 
 def like_reference(source: R.Source, reference: R.Source) -> R.Source:
