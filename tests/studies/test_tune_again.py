@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
+from weft.cli import main
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
 from weft.data.prepare import prepare
@@ -25,6 +28,7 @@ from weft.interop.manifest import find_damage
 from weft.runs.lock import RunLock
 from weft.studies import results, search
 from weft.studies.launchers import Processes
+from weft.studies.runs import study_states
 
 from ..tune.made import checkpoint, write_examples
 from .runs import killed
@@ -301,6 +305,39 @@ def test_a_call_that_is_killed_in_any_trial_ends_with_the_same_table_and_model(
     for last in (3, steps + 2, steps, steps + 4):
         assert killed(lambda last=last: tune_and_die(last)) == -signal.SIGKILL
     assert tune(two) == ["trial-0.003-1"]
+    assert without_times(two) == without_times(one)
+    assert held(two, "model") == held(one, "model")
+
+
+@pytest.mark.slow
+def test_two_trials_run_at_a_time_and_a_killed_command_is_continued(
+    first: TuneOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = (
+        replace(both_rounds(first, tmp_path / name), epochs=8, device="cpu")
+        for name in ("one", "two")
+    )
+    tune(one)
+    command = (
+        f"tune {two.checkpoint} --data {two.data[0]} --output {two.output} --learning-rates 1e-3 3e-3 --seeds 2 --epochs 8 "
+        "--batch-size 8 --precision fp32 --metric loss --device cpu --at-a-time 2"
+    ).split()
+    searching = subprocess.Popen([sys.executable, "-m", "weft", *command])
+    out = Path(str(two.output))
+    deadline = time.monotonic() + 300
+    while [trial.state for trial in study_states(out)] != ["running", "running"]:
+        assert searching.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(ValueError, match="is being trained by process"):
+        plan_tuning(two)
+    searching.kill()
+    searching.wait()
+    while "running" in [trial.state for trial in study_states(out)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert main(command) == 0
+    assert "trial-0.003-1 runs in a process of its own" in capsys.readouterr().err
     assert without_times(two) == without_times(one)
     assert held(two, "model") == held(one, "model")
 
