@@ -24,10 +24,11 @@ from weft.data.loader import Loader, RankBatch
 from weft.data.order import SampleGenerators
 from weft.runs.log import read_log
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
-from weft.training.averages import average_states
+from weft.training.averages import average_states, build_average
 from weft.training.checkpoint import all_checkpoints
-from weft.training.loop import Trainer, TrainStep
-from weft.training.parallel import DistributedRanks, init_ranks
+from weft.training.loop import StepOptions, Trainer, TrainStep
+from weft.training.optimisers import Optimiser
+from weft.training.parallel import DistributedRanks, init_ranks, place_on_ranks
 from weft.training.throughput import expert_load
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole
@@ -83,7 +84,22 @@ def trainer(s: R.Recipe, made: Built, ranks: DistributedRanks | None = None) -> 
             s.workers,
         )
 
-    return Trainer(s, objective, loader, ranks)
+    here = ranks or DistributedRanks(device=s.device)
+    return Trainer(
+        objective,
+        place_on_ranks(objective, here, checkpointing=s.activation_checkpointing),
+        Optimiser(s.optimiser, objective),
+        build_average(s.average, objective),
+        s.training_schedule,
+        loader,
+        here,
+        StepOptions(
+            grad_clip=s.grad_clip,
+            micro_batch_size=s.micro_batch_size,
+            guard=s.guard,
+            seed=s.seed,
+        ),
+    )
 
 
 def weights(made: Trainer) -> dict[str, Tensor]:
@@ -226,7 +242,7 @@ def test_samples_that_share_a_row_drop_what_they_drop_alone(name: str) -> None:
 
 def alone(one: Trainer, rows: Any, made: Built) -> Any:
     """A loader whose one step has these samples, a row each."""
-    batch = build_batch(made[2], made[0], rows, SampleGenerators(one.recipe.seed))
+    batch = build_batch(made[2], made[0], rows, SampleGenerators(one.options.seed))
     counts = made[0].loss_counts(batch)
     work = RankBatch(StepPlan(0, len(rows), rows), [to_torch(batch)], counts, 0)
     return SimpleNamespace(from_position=lambda _: iter([work]))

@@ -71,7 +71,12 @@ def test_lengths_change_at_their_share_of_the_steps() -> None:
         batch=R.FixedBatch(size=8, length=512),
         length_schedule=((0.9, 128), (1.0, 512)),
     )
-    assert [recipe.row_length(s) for s in (0, 899, 900, 999)] == [128, 128, 512, 512]
+    assert [recipe.training_schedule.row_length(s) for s in (0, 899, 900, 999)] == [
+        128,
+        128,
+        512,
+        512,
+    ]
     with pytest.raises(ValueError, match="end at 1"):
         R.apply_overrides(recipe, ["length_schedule=[[0.5, 128]]"])
 

@@ -44,6 +44,7 @@ from .schedules import (
     InverseSqrt,
     LinearSchedule,
     Schedule,
+    TrainingSchedule,
     WarmupStableDecay,
     noam_lr,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "TokenizerSpec",
     "Trackio",
     "Trainable",
+    "TrainingSchedule",
     "Transform",
     "Unigram",
     "WandB",

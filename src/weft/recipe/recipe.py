@@ -1,6 +1,5 @@
 """A whole run as one value: model, task, data, optimiser, schedule, budget."""
 
-from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from .data import Data
 from .loggers import Logger
 from .optimisers import OptimiserSpec
 from .parallel import ActivationCheckpointing, Parallel
-from .schedules import LinearSchedule, Schedule
+from .schedules import LinearSchedule, Schedule, TrainingSchedule
 from .tasks import Task
 from .trainable import Trainable
 
@@ -134,12 +133,11 @@ class Recipe:
                     f"BestCheckpoint.metric = {self.average.metric!r}: {type(self.task).__name__} has {', '.join(metric_names)}"
                 )
 
-    def row_length(self, step: int) -> int:
-        """The length of rows at a step, counted from 0."""
-        for share, length in self.length_schedule:
-            if step < ceil(share * self.steps):
-                return length
-        return self.batch.length
+    @property
+    def training_schedule(self) -> TrainingSchedule:
+        """The learning rate and the length of rows at each step."""
+        phases = self.length_schedule or ((1.0, self.batch.length),)
+        return TrainingSchedule(self.steps, self.schedule, phases)
 
     def validates_at(self, step: int) -> bool:
         """Whether validation is due after a step that is not the last one."""

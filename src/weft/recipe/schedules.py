@@ -1,5 +1,6 @@
 """Learning-rate schedules: pure functions of the step, so that there is nothing to save."""
 
+from dataclasses import dataclass
 from math import ceil, cos, pi
 
 from ..registry import choice
@@ -88,6 +89,30 @@ class WarmupStableDecay(Schedule):
             return (step + 1) / self.warmup_steps
         begin = max(self.warmup_steps, steps - ceil(self.decay_fraction * steps))
         return decay_to(self.final_fraction, begin, step, steps)
+
+
+@dataclass(frozen=True)
+class TrainingSchedule:
+    """What a recipe sets for each step of a run by its number, counted from 0.
+
+    Attributes:
+        steps: of the run.
+        learning_rate: the schedule of the learning rate.
+        phases: a fraction of the steps and the length of rows until then, in order; the last fraction is 1.
+    """
+
+    steps: int
+    learning_rate: Schedule
+    phases: tuple[tuple[float, int], ...]
+
+    def lr_scale(self, step: int) -> float:
+        """Return the factor on the peak learning rate."""
+        return self.learning_rate.scale(step, self.steps)
+
+    def row_length(self, step: int) -> int:
+        """Return the length of rows; after the last step, that of the last step."""
+        lengths = (length for end, length in self.phases if step < ceil(end * self.steps))
+        return next(lengths, self.phases[-1][1])
 
 
 def noam_lr(width: int, warmup: int) -> float:

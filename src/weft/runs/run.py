@@ -15,9 +15,11 @@ from ..recipe.cost import checkpoint_bytes
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import TaskImplementation
-from ..training.loop import Trainer, state_digest
-from ..training.parallel import DistributedRanks, torchrun_notes
-from ..training.trainable import freeze_untrained
+from ..training.averages import build_average
+from ..training.loop import StepOptions, Trainer, state_digest
+from ..training.optimisers import Optimiser
+from ..training.parallel import DistributedRanks, place_on_ranks, torchrun_notes
+from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import Progress, ignore_progress
 from .teachers import check_teacher_pixels
 
@@ -57,9 +59,7 @@ class Run:
         }
         freeze_untrained(self.loss.model, recipe.trainable, recipe.seed)
         self.check_phases()
-        open_batches = partial(self.open_batches, ranks)
-        starts_from = recipe.init_from if is_new else None
-        self.trainer = Trainer(recipe, self.loss, open_batches, ranks, starts_from)
+        self.trainer = self.build_trainer(ranks, recipe.init_from if is_new else None)
 
     @property
     def preprocess(self) -> Preprocess:
@@ -68,6 +68,41 @@ class Run:
     @property
     def loss(self) -> Loss:
         return self.task.loss
+
+    def build_trainer(self, ranks: DistributedRanks, starts_from: str | None) -> Trainer:
+        """Build the trainer. Each rank reads its parts of the weights from the model folder `starts_from`, before anything else reads
+        them."""
+        recipe = self.recipe
+        module = place_on_ranks(
+            self.loss,
+            ranks,
+            checkpointing=recipe.activation_checkpointing,
+            compile=recipe.compile,
+            precision=recipe.precision,
+            whole_experts=recipe.parallel.expert > 1,
+            seed=recipe.seed,
+            average_gradients=not recipe.exact,
+        )
+        if starts_from is not None:
+            initialise_from(self.loss.model, starts_from)
+        return Trainer(
+            self.loss,
+            module,
+            Optimiser(recipe.optimiser, self.loss),
+            build_average(recipe.average, self.loss),
+            recipe.training_schedule,
+            partial(self.open_batches, ranks),
+            ranks,
+            StepOptions(
+                precision=recipe.precision,
+                grad_clip=recipe.grad_clip,
+                micro_batch_size=recipe.micro_batch_size,
+                exact=recipe.exact,
+                trainable=recipe.trainable,
+                guard=recipe.guard,
+                seed=recipe.seed,
+            ),
+        )
 
     def open_batches(self, ranks: DistributedRanks, length: int) -> Loader:
         """Open the training batches of rows of one length."""

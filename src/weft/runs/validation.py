@@ -1,11 +1,15 @@
 """The validation of a run: at which steps it is due, and the metrics of its sources."""
 
+from collections.abc import Iterator
 from statistics import fmean
 
+from ..data.batching import build_planner
+from ..data.loader import Loader, RankBatch
 from ..data.mixture import MixtureStore
+from ..tasks.base import LengthLimitedSamples
 from ..tasks.task import EvaluationData
 from ..training.averages import BestWeights
-from ..training.validation import PredictionCollector, validate
+from ..training.validation import PredictionCollector, validate, with_progress
 from .log import RunLog
 from .run import Run
 
@@ -39,13 +43,25 @@ def validate_run(run: Run) -> dict[str, float] | None:
 
 
 def validate_source(run: Run, data: EvaluationData) -> dict[str, float] | None:
+    samples = run.preprocess.open_samples(data.store, run.recipe.batch.length, include_partial=True)
     collector = PredictionCollector(run.task, data) if run.recipe.metric else None
-    validation = validate(
-        run.trainer, run.preprocess, data.store, collector, run.validation_progress
-    )
+    if collector is not None:
+        samples = collector.order_samples(samples)
+    validation = validate(run.trainer, validation_works(run, samples), collector)
     if validation is None:
         return None
     return validation | (collector.metrics(run.trainer.ranks) if collector else {})
+
+
+def validation_works(run: Run, samples: LengthLimitedSamples) -> Iterator[RankBatch]:
+    """Yield this rank's part of every sample, once, and show the progress of the run's validation."""
+    recipe = run.recipe
+    ranks = run.trainer.ranks
+    planner = build_planner(recipe.batch, samples, recipe.seed)
+    loader = Loader(planner, samples, run.preprocess, recipe.seed, ranks.rank, ranks.size)
+    rows = recipe.micro_batch_size or -(-recipe.batch.rows_per_step() // ranks.size)
+    works = loader.one_epoch(rows)
+    return with_progress(works, len(samples), ranks.size, run.validation_progress)
 
 
 def mean_over_sources(results: dict[str, dict[str, float]]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from ..recipe.metrics import greater_is_better
+from ..registry import implementation
 from .checkpoint_parts import SavedTensor, read_into
 
 SavedCopies = Mapping[str, SavedTensor | Tensor]
@@ -79,6 +80,14 @@ class BestWeights(WeightCopy):
     def restore(self, copies: SavedCopies, facts: dict[str, Any]) -> None:
         super().restore(copies, facts)
         self.best = facts["best"]
+
+
+def build_average(average: R.WeightAverage | None, module: nn.Module) -> WeightCopy | None:
+    """Build the copy of the weights that each step updates; None if there is none."""
+    if average is None:
+        return None
+    copy: WeightCopy | None = implementation(average)(average, module)
+    return copy
 
 
 def no_copy(average: R.AverageLast, module: nn.Module) -> None:

@@ -4,10 +4,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import recipe as R
 from ..data.collate import SAMPLES
@@ -16,59 +17,80 @@ from ..data.order import hash_to_int
 from ..kernels.keyed_random import sample_numbers
 from ..layers.attention import AttentionLayer
 from ..layers.mixture_of_experts import MixtureOfExpertsLayer
-from ..registry import implementation
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoint_parts import SavedGroups, load_weights, read_like
 from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
 from .optimisers import Optimiser
-from .parallel import DistributedRanks, place_on_ranks
+from .parallel import DistributedRanks
 from .sharding import full_tensor, local_tensor
 from .step import TrainStep
 from .throughput import expert_load
-from .trainable import initialise_from, set_train_mode
+from .trainable import set_train_mode
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How a step is computed: fields of the recipe, which documents them; the precision is not "auto"."""
+
+    precision: str = "fp32"
+    grad_clip: float | None = None
+    micro_batch_size: int | None = None
+    exact: bool = False
+    trainable: R.Trainable | None = None
+    guard: R.LossGuard = R.LossGuard()
+    seed: int = 0
 
 
 class Trainer:
-    """The state of training (model and loss, optimiser, average, counters) and the step that changes it."""
+    """The state of training (model and loss, optimiser, average, counters) and the step that changes it.
+
+    Args:
+        loss: the task's module.
+        module: the same on all ranks, as `place_on_ranks` returns it.
+        optimiser: over the parameters of the loss.
+        average: the copy of the weights that each step updates, if any.
+        schedule: of the learning rate and the length of rows.
+        loader: opens the batches of rows of a length.
+        ranks: of this process.
+        options: of each step.
+    """
 
     def __init__(
         self,
-        recipe: R.Recipe,
         loss: Loss,
+        module: nn.Module,
+        optimiser: Optimiser,
+        average: WeightCopy | None,
+        schedule: R.TrainingSchedule,
         loader: Callable[[int], Loader],
-        ranks: DistributedRanks | None = None,
-        starts_from: str | None = None,
+        ranks: DistributedRanks,
+        options: StepOptions,
     ) -> None:
-        """`starts_from` is a model folder, from which every rank reads its parts of the weights before anything else reads them."""
-        self.recipe, self.loss, self.loader, self.ranks = (
-            recipe,
-            loss,
-            loader,
-            ranks or DistributedRanks(device=recipe.device),
-        )
-        self.module = place_on_ranks(loss, recipe, self.ranks)
-        if starts_from is not None:
-            initialise_from(loss.model, starts_from)
-        self.optimiser, self.guard = (
-            Optimiser(recipe.optimiser, loss),
-            LossGuardState(recipe.guard),
-        )
-        self.average: WeightCopy | None = (
-            implementation(recipe.average)(recipe.average, loss) if recipe.average else None
-        )
-        self.step, self.position, self.tokens = 0, 0, 0
+        self.loss = loss
+        self.module = module
+        self.optimiser = optimiser
+        self.average = average
+        self.schedule = schedule
+        self.loader = loader
+        self.ranks = ranks
+        self.options = options
+        self.guard = LossGuardState(options.guard)
+        self.step = 0
+        self.position = 0
+        self.tokens = 0
         self.last_validated_step = 0  # the last step at which the validation was done
         self.stop_requested = False  # set by a signal; all ranks stop at the same step
 
     def __iter__(self) -> Iterator[TrainStep]:
-        works, length = None, None
+        works = None
+        length = None
         self.guard.check_budget()
-        while self.step < self.recipe.steps:
-            if length != self.recipe.row_length(self.step):
-                length = self.recipe.row_length(self.step)
-                if self.step and length != self.recipe.row_length(self.step - 1):
+        while self.step < self.schedule.steps:
+            if length != self.schedule.row_length(self.step):
+                length = self.schedule.row_length(self.step)
+                if self.step and length != self.schedule.row_length(self.step - 1):
                     self.position = 0  # a new phase orders its own samples
                 works = self.loader(length).from_position(self.position)
             assert works is not None
@@ -82,7 +104,7 @@ class Trainer:
             self.guard.check_budget()  # once the step is logged
 
     def train_step(self, work: RankBatch, begin: float) -> TrainStep | None:
-        recipe, terms = self.recipe, list(self.loss.weights)
+        terms = list(self.loss.weights)
         *counted, tokens, stop = self.ranks.sum(
             [
                 *(float(work.counts[t]) for t in terms),
@@ -92,9 +114,9 @@ class Trainer:
         )
         if stop:
             return None
-        set_train_mode(self.loss, recipe.trainable)
+        set_train_mode(self.loss, self.options.trainable)
         counts = dict(zip(terms, counted, strict=True))
-        if recipe.exact:
+        if self.options.exact:
             sums = self.exact_backward(work, counts).tolist()
         else:
             sums = self.ranks.sum(self.backward(work, counts).tolist())
@@ -107,11 +129,11 @@ class Trainer:
         samples = tuple(
             (int(pick.epoch), int(pick.index)) for group in work.step.rows for pick in group
         )
-        rate = recipe.schedule.scale(self.step, recipe.steps)
+        rate = self.schedule.lr_scale(self.step)
         if problem is None:
-            if recipe.grad_clip is not None:
+            if self.options.grad_clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(
-                    self.optimiser.parameters.values(), recipe.grad_clip, norm
+                    self.optimiser.parameters.values(), self.options.grad_clip, norm
                 )
             self.optimiser.step(rate)
             self.guard.check_weights(self.step + 1, self.largest_weight())
@@ -119,11 +141,9 @@ class Trainer:
                 self.average.update()
             self.guard.record_loss(loss)
         self.optimiser.zero_grad()
-        self.step, self.position, self.tokens = (
-            self.step + 1,
-            work.step.next_position,
-            self.tokens + int(tokens),
-        )
+        self.step += 1
+        self.position = work.step.next_position
+        self.tokens += int(tokens)
         if problem is not None:
             self.guard.record_skip(
                 {"step": self.step, "reason": problem, "samples": [list(s) for s in samples]}
@@ -154,17 +174,15 @@ class Trainer:
 
     def time_one_step(self) -> tuple[float, int]:
         """Return the seconds and tokens of the next step, measured without an update; the state does not change."""
-        work = next(self.loader(self.recipe.row_length(self.step)).from_position(self.position))
+        work = next(self.loader(self.schedule.row_length(self.step)).from_position(self.position))
         counts = dict.fromkeys(self.loss.weights, 1.0)
         seconds = float("inf")
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # a run that is at its end already must keep its numbers
+        # A run that is at its end already must keep its numbers
+        with torch.random.fork_rng(devices=[]):
             for _ in range(2):  # the first pass also fills caches
                 begin = time.perf_counter()
-                self.backward(
-                    work, counts
-                ).tolist()  # the numbers themselves: a device may run ahead
+                # The numbers themselves: a device may run ahead
+                self.backward(work, counts).tolist()
                 self.optimiser.zero_grad()
                 seconds = min(seconds, time.perf_counter() - begin)
         return seconds, int(self.ranks.sum([float(work.tokens)])[0])
@@ -175,7 +193,8 @@ class Trainer:
         weights = self.loss.weights
         self.loss.expert_load = []
         total = torch.zeros(len(weights), dtype=self.sum_dtype, device=self.ranks.device)
-        batches, load = self.weighted_batches(work), []
+        batches = self.weighted_batches(work)
+        load = list[Tensor]()
         for i, (batch, weight) in enumerate(batches):
             with self.ranks.no_sync(self.module, i < len(batches) - 1):
                 total += weight * self.backward_batch(i, batch, counts, weight * self.ranks.size)
@@ -200,7 +219,7 @@ class Trainer:
             layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
             numbers = len(self.loss.weights) + sum(layer.s.experts for layer in layers)
             total = torch.empty(numbers, dtype=self.sum_dtype, device=self.ranks.device)
-            leaves = -(-len(work.step.rows) // (self.recipe.micro_batch_size or 1))
+            leaves = -(-len(work.step.rows) // (self.options.micro_batch_size or 1))
             sums = sum_over_ranks(sums, [total, *parameters], leaves)
         assert sums is not None
         self.seed(0)  # a rank without micro-batches ends in the random state of the others
@@ -216,7 +235,7 @@ class Trainer:
         self.seed(number)
         inputs = to_device(batch, self.ranks.device)
         with sample_numbers(inputs.pop(SAMPLES)):
-            with autocast(self.recipe.precision, self.ranks.device):
+            with autocast(self.options.precision, self.ranks.device):
                 sums = self.module(inputs)
             loss = sum(sums[t] * (weights[t] * scale / max(counts[t], 1)) for t in weights)
             assert isinstance(loss, Tensor)
@@ -232,7 +251,7 @@ class Trainer:
         """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with
         fewer rows repeats its last, with weight 0."""
         batches = [(batch, work.weight) for batch in work.batches]
-        if self.ranks.splits_weights and (micro := self.recipe.micro_batch_size) is not None:
+        if self.ranks.splits_weights and (micro := self.options.micro_batch_size) is not None:
             most_rows = -(-len(work.step.rows) // self.ranks.size)
             batches += [(work.batches[-1], 0.0)] * (-(-most_rows // micro) - len(batches))
         return batches
@@ -240,10 +259,10 @@ class Trainer:
     def seed(self, micro_batch: int) -> None:
         """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on the sample
         (`kernels.keyed_random`). Fused kernels of an accelerator cannot do so and get a seed per rank and micro-batch."""
-        torch.manual_seed(hash_to_int(self.recipe.seed, self.step))
+        torch.manual_seed(hash_to_int(self.options.seed, self.step))
         if self.ranks.device.type != "cpu":
             torch.get_device_module(self.ranks.device).manual_seed(
-                hash_to_int(self.recipe.seed, self.step, self.ranks.rank, micro_batch)
+                hash_to_int(self.options.seed, self.step, self.ranks.rank, micro_batch)
             )
 
     @property
@@ -256,13 +275,12 @@ class Trainer:
 
     def notes(self) -> list[str]:
         """Return notes on what depends on the device."""
-        return (
-            [
-                "attention dropout is that of the fused kernel: it depends on the micro-batches and ranks, unlike all other dropout"
-            ]
-            if self.fused_dropout
-            else []
-        )
+        if not self.fused_dropout:
+            return []
+        return [
+            "attention dropout is that of the fused kernel: it depends on the micro-batches and ranks, "
+            "unlike all other dropout"
+        ]
 
     # What a checkpoint holds
 
@@ -288,7 +306,9 @@ class Trainer:
         if self.average is not None:
             self.average.restore(groups["average"], facts)
         torch.set_rng_state(read_like(torch.empty(0), groups["rng"]["torch"]))
-        self.step, self.position, self.tokens = facts["step"], facts["position"], facts["tokens"]
+        self.step = facts["step"]
+        self.position = facts["position"]
+        self.tokens = facts["tokens"]
         self.guard.restore(facts["guard"])
 
     def digest(self) -> str:

@@ -147,22 +147,40 @@ class DistributedRanks(Ranks):
         return f"{int(token):x}"
 
 
-def place_on_ranks(loss: Loss, recipe: R.Recipe, ranks: DistributedRanks) -> nn.Module:
-    """Return the module whose gradients are the mean over the ranks. What is on the meta device gets memory and its first numbers."""
+def place_on_ranks(
+    loss: Loss,
+    ranks: DistributedRanks,
+    *,
+    checkpointing: bool | R.ActivationCheckpointing = False,
+    compile: bool = False,
+    precision: str = "fp32",
+    whole_experts: bool = False,
+    seed: int = 0,
+    average_gradients: bool = True,
+) -> nn.Module:
+    """Return a task's module on the device of its rank. What is on the meta device gets memory and its first numbers.
+
+    Args:
+        loss: the task's module.
+        ranks: of this process.
+        checkpointing, compile, precision, whole_experts: as for `parallelize`.
+        seed: of the first numbers.
+        average_gradients: whether ranks with whole weights get the mean of their gradients.
+    """
     is_on_meta = any(p.is_meta for p in loss.parameters())
     loss._apply(lambda t: t if t.is_meta else t.to(ranks.device))
     parallelize(
         loss,
         ranks.mesh,
-        checkpointing=recipe.activation_checkpointing,
-        compile=recipe.compile,
-        precision=recipe.precision,
-        whole_experts=recipe.parallel.expert > 1,
+        checkpointing=checkpointing,
+        compile=compile,
+        precision=precision,
+        whole_experts=whole_experts,
     )
     if is_on_meta:
         allocate(loss, ranks.device)
-        initialise_shards(loss.model, recipe.model, recipe.seed)
-    ddp = ranks.world > 1 and not ranks.splits_weights and not recipe.exact
+        initialise_shards(loss.model, loss.model.spec, seed)
+    ddp = ranks.world > 1 and not ranks.splits_weights and average_gradients
     return DistributedDataParallel(loss) if ddp else loss
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from ..data.batching import StepPlan, build_planner
-from ..data.loader import Loader, RankBatch
-from ..data.store import Store
-from ..tasks.base import Batch, LengthLimitedSamples, Preprocess
+from ..data.batching import StepPlan
+from ..data.loader import RankBatch
+from ..tasks.base import Batch, LengthLimitedSamples
 from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation
 from .loop import Trainer, autocast, to_device
@@ -68,33 +67,22 @@ def with_progress(
 
 
 def validate(
-    trainer: Trainer,
-    preprocess: Preprocess,
-    store: Store,
-    collector: PredictionCollector | None = None,
-    progress: Progress = ignore_progress,
+    trainer: Trainer, works: Iterable[RankBatch], collector: PredictionCollector | None = None
 ) -> dict[str, float] | None:
-    """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is stopped meanwhile."""
-    recipe, loss, ranks = trainer.recipe, trainer.loss, trainer.ranks
-    samples = preprocess.open_samples(store, recipe.batch.length, include_partial=True)
-    if collector is not None:
-        samples = collector.order_samples(samples)
-    loader = Loader(
-        build_planner(recipe.batch, samples, recipe.seed),
-        samples,
-        preprocess,
-        recipe.seed,
-        ranks.rank,
-        ranks.size,
-    )
+    """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is stopped meanwhile.
+
+    Args:
+        trainer: whose weights are validated.
+        works: this rank's part of every sample, once.
+        collector: takes the predictions.
+    """
+    loss = trainer.loss
+    ranks = trainer.ranks
     terms = list(loss.weights)
     total = torch.zeros(2, len(terms), dtype=torch.float64)
-    works = loader.one_epoch(
-        recipe.micro_batch_size or -(-recipe.batch.rows_per_step() // ranks.size)
-    )
     loss.eval()
-    with torch.no_grad(), autocast(recipe.precision, ranks.device):
-        for work in with_progress(works, len(samples), ranks.size, progress):
+    with torch.no_grad(), autocast(trainer.options.precision, ranks.device):
+        for work in works:
             if trainer.stop_requested and ranks.world == 1:
                 return None
             for batch in work.batches if work.weight or ranks.splits_weights else ():
