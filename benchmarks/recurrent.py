@@ -29,6 +29,7 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.metrics.translation import bleu
 from weft.recipe.cost import step_flops
+from weft.recipe.workload import workload_of_recipe
 from weft.runs.log import read_log
 from weft.user_code import load_code
 
@@ -121,7 +122,7 @@ def trained(recipe: R.Recipe, output: Path, sentences: int) -> dict[str, Any]:
 
 def flops_a_step(recipe: R.Recipe) -> float:
     """Of rows as long as the sentences are on average."""
-    return step_flops(recipe, 16)
+    return step_flops(workload_of_recipe(recipe, row_length=16))
 
 
 def alignment(folder: Path, text: str) -> tuple[list[str], list[str], list[list[float]]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import recipe as R
 from weft.data.prepare import prepare_for_run
+from weft.kernels.devices import resolve_device
 from weft.runs import run
 from weft.runs import train as training
 from weft.runs.progress import ProgressLine, moving_average, time_left
@@ -56,7 +57,7 @@ def train_steps(
 
 def build_run(recipe: R.Recipe, is_new: bool = True) -> run.Run:
     """Prepare the data of a recipe and build the run."""
-    ranks = DistributedRanks(device=recipe.device)
+    ranks = DistributedRanks(device=resolve_device(recipe.device))
     recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks))
     return run.Run(recipe, prepare_for_run(recipe.data), ranks, is_new)
 

@@ -130,7 +130,9 @@ def test_a_long_validation_shows_how_far_it_is(
 
 
 def test_a_short_validation_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    line = train_progress.TrainProgressLine(R.load_recipe("small.py"), 0, 1.0, 1.0)
+    line = train_progress.TrainProgressLine(
+        "small", 10, 0, unit="tokens", metric=None, seconds_at_peak=1.0
+    )
     line.next_print = 0.0  # due
     for done in range(5):
         line.show_validation(done, 5)

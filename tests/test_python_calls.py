@@ -3,7 +3,7 @@
 import inspect
 import pydoc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -321,6 +321,26 @@ def test_an_error_keeps_its_type_and_its_steps() -> None:
     running = steps()
     assert next(running) == 1
     with pytest.raises(Other, match=r'^give on="FILE"$'):
+        next(running)
+
+
+def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
+    """`weft.train` checks its arguments at the call, so it is a function that returns a generator."""
+    said = list[str]()
+
+    def steps(report: Callable[[str], None]) -> Iterator[int]:
+        report("--set threads=4 keeps their number")
+        yield 1
+        raise ValueError("start another run with weft train --output FOLDER")
+
+    @python_errors(output="directory")
+    def train(*, report: Callable[[str], None] = said.append) -> Iterator[int]:
+        return steps(report)
+
+    running = train()
+    assert next(running) == 1
+    assert said == ['weft.replace_path(recipe, "threads", 4) keeps their number']
+    with pytest.raises(ValueError, match=r"^start another run with weft\.train with another"):
         next(running)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import recipe as R
 from weft.data.prepare import prepare_for_run
+from weft.kernels.devices import resolve_device
 from weft.runs import train as training
 from weft.runs import verify_resume as verification
 from weft.runs.directory import run_directory
@@ -27,7 +28,9 @@ def train(
 
 
 def build_run(recipe: R.Recipe, ranks: DistributedRanks | None = None, is_new: bool = True) -> Run:
-    ranks = (ranks or DistributedRanks(device=recipe.device)).arrange(recipe.parallel)
+    ranks = (ranks or DistributedRanks(device=resolve_device(recipe.device))).arrange(
+        recipe.parallel
+    )
     recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks))
     prepared = prepare_for_run(recipe.data)
     prepared.check(ranks)
@@ -36,4 +39,4 @@ def build_run(recipe: R.Recipe, ranks: DistributedRanks | None = None, is_new: b
 
 def verify_resume(directory: Path) -> verification.ResumeCheck:
     recipe = recipe_of(directory, lambda line: None)
-    return verification.verify_resume(recipe, prepare_for_run(recipe.data), directory)
+    return verification.verify_resume(directory, prepare_for_run(recipe.data))

@@ -1,9 +1,9 @@
 """Errors of functions that a command and a Python call share: they name commands and options, and a Python call names calls."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import wraps
-from inspect import isgeneratorfunction
+from inspect import Parameter, isgenerator, signature
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ def in_python(message: str, names: dict[str, str] | None = None) -> str:
 
 
 def python_errors(**names: str) -> Callable[[F], F]:
-    """Decorate a public function whose errors may come from what a command calls too.
+    """Decorate a public function whose errors and reports may come from what a command calls too; of a generator, also those of its steps.
 
     Args:
         names: options of the command that are arguments of another name here, such as set="overrides".
@@ -69,26 +69,27 @@ def python_errors(**names: str) -> Callable[[F], F]:
             error.args = (in_python(error.args[0], names),)
         return error
 
+    def steps(generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        try:
+            return (yield from generator)
+        except (ValueError, RuntimeError) as error:
+            reworded(error)
+            raise
+
     def decorate(function: F) -> F:
-        if isgeneratorfunction(function):
-
-            @wraps(function)
-            def steps(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    return (yield from function(*args, **kwargs))
-                except (ValueError, RuntimeError) as error:
-                    reworded(error)
-                    raise
-
-            return steps  # type: ignore[return-value]
+        reports = signature(function).parameters.get("report")
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if reports is not None and reports.kind is Parameter.KEYWORD_ONLY:
+                report = kwargs.get("report", reports.default)
+                kwargs["report"] = lambda line: report(in_python(line, names))
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
             except (ValueError, RuntimeError) as error:
                 reworded(error)
                 raise
+            return steps(result) if isgenerator(result) else result
 
         return call  # type: ignore[return-value]
 

@@ -13,7 +13,8 @@ from tests.train.test_loop import built, recipe, trainer
 from weft import recipe as R
 from weft.cli import main
 from weft.kernels.devices import resolve_device, resolve_precision
-from weft.training.compatibility import recipe_differences, store_recipe
+from weft.runs.directory import RunDirectory
+from weft.training.compatibility import recipe_differences
 from weft.training.parallel import DistributedRanks
 
 from .test_meta import OneDevice
@@ -82,7 +83,7 @@ def test_a_device_that_is_not_there_is_one_line(
     folder = tmp_path / "run"
     folder.mkdir()
     value = partial_recipe(gpt(), R.CausalLM(), data=documents(tmp_path))
-    store_recipe(folder, value, lambda line: None)
+    RunDirectory(folder).store(value, lambda line: None)
     words = [verb, str(folder), "--device", "cuda"]
     words += ["--data", str(tmp_path / "train.txt")] if verb == "tune" else []
     words += ["a text"] if verb in ("generate", "classify") else []

@@ -17,10 +17,16 @@ from tests.objectives.scenes import detector
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.images import fit_to_size, normalise, open_image, usual_transforms
+from weft.data.images import (
+    fit_to_size,
+    normalise,
+    open_image,
+    usual_transforms,
+    validation_transforms,
+)
 from weft.data.transforms import ImagePipeline
 from weft.inference.evaluation_data import task_of
-from weft.inference.images import load_labelled_images, validation_transforms
+from weft.inference.images import load_labelled_images
 from weft.interop.image_processor import image_transforms
 
 LABELS = ("dark", "bright")

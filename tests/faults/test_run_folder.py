@@ -16,6 +16,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.data.prepare import prepare
 from weft.runs import run
+from weft.runs.directory import RunDirectory
 from weft.runs.log import is_finished
 from weft.training import compatibility
 from weft.training.checkpoint import Checkpoint, all_checkpoints, read, write
@@ -265,7 +266,7 @@ def test_another_spelling_of_the_same_files_and_folders_is_the_same_run(
             + [f"data.prepared_folder={base}/documents"],
         )
         compatibility.refuse_other(found, spelt)
-        compatibility.store_recipe(Path("run"), spelt, print)
+        RunDirectory("run").store(spelt, print)
         assert R.recipe_of_run(out) == spelt  # shown as it was typed last
     monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
     short = R.apply_overrides(

@@ -94,7 +94,6 @@ LARGE = {  # what is over the sizes below, each with its reason
     "kernels/block_local.py:forward": "the arguments of a kernel",
     "recipe/tasks.py": "one value per task: what it fits, how it is judged, what it costs",
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
-    "runs/status.py:status_page": "one line per fact",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
     "tasks/base.py": "what every task consists of",
     "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of tokens",

@@ -89,7 +89,7 @@ def test_a_pair_of_answers_is_two_sequences_and_the_reference_reads_both() -> No
     workload = workload_of_recipe(recipe)
     assert workload.rows == 2 * recipe.batch.rows_per_step()
     assert workload.copies == 1 + holds_average(recipe.average)
-    assert step_flops(recipe) == (3 + 1) * one * workload.rows
+    assert step_flops(workload) == (3 + 1) * one * workload.rows
     plain = row_flops(replace(workload, references=0))
     assert row_flops(workload).training == plain.training + plain.forward
 
@@ -141,7 +141,7 @@ def test_a_step_of_an_image_recipe_is_what_torch_counts(name: str, tolerance: fl
         output = model(torch.zeros(1, channels, workload.length, workload.length, device="meta"))
         outputs = (output,) if isinstance(output, torch.Tensor) else output[:2]
         sum(x.sum() for x in outputs).backward()
-    counted = step_flops(recipe) / recipe.batch.rows_per_step()
+    counted = step_flops(workload) / recipe.batch.rows_per_step()
     assert counted == pytest.approx(counter.get_total_flops(), rel=tolerance, abs=0)
 
 
@@ -149,4 +149,4 @@ def test_shorter_rows_of_a_schedule_are_more() -> None:
     recipe = R.load_recipe("recipes/gpt_char.py")
     short = workload_of_recipe(recipe, row_length=recipe.batch.length // 2)
     assert short.rows == 2 * recipe.batch.rows_per_step()
-    assert step_flops(recipe, recipe.batch.length // 2) < step_flops(recipe)
+    assert step_flops(short) < step_flops(workload_of_recipe(recipe))

@@ -44,9 +44,8 @@ def test_what_is_computed_again_in_part_is_planned_as_stored(
     activation_checkpointing: bool | R.ActivationCheckpointing, planned: bool | None
 ) -> None:
     """So that no plan fits that does not."""
-    recipe = weft.load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
-    recipe = replace(recipe, activation_checkpointing=activation_checkpointing)
-    assert Wishes().with_defaults_of(recipe).checkpointing is planned
+    wishes = Wishes().with_defaults(R.Parallel(), activation_checkpointing, None)
+    assert wishes.checkpointing is planned
 
 
 def test_without_a_number_of_devices_as_few_as_fit_are_taken() -> None:

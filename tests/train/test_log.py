@@ -13,8 +13,9 @@ from rich.console import Console
 
 import weft
 from weft import recipe as R
+from weft.recipe.recipe import sample_unit
 from weft.runs.curve import curve, ticks
-from weft.runs.log import RunLog, read_log
+from weft.runs.log import LogLabels, RunLog, read_log
 from weft.runs.status import run_status, status_page
 from weft.runs.train_progress import TrainProgressLine
 from weft.training.loop import TrainStep
@@ -63,7 +64,7 @@ def test_images_are_counted_as_images(tmp_path: Path) -> None:
         (replace(VIT, model=weft.bert("tiny"), task=R.MaskedLM(), average=None), "tokens"),
     ):
         (tmp_path / unit).mkdir()
-        with RunLog(tmp_path / unit, 0, 0, recipe) as log:
+        with RunLog(tmp_path / unit, 0, 0, LogLabels(sample_unit(recipe.model))) as log:
             log.step(event)
         (line,) = read_log(tmp_path / unit / "log.jsonl")
         assert line[unit] == 16
@@ -77,9 +78,9 @@ def test_images_are_counted_as_images(tmp_path: Path) -> None:
 def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = TrainProgressLine(VIT, 0, 1.0, 1.0)
+    progress = vit_progress()
     (tmp_path / "recipe.json").write_text(VIT.to_json())
-    with RunLog(tmp_path, 0, 0, VIT) as log:
+    with RunLog(tmp_path, 0, 0, LogLabels("images")) as log:
         for step in (1, 2):
             event = TrainStep(step, 0.5, {}, 1.0, 1e-3, 16, 0.5, 16, data_seconds=0.02)
             log.step(event)
@@ -89,6 +90,12 @@ def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
     assert "4.0% of the time of the last steps was spent waiting" in capsys.readouterr().out
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "seconds": 1.0}\n')
     assert run_status(tmp_path)["data_wait"] is None  # an older log does not say
+
+
+def vit_progress() -> TrainProgressLine:
+    return TrainProgressLine(
+        VIT.name, VIT.steps, 0, unit="images", metric=VIT.metric, seconds_at_peak=1.0
+    )
 
 
 def progress_text(progress: TrainProgressLine, event: TrainStep) -> str:
@@ -158,7 +165,7 @@ def test_validations_that_are_not_finite_leave_a_log_of_json_and_a_run_that_fini
     (tmp_path / "log.jsonl").write_text(
         lines(1) + '{"step": 1, "valid": {"loss": NaN}}\n'  # of an earlier version
     )
-    with RunLog(tmp_path, 1, 1, VIT) as log:
+    with RunLog(tmp_path, 1, 1) as log:
         log.validation(2, "valid", {"loss": math.inf, "accuracy": 0.5})
         log.validation(3, "valid", {"loss": math.nan})
         log.finish()

@@ -17,7 +17,7 @@ from weft import recipe as R
 from weft.commands.train import with_loggers
 from weft.registry import CHOICES, IMPLEMENTATIONS
 from weft.runs.log import RunLog, read_log, restore_log
-from weft.runs.loggers import LogStart, scalars_of
+from weft.runs.loggers import LogStart, LogWriters, scalars_of
 from weft.training.compatibility import recipe_differences
 from weft.training.loop import TrainStep
 
@@ -47,9 +47,14 @@ def train(recipe: R.Recipe, folder: str) -> list[str]:
     return lines
 
 
+def trackers(recipe: R.Recipe, folder: Path, step: int) -> LogWriters:
+    config = {"optimiser.lr": recipe.optimiser.lr}
+    return LogWriters(LogStart(folder, step, config), recipe.loggers, lambda line: None)
+
+
 def write_lines(recipe: R.Recipe, folder: Path, kept: int, last: int) -> None:
     """Continue after the checkpoint of a step until a kill; no checkpoint had seen its validation."""
-    with RunLog(folder, kept, 0, recipe) as log:
+    with RunLog(folder, kept, 0, trackers=trackers(recipe, folder, kept)) as log:
         if kept in (3, 5):
             log.validation(kept, "valid", {"loss": kept / 2})
         for step in range(kept + 1, last + 1):
@@ -296,7 +301,8 @@ def test_a_damaged_record_of_the_trackers_is_one_line_and_they_get_the_whole_run
     (tmp_path / "loggers.json").write_text(content)
     restore_log(tmp_path / "log.jsonl", 9, (tmp_path / "log.jsonl").read_bytes())
     lines = list[str]()
-    with RunLog(tmp_path, 5, 5, replace(SMALL, loggers=(logger,)), lines.append):
+    added = LogWriters(LogStart(tmp_path, 5), (logger,), lines.append)
+    with RunLog(tmp_path, 5, 5, trackers=added, report=lines.append):
         assert given == ALL[:-1]
     assert [f"{tmp_path}/loggers.json is damaged" in line for line in lines] == [True]
     assert json.loads((tmp_path / "loggers.json").read_text())["attached"] == ["Recorder"]
@@ -325,7 +331,7 @@ def test_a_tracker_that_is_not_installed_is_refused_with_the_way_out(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"pip install '\.\[wandb\]'"):
-        RunLog(tmp_path, 0, 0, replace(SMALL, loggers=(R.WandB(),)))
+        LogWriters(LogStart(tmp_path, 0), (R.WandB(),), print)
 
 
 def test_loggers_are_named_once_and_may_change_between_two_starts() -> None:

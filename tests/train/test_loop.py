@@ -84,16 +84,16 @@ def trainer(s: R.Recipe, made: Built, ranks: DistributedRanks | None = None) -> 
             s.workers,
         )
 
-    here = ranks or DistributedRanks(device=s.device)
+    here = ranks or DistributedRanks()
     return Trainer(
         objective,
         place_on_ranks(objective, here, checkpointing=s.activation_checkpointing),
         Optimiser(s.optimiser, objective),
         build_average(s.average, objective),
-        s.training_schedule,
         loader,
         here,
         StepOptions(
+            s.training_schedule,
             grad_clip=s.grad_clip,
             micro_batch_size=s.micro_batch_size,
             guard=s.guard,

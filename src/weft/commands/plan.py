@@ -153,7 +153,10 @@ def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["W
         recipe.load_recipe(options.name), list(options.set), report_on_first_rank
     )
     workload = workload_of_recipe(loaded, device.fastest_precision)
-    return with_samples(workload, options.tokens), wishes.with_defaults_of(loaded)
+    rows = loaded.micro_batch_size
+    sequences = None if rows is None else rows * loaded.task.sequences_per_row()
+    wishes = wishes.with_defaults(loaded.parallel, loaded.activation_checkpointing, sequences)
+    return with_samples(workload, options.tokens), wishes
 
 
 def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> list["Plan"]:

@@ -120,16 +120,16 @@ def verify(options: ResumeOptions) -> int:
     from ..runs.progress import CountProgressLine
     from ..training.compatibility import recipe_of
 
-    # raises before torch is loaded if the folder is not a run
-    recipe = recipe_of(Path(options.run_folder), lambda line: None)
-    recipe = replace(recipe, device=options.device or recipe.device)
+    # Before torch, if it is not a run
+    data = recipe_of(Path(options.run_folder), lambda line: None).data
     check_log(Path(options.run_folder), report)
     text = f"training the last interval of {options.run_folder} again"
     with CountProgressLine("trained again", "steps", text) as progress:
         from ..data.prepare import prepare_for_run
         from ..runs.verify_resume import verify_resume
 
-        proof = verify_resume(recipe, prepare_for_run(recipe.data), options.run_folder, progress)
+        prepared = prepare_for_run(data)
+        proof = verify_resume(options.run_folder, prepared, options.device, progress)
     plain = proof._asdict() | {"same": proof.saved_digest == proof.repeated_digest}
     message = (
         f"steps {proof.first_step:,} to {proof.last_step:,} trained again in "

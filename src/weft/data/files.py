@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,11 @@ UNPACKED, SMALL = (
     1 << 26,
 )  # text packs to a tenth at best; a small file may be as repetitive as it likes
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+PATHS_OF_DATA = re.compile(
+    r"(train|valid)(\.sources\.\d+\.source)?\.paths\.\d+|tokenizer\.path|prepared_folder"
+)
 
 
 class MissingFile(ValueError):
@@ -55,6 +61,20 @@ def find(path: str) -> list[str]:
     raise MissingFile(
         f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})"
     )
+
+
+def same_files(before: object, now: object) -> bool:
+    """Return whether two paths or globs are spellings of the same files."""
+    if not (isinstance(before, str) and isinstance(now, str)):
+        return before == now
+    return before == now or resolved_paths(before) == resolved_paths(now)
+
+
+def resolved_paths(path: str) -> list[str]:
+    try:
+        return [path if "://" in path else os.path.realpath(path) for path in find(path)]
+    except (MissingFile, OSError):
+        return [os.path.realpath(os.path.expanduser(path))]
 
 
 def expand(paths: Sequence[str]) -> list[str]:

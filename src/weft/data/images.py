@@ -178,6 +178,30 @@ def fit_to_size(transforms: Sequence[R.Transform], size: int) -> tuple[R.Transfo
     return R.Resize(size=(size, size)), *transforms
 
 
+def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
+    """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
+    transforms, source = R.transforms_for(task, evaluation=True), spec.source
+    if not isinstance(source, S.Patches):
+        return (R.Normalize(),) if transforms is None else transforms
+    size = source.image_size
+    return usual_transforms(size) if transforms is None else fit_to_size(transforms, size)
+
+
+def normalisation(steps: Sequence[R.Transform], channels: int) -> R.Normalize:
+    """Return the `Normalize` of evaluation transforms with one number per channel; without one, that which changes nothing."""
+    plain = R.Normalize(mean=(0.0,), std=(1.0,))
+    normal = next((step for step in steps if isinstance(step, R.Normalize)), plain)
+    mean = one_per_channel(normal.mean, channels)
+    return R.Normalize(mean=mean, std=one_per_channel(normal.std, channels))
+
+
+def one_per_channel(numbers: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """Return the numbers, or for another number of channels their mean for each."""
+    if len(numbers) == channels:
+        return numbers
+    return (sum(numbers) / len(numbers),) * channels
+
+
 FORMATS = (
     "PNG",
     "JPEG",

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import eq
 
 from .. import recipe as R
 from ..addresses import Location
 from ..ranks import Ranks
 from ..storage import digest_plain
 from ..values import flatten_plain, to_plain
-from .files import MissingFile
+from .files import PATHS_OF_DATA, MissingFile, same_files
 from .filtering import report_lines
 from .mixture import MixtureStore
 from .ownership import check_same_settings, read_data_json
@@ -53,7 +54,8 @@ class PreparedData:
         theirs = flatten_plain(to_plain(data))
         ours = flatten_plain(to_plain(replace(self.data, max_bad_row_fraction=limit)))
         for name in theirs | ours:
-            if ours.get(name) != theirs.get(name):
+            same = same_files if PATHS_OF_DATA.fullmatch(name) else eq
+            if not same(ours.get(name), theirs.get(name)):
                 raise ValueError(
                     f"{self.folder} was prepared with data.{name} = {ours.get(name)!r}, and the recipe has {theirs.get(name)!r}; "
                     "give weft.prepare(recipe.data)"

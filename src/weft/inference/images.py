@@ -18,10 +18,9 @@ from ..data.formats.image_folder import IMAGE_SUFFIXES
 from ..data.images import (
     ImageSamples,
     eight_bits,
-    fit_to_size,
     open_image,
     upright,
-    usual_transforms,
+    validation_transforms,
 )
 from ..data.in_memory import InMemoryStore
 from ..data.reading.table import open_table
@@ -145,17 +144,6 @@ def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
     if model.recipe is not None:
         return validation_transforms(model.recipe.task, model.model.spec)
     return image_transforms(model.model.origin or model.folder, model.model.spec)
-
-
-def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
-    """What the validation of a task sees of an image; one of another size is resized first where
-    the model reads only one size."""
-    transforms = R.transforms_for(task, evaluation=True)
-    source = spec.source
-    if not isinstance(source, S.Patches):
-        return (R.Normalize(),) if transforms is None else transforms
-    size = source.image_size
-    return usual_transforms(size) if transforms is None else fit_to_size(transforms, size)
 
 
 def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:

@@ -7,12 +7,11 @@ from typing import Any
 from .. import recipe as R
 from .. import spec as S
 from ..data.folder_files import find_file
-from ..data.images import fit_to_size, usual_transforms
+from ..data.images import fit_to_size, normalisation, usual_transforms
 from .json_files import read_json_object
 
 IMAGES = "preprocessor_config.json"
 RESAMPLE = {"nearest": 0, "bilinear": 2, "bicubic": 3}  # Pillow's numbers
-PLAIN = R.Normalize(mean=(0.0,), std=(1.0,))
 
 
 def image_processor_config(
@@ -64,21 +63,15 @@ def resize_config(steps: Sequence[R.Transform], usual: R.Resize) -> dict[str, An
 
 
 def pixel_config(steps: Sequence[R.Transform], channels: int) -> dict[str, Any]:
-    normal = next((step for step in steps if isinstance(step, R.Normalize)), PLAIN)
+    normal = normalisation(steps, channels)
     return {
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": per_channel(normal.mean, channels),
-        "image_std": per_channel(normal.std, channels),
+        "image_mean": list(normal.mean),
+        "image_std": list(normal.std),
         "do_convert_rgb": channels == 3,
     }
-
-
-def per_channel(numbers: tuple[float, ...], channels: int) -> list[float]:
-    if len(numbers) == channels:
-        return list(numbers)
-    return [sum(numbers) / len(numbers)] * channels
 
 
 def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:

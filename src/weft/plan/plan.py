@@ -136,20 +136,27 @@ class Wishes:
     micro_batch: int | None = None
     checkpointing: bool | None = None
 
-    def with_defaults_of(self, recipe: R.Recipe) -> "Wishes":
-        """What the recipe fixes, where these do not."""
-        parallel = recipe.parallel
+    def with_defaults(
+        self,
+        parallel: R.Parallel,
+        recomputed: bool | R.ActivationCheckpointing,
+        sequences: int | None,
+    ) -> "Wishes":
+        """What a recipe fixes, where these do not.
+
+        Args:
+            parallel: of the recipe.
+            recomputed: its activation checkpointing.
+            sequences: in one forward pass.
+        """
         shard = parallel.shard if isinstance(parallel.shard, int) and parallel.shard > 1 else None
-        recomputed = recipe.activation_checkpointing
         every_block = recomputed is True or recomputed == R.CheckpointBlocks(every=1)
         checkpointing = every_block if recomputed else None  # of some blocks, or in part: as none
-        rows = recipe.micro_batch_size
-        sequences = None if rows is None else rows * recipe.task.sequences_per_row()
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
             self.shard or shard,
-            self.micro_batch or sequences,  # in one forward pass
+            self.micro_batch or sequences,
             self.checkpointing or checkpointing,
         )
 

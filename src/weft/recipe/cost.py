@@ -4,34 +4,31 @@ from math import ceil
 from typing import NamedTuple
 
 from .. import spec as S
-from ..spec import flops
 from ..spec.spec import iterate_blocks
 from .averages import WeightAverage
 from .batching import Batching, FixedBatch
 from .optimisers import OptimiserSpec
 from .recipe import Recipe
 from .rows import Documents, RowSchema
-from .workload import holds_average, image_side, image_size, row_flops, workload_of_recipe
+from .workload import Workload, holds_average, input_tokens, row_flops, workload_of_recipe
 
 ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
 
 # FLOPs
 
 
-def step_flops(recipe: Recipe, length: int | None = None) -> float:
-    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; rows of `length` tokens, all full."""
-    workload = workload_of_recipe(recipe, row_length=length)
+def step_flops(workload: Workload) -> float:
+    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; all rows are full."""
     return workload.rows * row_flops(workload).training
 
 
 def run_flops(recipe: Recipe) -> float:
-    """Of all steps, whatever their lengths."""
-    ends = [(share * recipe.steps, length) for share, length in recipe.length_schedule] or [
-        (float(recipe.steps), recipe.batch.length)
-    ]
-    begin, total = 0.0, 0.0
-    for end, length in ends:
-        total += (end - begin) * step_flops(recipe, length)
+    """Of all steps, whatever the lengths of their rows."""
+    begin = 0.0
+    total = 0.0
+    for fraction, length in recipe.training_schedule.phases:
+        end = fraction * recipe.steps
+        total += (end - begin) * step_flops(workload_of_recipe(recipe, row_length=length))
         begin = end
     return total
 
@@ -67,56 +64,61 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
         ranks: those that read different samples.
         parts: into how many the weights, gradients and moments are split.
     """
-    rows_per_rank = ceil(recipe.batch.rows_per_step() / ranks)
-    models = [recipe.model, *recipe.task.extra_models()]
-    copies = recipe.task.reference_models() + (
-        2 + recipe.optimiser.states_per_parameter + holds_average(recipe.average)
-        if recipe.trainable is None
-        else 1
-    )
-    source = recipe.model.source
-    if isinstance(source, S.Tokens):
-        read = 16 * average_row_length(recipe.data.rows, recipe.batch)  # ids and labels, as int64
-    else:
-        read = (
-            4
-            * source.channels
-            * (image_side(recipe.model, recipe.batch.length) or image_size(recipe.model)) ** 2
-        )
+    length = average_row_length(recipe.data.rows, recipe.batch)
+    workload = workload_of_recipe(recipe, auto="fp32", row_length=length)
+    sequences = recipe.task.sequences_per_row()
+    rows = ceil(recipe.batch.rows_per_step() / ranks)
+    recomputed = bool(recipe.activation_checkpointing)
+    activations = activation_bytes(workload, recomputed)
     return MemoryEstimate(
-        state_bytes=int(4 * copies * sum(m.parameter_count() for m in models)) // parts,
-        batch_bytes=int(rows_per_rank * read * recipe.task.sequences_per_row()),
-        activations_per_row=int(sum(activation_bytes(recipe, m) for m in models))
-        * recipe.task.sequences_per_row(),
-        rows=min(rows_per_rank, recipe.micro_batch_size or rows_per_rank),
+        state_bytes=int(state_bytes(workload, trains_all=recipe.trainable is None)) // parts,
+        batch_bytes=rows * sequences * bytes_read_per_row(workload),
+        activations_per_row=int(activations) * sequences,
+        rows=min(rows, recipe.micro_batch_size or rows),
     )
 
 
-def average_row_length(rows: RowSchema, batch: Batching) -> float:
+def average_row_length(rows: RowSchema, batch: Batching) -> int:
     """Tokens of a row that are no padding, about."""
     whole = isinstance(rows, Documents) or not isinstance(batch, FixedBatch)
-    return batch.length * (1 if whole else ASSUMED_FILL)
+    return batch.length if whole else max(1, round(batch.length * ASSUMED_FILL))
 
 
-def activation_bytes(recipe: Recipe, spec: S.Spec) -> float:
-    """Bytes per row: the inputs of each linear map and activation of each block, and the logits with their gradient."""
-    size = 2 if recipe.precision == "bf16" else 4
-    task, reads_text = recipe.task, isinstance(spec.source, S.Tokens)
-    length = image_side(recipe.model, recipe.batch.length)
-    if reads_text:
-        length = round(average_row_length(recipe.data.rows, recipe.batch))
-    target = max(1, round(length * task.decoder_ratio())) if length and reads_text else None
-    tokens = flops.input_tokens(spec, length, target, task.visible_fraction())
+def state_bytes(workload: Workload, trains_all: bool) -> float:
+    """Weights and copies in fp32; of what is trained, also the gradients and the optimiser's moments. Trained parts of a frozen
+    model are not counted."""
+    copies = 2 + workload.moments + workload.copies if trains_all else 1 + workload.references
+    return 4 * copies * workload.parameters
+
+
+def bytes_read_per_row(workload: Workload) -> int:
+    """Ids and labels as int64, or pixels in fp32."""
+    source = workload.spec.source
+    if isinstance(source, S.Tokens):
+        return 16 * workload.length
+    return 4 * source.channels * workload.length**2
+
+
+def activation_bytes(workload: Workload, recomputed: bool = False) -> float:
+    """Bytes per row, of all models that are trained: the inputs of each linear map and activation of each block, and the logits with their
+    gradient.
+
+    Args:
+        workload: of a step.
+        recomputed: whether only the input of each block is stored.
+    """
+    size = 2 if workload.precision == "bf16" else 4
     total = 0.0
-    for placed in iterate_blocks(spec):
-        kept = activations_per_token(placed.block, placed.width)
-        if recipe.activation_checkpointing:
-            kept = placed.width
-        total += size * kept * tokens.read_by(spec, placed)
-    if isinstance(spec.head, S.LMHead):
-        both = spec.encoder is not None and spec.decoder is not None
-        scored = tokens.target if both else tokens.whole * task.scored_fraction()
-        total += 2 * size * spec.vocab_size * scored
+    for spec in (workload.spec, *workload.extra):
+        tokens = input_tokens(spec, workload)
+        for placed in iterate_blocks(spec):
+            whole = activations_per_token(placed.block, placed.width)
+            kept = placed.width if recomputed else whole
+            total += size * kept * tokens.read_by(spec, placed)
+        if isinstance(spec.head, S.LMHead):
+            both = spec.encoder is not None and spec.decoder is not None
+            scored = tokens.target if both else tokens.whole * workload.scored
+            total += 2 * size * spec.vocab_size * scored
     return total
 
 

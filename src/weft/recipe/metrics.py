@@ -77,3 +77,8 @@ for _name, _place in {
 }.items():
     register_named(Metric, _name, f"weft.metrics.{_place}")
 register_named(Metric, "perplexity", "weft.metrics.perplexity:PERPLEXITY")
+
+
+def scores_of(valid: dict[str, float], metric: str | None) -> dict[str, float]:
+    """Return the loss and the metric among what validation measured."""
+    return {name: valid[name] for name in ("loss", metric) if name in valid}

@@ -163,10 +163,6 @@ class Recipe:
             return self.average.metric
         return next(iter(self.task.validation_metrics(self.data.rows)), None)
 
-    def scores(self, valid: dict[str, float]) -> dict[str, float]:
-        """Return the loss and the metric among what validation found."""
-        return {name: valid[name] for name in ("loss", self.metric) if name in valid}
-
     def to_json(self) -> str:
         return to_json(self)
 

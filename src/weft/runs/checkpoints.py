@@ -10,7 +10,7 @@ import torch
 
 from .. import storage
 from ..ranks import Ranks
-from ..training.checkpoint import Checkpoint, CheckpointWriter, Writers
+from ..training.checkpoint import Checkpoint, CheckpointWriter, Writers, check_free_space
 from ..training.checkpoint_copies import CheckpointCopies
 from ..training.checkpoint_parts import SavedGroups
 from ..training.compatibility import refuse_other
@@ -121,10 +121,18 @@ def open_writer(
     copies: CheckpointCopies | None,
     checkpoint: Checkpoint | None,
 ) -> CheckpointWriter | None:
-    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one. The run continues from
-    `checkpoint`, which counts as undamaged."""
+    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one.
+
+    Args:
+        directory: of the run, whose disk must have space for one checkpoint more than are kept.
+        run: whose state is saved.
+        copies: also gets what is saved.
+        checkpoint: from which the run continues, and which counts as undamaged.
+    """
     ranks = run.trainer.ranks
     root = directory.checkpoints
+    size = run.checkpoint_bytes()
+    check_free_space(root, size * (run.recipe.checkpoints_kept() + 1))
     keep = run.recipe.checkpoints.keep
     pinned = run.recipe.averaged_steps()
     on_saved = None if copies is None else copies.submit

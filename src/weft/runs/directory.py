@@ -7,10 +7,11 @@ from pathlib import Path
 from .. import recipe as R
 from ..interop.manifest import check_model_of_run, find_damage
 from ..ranks import Ranks
+from ..storage import seal_json, write_if_changed
 from ..training.checkpoint import Checkpoint, all_checkpoints, latest_checkpoint, newest_facts
 from ..training.checkpoint_facts import CheckpointFacts
-from ..training.compatibility import refuse_other, store_recipe
-from ..user_code import load_code_of_run, store_code
+from ..user_code import store_code
+from ..values import to_plain
 from .lock import RunLock
 from .log import check_log, is_finished
 
@@ -87,15 +88,16 @@ class RunDirectory:
         """Return the facts of the newest checkpoint, without comparing its tensors."""
         return newest_facts(self.checkpoints)
 
-    def check_run(self, recipe: R.Recipe, checkpoint: CheckpointFacts, code_changed: bool) -> None:
-        """Raise ValueError for a recipe, or code of the user's own parts, that is not that of the run."""
-        load_code_of_run(self.path, code_changed)
-        refuse_other(checkpoint, recipe)
-
     def store(self, recipe: R.Recipe, report: Report) -> None:
-        """Write the recipe and the code of the user's own parts."""
-        store_recipe(self.path, recipe, report)
+        """Write recipe.json with its own SHA-256, and the code of the user's own parts; report a file that was missing or damaged."""
+        path = self.path / "recipe.json"
+        try:
+            R.recipe_from_json(path)
+        except (ValueError, OSError) as error:
+            report(f"{error if path.exists() else f'{path} is missing'}; it is written again")
+        content = to_plain(recipe)
         store_code(self.path)
+        write_if_changed(path, seal_json(content))
 
     def is_finished(self) -> bool:
         return is_finished(self.path)

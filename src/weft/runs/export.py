@@ -8,9 +8,9 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
+from ..data.images import validation_transforms
 from ..data.prepared import PreparedData, locate_prepared
 from ..data.tokenizer import with_special_frame
-from ..inference.images import validation_transforms
 from ..interop.companion_files import (
     TOKENIZER_FILES,
     with_end_of_turn,

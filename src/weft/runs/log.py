@@ -9,10 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-from .. import recipe as R
 from ..data.files import file_identity
 from ..interop.manifest import CURVE, FINISHED_FILE, read_finished, write_finished
-from ..recipe.recipe import sample_unit
 from ..storage import named_os_errors, sync_handle, write_atomically
 from ..training.step import TrainStep
 from .curve import curve
@@ -31,20 +29,40 @@ from .loggers import (
 Say = Callable[[str], None]
 
 
+class LogLabels(NamedTuple):
+    """What the numbers of a log are called."""
+
+    unit: str = "tokens"  # what the run reads
+    loss_unit: str = "nats"
+    metric: str | None = None
+
+
 class RunLog:
     """The log of a run. Lines after the checkpoint that a run resumes from will be written again, so they are removed first; so are the
-    metrics of its very step, unless the checkpoint records them (`validated`)."""
+    metrics of its very step, unless the checkpoint records them.
+
+    Args:
+        folder: of the run.
+        step: after which the run continues.
+        validated: the last step whose validation the checkpoint records.
+        labels: of its numbers.
+        trackers: get each line too.
+        report: takes a line about what is damaged or missing.
+    """
 
     def __init__(
         self,
         folder: Path,
         step: int,
         validated: int = 0,
-        recipe: R.Recipe | None = None,
+        labels: LogLabels = LogLabels(),
+        trackers: LogWriters | None = None,
         report: Say = lambda line: None,
     ) -> None:
-        self.folder, self.path, self.recipe = folder, folder / "log.jsonl", recipe
-        self.writers = LogWriters(LogStart(folder, recipe, step), report)
+        self.folder = folder
+        self.path = folder / "log.jsonl"
+        self.labels = labels
+        self.writers = trackers or LogWriters(LogStart(folder, step), (), report)
         with named_os_errors(self.path):
             self.path.touch()
             mark_unfinished(folder)
@@ -82,16 +100,11 @@ class RunLog:
 
     def step(self, e: TrainStep, checkpoint_seconds: float | None = None) -> None:
         """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
-        more: dict[str, Any] = {
-            sample_unit(self.recipe.model) if self.recipe else "tokens": e.tokens
-        }
+        more: dict[str, Any] = {self.labels.unit: e.tokens}
         if e.skipped_reason:
             more |= {"skipped_reason": e.skipped_reason, "sample_ids": e.sample_ids}
-        more |= (
-            {"expert_load": {name: round(number, 4) for name, number in e.expert_load.items()}}
-            if e.expert_load
-            else {}
-        )
+        if e.expert_load:
+            more["expert_load"] = {name: round(share, 4) for name, share in e.expert_load.items()}
         if checkpoint_seconds is not None:
             more["checkpoint_seconds"] = round(checkpoint_seconds, 4)
         self.write(
@@ -113,8 +126,8 @@ class RunLog:
         """Record which model and log the run ended with, and write the curve, which also marks the run as finished."""
         self.sync()
         write_finished(self.folder)
-        shown = (self.recipe.task.loss_unit, self.recipe.metric) if self.recipe else ()
-        drawn = curve(read_log(self.path), self.folder.name, *shown)
+        labels = self.labels
+        drawn = curve(read_log(self.path), self.folder.name, labels.loss_unit, labels.metric)
         write_atomically(self.folder / CURVE, drawn.encode())
 
 

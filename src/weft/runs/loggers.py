@@ -5,7 +5,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from .. import recipe as R
 from ..extras import install_extra
 from ..registry import implementation
 from ..storage import write_atomically
-from ..values import flatten_plain, to_plain
 
 RECORD = "loggers.json"  # the id by which each tracker knows a run, and its last line
 KINDS = ("loss", "valid", "averaged", "best")  # the order of the lines of one step
@@ -28,17 +27,9 @@ class LogStart(NamedTuple):
     """What a writer begins with."""
 
     folder: Path
-    recipe: R.Recipe | None
     step: int  # after which the run continues
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The fields of the recipe by their paths; of the model, which may have thousands, only its size."""
-        if self.recipe is None:
-            return {}
-        fields = flatten_plain(to_plain(self.recipe))
-        kept = {name: part for name, part in fields.items() if not name.startswith("model.")}
-        return kept | {"parameters": self.recipe.model.parameter_count()}
+    # The fields of the recipe by their paths; of the model, which may have thousands, only its size
+    config: dict[str, Any] = {}
 
 
 class LogWriter(Protocol):
@@ -62,11 +53,14 @@ class LogWriters:
     Each gets every line once, in order. The last line of each is stored beside the log: a tracker that is new, failed or was left out for
     a while first gets the lines that it lacks, and one that is ahead of the checkpoint gets nothing until the run has caught up."""
 
-    def __init__(self, start: LogStart, report: Callable[[str], None]) -> None:
-        self.start, self.report = start, report
+    def __init__(
+        self, start: LogStart, loggers: Iterable[R.Logger], report: Callable[[str], None]
+    ) -> None:
+        self.start = start
+        self.report = report
         read_record(start.folder, report)  # reported before a tracker writes its id there
         self.writers: dict[str, LogWriter] = {}
-        for logger in start.recipe.loggers if start.recipe else ():
+        for logger in loggers:
             name, build = type(logger).__name__, implementation(logger)
             try:
                 self.writers[name] = build(logger, start)

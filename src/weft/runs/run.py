@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from .. import recipe as R
 from ..data.batching import build_planner
@@ -9,19 +10,19 @@ from ..data.loader import Loader
 from ..data.mixture import MixtureSamples
 from ..data.prepared import PreparedData
 from ..data.store import Store
-from ..interop.loading import load
-from ..model.model import Model
 from ..recipe.cost import checkpoint_bytes
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import TaskImplementation
 from ..training.averages import build_average
-from ..training.loop import StepOptions, Trainer, state_digest
+from ..training.checkpoint_parts import state_digest
+from ..training.loop import StepOptions, Trainer
 from ..training.optimisers import Optimiser
 from ..training.parallel import DistributedRanks, place_on_ranks, torchrun_notes
 from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import Progress, ignore_progress
-from .teachers import check_teacher_pixels
+from ..values import flatten_plain, to_plain
+from .teachers import load_frozen_models
 
 
 class Run:
@@ -90,10 +91,10 @@ class Run:
             module,
             Optimiser(recipe.optimiser, self.loss),
             build_average(recipe.average, self.loss),
-            recipe.training_schedule,
             partial(self.open_batches, ranks),
             ranks,
             StepOptions(
+                recipe.training_schedule,
                 precision=recipe.precision,
                 grad_clip=recipe.grad_clip,
                 micro_batch_size=recipe.micro_batch_size,
@@ -133,18 +134,16 @@ class Run:
         yield from torchrun_notes()
         yield from self.trainer.notes()
 
+    def config(self) -> dict[str, Any]:
+        """Return the fields of the recipe by their paths; of the model, which may have thousands, only its size."""
+        fields = flatten_plain(to_plain(self.recipe))
+        kept = {name: part for name, part in fields.items() if not name.startswith("model.")}
+        return kept | {"parameters": self.recipe.model.parameter_count()}
+
     def checkpoint_bytes(self) -> int:
         """Return the size of a checkpoint."""
         parameters = sum(p.numel() for p in self.loss.parameters())
         return checkpoint_bytes(self.recipe.optimiser, self.recipe.average, parameters)
-
-
-def load_frozen_models(task: R.Task) -> dict[str, Model]:
-    """Return the models that a task reads and does not train, such as its teacher, by their field."""
-    models = {name: load(getattr(task, name)).eval() for name in task.model_folders}
-    for model in models.values():
-        check_teacher_pixels(task, model)
-    return models
 
 
 def batch_at_length(batch: R.Batching, length: int) -> R.Batching:

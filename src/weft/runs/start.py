@@ -16,10 +16,11 @@ from ..kernels.devices import has_fast_bf16, resolve_device
 from ..ranks import started_processes
 from ..recipe.cost import estimate_memory
 from ..training.checkpoint_facts import CheckpointFacts
-from ..training.compatibility import saved_recipe
+from ..training.compatibility import refuse_other, saved_recipe
 from ..training.environment import configured_environment, restored_random_state
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
 from ..training.parallel import DistributedRanks, init_ranks
+from ..user_code import load_code_of_run
 from .directory import RunDirectory
 
 Report = Callable[[str], None]
@@ -31,12 +32,18 @@ def ignore_message(_: str) -> None:
 
 
 @contextmanager
-def joined_ranks(recipe: R.Recipe) -> Iterator[DistributedRanks]:
-    """Join the processes of a run within the block, in the environment that its recipe asks for."""
+def joined_ranks(
+    timeouts: R.Timeouts,
+    device: str,
+    parallel: R.Parallel,
+    threads: int | None,
+    deterministic: bool,
+) -> Iterator[DistributedRanks]:
+    """Join the processes of a run within the block, in the environment that its recipe asks for; the arguments are its fields."""
     with ExitStack() as stack:
         stack.enter_context(keep_large_allocations())
-        stack.enter_context(configured_environment(recipe.threads, recipe.deterministic))
-        ranks = stack.enter_context(init_ranks(recipe.timeouts, recipe.device, recipe.parallel))
+        stack.enter_context(configured_environment(threads, deterministic))
+        ranks = stack.enter_context(init_ranks(timeouts, device, parallel))
         stack.enter_context(restored_random_state(ranks.device))
         yield ranks
 
@@ -58,38 +65,54 @@ def prepared_for(
     """
     with ExitStack() as stack:
         if started_processes() == 1:
-            resolve_device(recipe.device)  # before anything is written
+            device = resolve_device(recipe.device)  # before anything is written
             stack.enter_context(directory.lock())
-            check_start(recipe, directory, code_changed)
+            check_metric_packages(recipe.task, recipe.metric, recipe.data)
+            directory.check_model()
+            ranks = DistributedRanks(device=device)
+            check_start(recipe, directory, directory.newest_facts(), ranks, code_changed)
         yield prepare_for_run(recipe.data, report)
 
 
-def check_start(recipe: R.Recipe, directory: RunDirectory, code_changed: bool) -> None:
-    """Raise ValueError for what stops a run before its first step, so that no data are prepared for it.
+def check_start(
+    recipe: R.Recipe,
+    directory: RunDirectory,
+    checkpoint: CheckpointFacts | None,
+    ranks: DistributedRanks,
+    code_changed: bool,
+    report: Report = ignore_message,
+) -> R.Recipe:
+    """Return the recipe with the precision that the run trains in; raise ValueError for what stops a run before its first step.
 
     Args:
         recipe: of the run.
-        directory: of the run, locked.
+        directory: of the run.
+        checkpoint: from which the run continues, if any.
+        ranks: that train it.
         code_changed: as for `weft.train`.
+        report: takes a line if the precision is that of the checkpoint instead.
     """
-    check_metric_packages(recipe.task, recipe.metric, recipe.data)
-    directory.check_model()
-    ranks = DistributedRanks(device=recipe.device)
-    checkpoint = directory.newest_facts()
-    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks, checkpoint))
-    check_room(recipe, ranks)
+    precision = decide_precision(recipe.precision, ranks, checkpoint, report)
+    recipe = replace(recipe, precision=precision)
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    need = estimate_memory(recipe, ranks.size, ranks.weight_parts)
+    check_memory(recipe.name, recipe.batch.size_field, need, available_bytes(ranks.device, here))
     if checkpoint is not None:
-        directory.check_run(recipe, checkpoint, code_changed)
+        load_code_of_run(directory.path, code_changed)
+        refuse_other(checkpoint, recipe)
+    return recipe
 
 
 def check_arguments(recipe: object, prepared: object) -> None:
-    """Raise ValueError for arguments of another type, such as the name of a file."""
+    """Raise ValueError for arguments of another type, such as the name of a file, or that do not fit together."""
     if not isinstance(recipe, R.Recipe):
         raise ValueError(f'train takes a recipe: weft.load_recipe("FILE"), not {recipe!r}'[:200])
     if not isinstance(prepared, PreparedData):
         raise ValueError(
             f"train takes prepared data: weft.prepare(recipe.data), not {prepared!r}"[:200]
         )
+    check_metric_packages(recipe.task, recipe.metric, recipe.data)
+    prepared.check_data(recipe.data)
 
 
 def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> None:
@@ -101,13 +124,6 @@ def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> Non
             raise ValueError(
                 f"validation of {type(task).__name__} needs {package}; {install_extra(extra)}, or leave data.valid out"
             )
-
-
-def check_room(recipe: R.Recipe, ranks: DistributedRanks) -> None:
-    """Raise ValueError for a run that needs more memory than there is."""
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    need = estimate_memory(recipe, ranks.size, ranks.weight_parts)
-    check_memory(recipe.name, recipe.batch.size_field, need, available_bytes(ranks.device, here))
 
 
 def decide_precision(

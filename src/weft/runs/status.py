@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..console import format_duration, format_number
+from ..recipe.metrics import scores_of
 from ..recipe.recipe import sample_unit
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
         report: takes a line about each damaged file.
     """
     from ..training.compatibility import recipe_of
-    from .lock import is_locked
     from .log import excerpt, is_finished
 
     recipe = recipe_of(folder, report)
@@ -46,26 +46,26 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
         p.name for p in (folder / "checkpoints").glob("step-*") if p.name[5:].isdecimal()
     )
     checkpoint_step = int(saved[-1].removeprefix("step-")) if saved else 0
-    last, logged = steps[-RECENT:], steps[-1]["step"] if steps else 0
+    last = steps[-RECENT:]
+    logged = steps[-1]["step"] if steps else 0
     done = max(logged, checkpoint_step)  # the log may be lost
     pace = total(last, "seconds") / max(len(last), 1)
     taken = [line for line in sample if "loss" in line]
-    share = (
-        1 if whole else logged / max(len(taken), 1)
-    )  # of a long log, what a sample of its steps comes to
+    # Of a long log, what a sample of its steps comes to
+    share = 1 if whole else logged / max(len(taken), 1)
     unit = sample_unit(recipe.model)
     over = is_finished(folder) and done in (0, recipe.steps)  # 0: the model alone is left
     end = valid["step"] or logged
     window = [
         line for line in steps if max(0, end - (recipe.eval_every or RECENT)) < line["step"] <= end
     ]
-    idle = "stopped" if done or saved else "not started"
+    step_of_best = {"step": selected["step"]} if "step" in selected else {}
     return {
         "run": str(folder),
         "recipe": recipe.name,
         "step": recipe.steps if over else done,
         "steps": recipe.steps,
-        "state": "finished" if over else "running" if is_locked(folder) else idle,
+        "state": "finished" if over else unfinished_state(folder, bool(done or saved)),
         "finished": over,
         "loss": mean_loss(window, unit),
         "loss_steps": [window[0]["step"], window[-1]["step"]] if window else None,
@@ -74,8 +74,7 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
         "valid_step": valid["step"] or None,
         "metric": recipe.metric,
         "valid_metric": valid["valid"].get(recipe.metric),
-        "selected": recipe.scores(selected)
-        | ({"step": selected["step"]} if "step" in selected else {}),
+        "selected": scores_of(selected, recipe.metric) | step_of_best,
         "unit": unit,
         unit: round(share * total(taken, unit)),
         "seconds": round(share * total(taken, "seconds"), 1),
@@ -88,6 +87,14 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
         "checkpoints": saved,
         "checkpoint_step": checkpoint_step,
     }
+
+
+def unfinished_state(folder: Path, has_begun: bool) -> str:
+    from .lock import is_locked
+
+    if is_locked(folder):
+        return "running"
+    return "stopped" if has_begun else "not started"
 
 
 def data_wait(lines: list[dict[str, Any]]) -> float | None:
@@ -107,12 +114,8 @@ def skipped_steps(folder: Path, saved: list[str], lines: list[dict[str, Any]]) -
     steps = {line["step"] for line in lines if line.get("skipped_reason")}
     for name in saved[-1:]:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            steps |= {
-                what["step"]
-                for what in json.loads((folder / "checkpoints" / name / "state.json").read_text())[
-                    "guard"
-                ]["skipped"]
-            }
+            state = json.loads((folder / "checkpoints" / name / "state.json").read_text())
+            steps |= {what["step"] for what in state["guard"]["skipped"]}
     return sorted(steps)
 
 
@@ -123,22 +126,18 @@ def mean_loss(lines: list[dict[str, Any]], unit: str) -> float | None:
         for line in lines
         if line["loss"] is not None and not line.get("skipped_reason")
     ]
-    return (
-        sum(loss * many for loss, many in taken) / max(sum(many for _, many in taken), 1)
-        if taken
-        else None
-    )
+    if not taken:
+        return None
+    mean: float = sum(loss * many for loss, many in taken) / max(sum(many for _, many in taken), 1)
+    return mean
 
 
 def find_runs(names: list[str]) -> list[Path]:
     """Return the named runs; for a folder of runs, those in it."""
     folders: list[Path] = []
     for path in map(Path, names):
-        inside = (
-            sorted(p.parent for p in path.glob("*/recipe.json"))
-            if path.is_dir() and not (path / "recipe.json").exists()
-            else []
-        )
+        is_run = (path / "recipe.json").exists()
+        inside = [] if is_run else sorted(p.parent for p in path.glob("*/recipe.json"))
         folders += inside or [path]
     return list(dict.fromkeys(folders))
 
@@ -148,72 +147,79 @@ def format_metric(value: float | None) -> str:
 
 
 def status_page(status: dict[str, Any]) -> "Table":
+    """Return the page of one run."""
     from rich.table import Table
 
     page = Table.grid(padding=(0, 2))
-    left = (
-        ""
-        if status["finished"]
-        else f" after step {status['step']:,}; the final validation and export are left"
-        if status["step"] == status["steps"]
-        else f", step {status['step']:,} of {status['steps']:,}, about {format_duration(status['seconds_left'])} of training left"
-        if status["step"]
-        else f", {status['steps']:,} steps are left"
-    )
     page.add_row("run", f"{status['run']} ({status['recipe']})")
-    page.add_row("state", status["state"] + left)
-    if status["loss"] is not None:
-        page.add_row(
-            "loss",
-            f"training {status['loss']:.4f}, mean of steps {status['loss_steps'][0]:,} to {status['loss_steps'][1]:,}",
-        )
-    if status["valid_loss"] is not None:
-        metric_text = (
-            f", {status['metric']} {status['valid_metric']:.4f}"
-            if status["valid_metric"] is not None
-            else ""
-        )
-        page.add_row(
-            "",
-            f"validation {status['valid_loss']:.4f}{metric_text}, at step {status['valid_step']:,}",
-        )
-    if status["valid_loss"] is not None and status["step"] > status["valid_step"]:
-        page.add_row(
-            "",
-            f"training {format_metric(status['recent_loss'])}, mean of the last {RECENT} steps",
-        )
-    if status["selected"]:
-        at = f", at step {status['selected']['step']:,}" if "step" in status["selected"] else ""
-        metrics_text = ", ".join(
-            f"{name} {value:.4f}" for name, value in status["selected"].items() if name != "step"
-        )
-        page.add_row(
-            "selected", f"{'best' if at else 'averaged'} weights: validation {metrics_text}{at}"
-        )
-    if status["speed"] is not None:
-        about = "about " * status["estimated"]
-        page.add_row(
-            "so far",
-            f"{about}{format_number(status[status['unit']])} {status['unit']} in {format_duration(status['seconds'])}, {format_number(status['speed'])} {status['unit']}/s",
-        )
-    if status["data_wait"] is not None:
-        page.add_row(
-            "data",
-            f"{status['data_wait']:.1%} of the time of the last steps was spent waiting for it",
-        )
-    if status["expert_load"]:
-        page.add_row(
-            "experts",
-            f"load entropy {status['expert_load']['entropy']:.3f} of 1, largest share {status['expert_load']['max_share']:.1%}",
-        )
+    page.add_row("state", status["state"] + what_is_left(status))
+    for name, text in measured_rows(status):
+        page.add_row(name, text)
     page.add_row("checkpoints", ", ".join(status["checkpoints"]) or "none yet")
     if status["skipped_steps"]:
-        page.add_row(
-            "skipped", f"steps {', '.join(map(str, status['skipped_steps'][:8]))}: see log.jsonl"
-        )
+        skipped = ", ".join(map(str, status["skipped_steps"][:8]))
+        page.add_row("skipped", f"steps {skipped}: see log.jsonl")
     if status["finished"]:
         page.add_row("model", f"{status['run']}/model; the curve: {status['run']}/curve.svg")
     return page
+
+
+def what_is_left(status: dict[str, Any]) -> str:
+    step = status["step"]
+    steps = status["steps"]
+    if status["finished"]:
+        return ""
+    if step == steps:
+        return f" after step {step:,}; the final validation and export are left"
+    if not step:
+        return f", {steps:,} steps are left"
+    duration = format_duration(status["seconds_left"])
+    return f", step {step:,} of {steps:,}, about {duration} of training left"
+
+
+def measured_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of what a log holds."""
+    yield from loss_rows(status)
+    if status["selected"]:
+        yield "selected", selected_text(status["selected"])
+    if status["speed"] is not None:
+        unit = status["unit"]
+        about = "about " if status["estimated"] else ""
+        read = f"{about}{format_number(status[unit])} {unit}"
+        speed = f"{format_number(status['speed'])} {unit}/s"
+        yield "so far", f"{read} in {format_duration(status['seconds'])}, {speed}"
+    if status["data_wait"] is not None:
+        share = f"{status['data_wait']:.1%}"
+        yield "data", f"{share} of the time of the last steps was spent waiting for it"
+    if status["expert_load"]:
+        load = status["expert_load"]
+        entropy = f"load entropy {load['entropy']:.3f} of 1"
+        yield "experts", f"{entropy}, largest share {load['max_share']:.1%}"
+
+
+def loss_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if status["loss"] is not None:
+        first, last = status["loss_steps"]
+        yield "loss", f"training {status['loss']:.4f}, mean of steps {first:,} to {last:,}"
+    if status["valid_loss"] is None:
+        return
+    metric = ""
+    if status["valid_metric"] is not None:
+        metric = f", {status['metric']} {status['valid_metric']:.4f}"
+    step = status["valid_step"]
+    yield "", f"validation {status['valid_loss']:.4f}{metric}, at step {step:,}"
+    if status["step"] > step:
+        recent = format_metric(status["recent_loss"])
+        yield "", f"training {recent}, mean of the last {RECENT} steps"
+
+
+def selected_text(selected: dict[str, float]) -> str:
+    """Describe the final weights: the best ones have a step."""
+    scores = [f"{name} {value:.4f}" for name, value in selected.items() if name != "step"]
+    measured = f"weights: validation {', '.join(scores)}"
+    if "step" in selected:
+        return f"best {measured}, at step {selected['step']:,}"
+    return f"averaged {measured}"
 
 
 def status_table(statuses: list[dict[str, Any]]) -> "Table":

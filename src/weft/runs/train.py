@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from .. import recipe as R
 from ..console import report_on_first_rank
 from ..data.prepared import PreparedData
-from ..recipe.recipe import warmup_warning
-from ..training.checkpoint import check_free_space
+from ..recipe.recipe import sample_unit, warmup_warning
 from ..training.interpreter_exit import close_at_exit
 from ..training.signals import stop_on_signal
 from ..training.step import TrainStep
@@ -17,16 +15,10 @@ from ..training.validation import Progress, ignore_progress
 from .checkpoints import RunSaver, find_checkpoint, open_copies, open_writer, restore_run
 from .directory import RunDirectory, run_directory
 from .finish import finish_run, is_complete
-from .log import RunLog
+from .log import LogLabels, RunLog
+from .loggers import LogStart, LogWriters
 from .run import Run
-from .start import (
-    check_arguments,
-    check_metric_packages,
-    check_room,
-    decide_precision,
-    ignore_message,
-    joined_ranks,
-)
+from .start import check_arguments, check_start, ignore_message, joined_ranks
 from .validation import log_validation, validate_run, validation_pending
 
 Report = Callable[[str], None]
@@ -66,8 +58,6 @@ def train(
             those of the caller again by then.
     """
     check_arguments(recipe, prepared)
-    prepared.check_data(recipe.data)
-    check_metric_packages(recipe.task, recipe.metric, recipe.data)
     place = run_directory(directory, recipe.name)
     return run_steps(recipe, prepared, place, report, validation_progress, on_start, code_changed)
 
@@ -90,7 +80,15 @@ def run_steps(
         copies = open_copies(saved.copy_to, saved.keep, recipe.averaged_steps(), place, report)
         if copies is not None:
             stack.enter_context(copies)
-        ranks = stack.enter_context(joined_ranks(recipe))
+        ranks = stack.enter_context(
+            joined_ranks(
+                recipe.timeouts,
+                recipe.device,
+                recipe.parallel,
+                recipe.threads,
+                recipe.deterministic,
+            )
+        )
 
         # Open the directory
         if ranks.is_first:
@@ -98,11 +96,7 @@ def run_steps(
             stack.enter_context(place.lock())
             place.check_model()
         checkpoint = find_checkpoint(place, copies, ranks, report)
-        precision = decide_precision(recipe.precision, ranks, checkpoint, report)
-        recipe = replace(recipe, precision=precision)
-        check_room(recipe, ranks)
-        if checkpoint is not None:
-            place.check_run(recipe, checkpoint, code_changed)  # before anything is written
+        recipe = check_start(recipe, place, checkpoint, ranks, code_changed, report)
         if ranks.is_first:
             place.store(recipe, ignore_message if checkpoint is None else report)
 
@@ -120,9 +114,6 @@ def run_steps(
             return
 
         # Train
-        check_free_space(
-            place.checkpoints, run.checkpoint_bytes() * (recipe.checkpoints_kept() + 1)
-        )
         saver = stack.enter_context(RunSaver(run, open_writer(place, run, copies, checkpoint)))
         log = open_log(run, place, report) if ranks.is_first else None
         if log is not None:
@@ -143,8 +134,13 @@ def run_steps(
 
 
 def open_log(run: Run, directory: RunDirectory, report: Report) -> RunLog:
+    recipe = run.recipe
     trainer = run.trainer
-    return RunLog(directory.path, trainer.step, trainer.last_validated_step, run.recipe, report)
+    start = LogStart(directory.path, trainer.step, run.config())
+    trackers = LogWriters(start, recipe.loggers, report)
+    labels = LogLabels(sample_unit(recipe.model), recipe.task.loss_unit, recipe.metric)
+    validated = trainer.last_validated_step
+    return RunLog(directory.path, trainer.step, validated, labels, trackers, report)
 
 
 # The loop

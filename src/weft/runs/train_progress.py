@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from .. import recipe as R
 from ..console import SPINNER_DELAY, console, format_duration, format_number
 from ..recipe.cost import run_flops, step_flops
+from ..recipe.metrics import scores_of
 from ..recipe.recipe import sample_unit
+from ..recipe.workload import workload_of_recipe
 from ..training.step import TrainStep
 from ..training.throughput import peak_flops
 from .progress import PrepareProgressLine, ProgressLine, count_left, moving_average
@@ -39,8 +40,14 @@ class TrainScreen:
         facts = forecast(run, seconds, tokens)
         recipe = run.recipe
         console(stderr=True).print(forecast_page(facts, recipe.checkpoints_kept()))
-        flops = facts["flops"] / recipe.steps
-        self.line = TrainProgressLine(recipe, facts["done"], flops, facts["peak_flops"])
+        self.line = TrainProgressLine(
+            recipe.name,
+            recipe.steps,
+            facts["done"],
+            unit=facts["unit"],
+            metric=recipe.metric,
+            seconds_at_peak=facts["flops"] / recipe.steps / facts["peak_flops"],
+        )
 
     def show(self, event: TrainStep) -> None:
         if self.line is not None:
@@ -58,31 +65,29 @@ class TrainScreen:
 
 def forecast(run: Run, seconds: float, tokens: int) -> dict[str, Any]:
     """Return the size and cost of a run; the time is extrapolated from one step."""
-    recipe, parameters = run.recipe, sum(p.numel() for p in run.loss.parameters())
-    left, most = (
-        recipe.steps - run.trainer.step,
-        peak_flops(recipe.precision, run.trainer.ranks.device),
-    )
+    recipe = run.recipe
+    trainer = run.trainer
+    most = peak_flops(recipe.precision, trainer.ranks.device)
+    length = recipe.training_schedule.row_length(trainer.step)
+    step = step_flops(workload_of_recipe(recipe, row_length=length))
     return {
         "recipe": recipe.name,
         "task": type(recipe.task).__name__,
-        "parameters": parameters,
+        "parameters": sum(p.numel() for p in run.loss.parameters()),
         "steps": recipe.steps,
-        "done": run.trainer.step,
+        "done": trainer.step,
         "tokens_per_step": tokens,
         "tokens": tokens * recipe.steps,
         "flops": run_flops(recipe),
         "peak_flops": most,
-        "flops_utilization": step_flops(recipe, recipe.row_length(run.trainer.step))
-        / seconds
-        / most,
+        "flops_utilization": step / seconds / most,
         "checkpoint_bytes": run.checkpoint_bytes(),
         "seconds_per_step": seconds,
-        "seconds_left": seconds * left,
+        "seconds_left": seconds * (recipe.steps - trainer.step),
         "samples": len(run.prepared.train),
         "precision": recipe.precision,
-        "device": str(run.trainer.ranks.device),
-        "ranks": dict(zip(GRID, recipe.parallel.sizes(run.trainer.ranks.world), strict=True)),
+        "device": str(trainer.ranks.device),
+        "ranks": dict(zip(GRID, recipe.parallel.sizes(trainer.ranks.world), strict=True)),
         "unit": sample_unit(recipe.model),
     }
 
@@ -118,13 +123,34 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
 
 
 class TrainProgressLine(ProgressLine):
-    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and at the end."""
+    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and at the end.
+
+    Args:
+        name: of the recipe.
+        steps: of the run.
+        done: steps before this start.
+        unit: what the run reads.
+        metric: shown beside the validation loss.
+        seconds_at_peak: seconds that a step would take at the machine's peak of FLOPs.
+    """
 
     prefix = ""
 
-    def __init__(self, recipe: R.Recipe, done: int, flops: float, peak: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        steps: int,
+        done: int,
+        *,
+        unit: str,
+        metric: str | None,
+        seconds_at_peak: float,
+    ) -> None:
         super().__init__()
-        self.recipe, self.flops, self.peak = recipe, flops, peak
+        self.steps = steps
+        self.unit = unit
+        self.metric = metric
+        self.seconds_at_peak = seconds_at_peak
         self.loss: float | None = None
         self.pace: float | None = None
         self.data_pace: float | None = None
@@ -139,7 +165,7 @@ class TrainProgressLine(ProgressLine):
                 console=Console(stderr=True),
                 refresh_per_second=4,
             )
-            self.task = self.bar.add_task(recipe.name, total=recipe.steps, completed=done, line="")
+            self.task = self.bar.add_task(name, total=steps, completed=done, line="")
             self.bar.start()
 
     def show(self, e: TrainStep) -> None:
@@ -148,14 +174,14 @@ class TrainProgressLine(ProgressLine):
         self.pace = moving_average(self.pace, e.seconds)
         self.data_pace = moving_average(self.data_pace, e.data_seconds)
         if e.validation is not None:
-            scores = self.recipe.scores(e.validation)
+            scores = scores_of(e.validation, self.metric)
             self.valid = "".join(f"  valid {name} {number:.4f}" for name, number in scores.items())
-        elif e.step == self.recipe.steps:
+        elif e.step == self.steps:
             self.valid = ""  # it is of an earlier step; that of the last one follows
         if self.live:
             self.bar.update(self.task, completed=e.step, line=self.line(e))
-        elif self.is_due or e.step == self.recipe.steps or e.validation is not None:
-            self.print(f"step {e.step:,}/{self.recipe.steps:,}  {self.line(e)}")
+        elif self.is_due or e.step == self.steps or e.validation is not None:
+            self.print(f"step {e.step:,}/{self.steps:,}  {self.line(e)}")
         if e.skipped_reason:
             print(
                 f"weft: step {e.step:,} was skipped: {e.skipped_reason}",
@@ -181,9 +207,9 @@ class TrainProgressLine(ProgressLine):
         assert self.data_pace is not None
         return (
             f"loss {nan if self.loss is None else self.loss:.4f}{self.valid}  lr {e.lr:.2e}  "
-            f"{format_number(e.tokens / self.pace)} {sample_unit(self.recipe.model)}/s  "
-            f"{self.flops / self.pace / self.peak:.0%} of peak  {self.data_pace / self.pace:.1%} waiting for data  "
-            f"{format_duration((self.recipe.steps - e.step) * self.pace)} left"
+            f"{format_number(e.tokens / self.pace)} {self.unit}/s  "
+            f"{self.seconds_at_peak / self.pace:.0%} of peak  {self.data_pace / self.pace:.1%} waiting for data  "
+            f"{format_duration((self.steps - e.step) * self.pace)} left"
         )
 
     def close(self) -> None:

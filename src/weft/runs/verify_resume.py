@@ -1,21 +1,21 @@
 """Proof of exact resume: train the last interval of a run again and compare."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
 from ..data.prepared import PreparedData
+from ..kernels.devices import resolve_device
 from ..ranks import Ranks
 from ..training.checkpoint import Checkpoint
+from ..training.compatibility import saved_recipe
 from ..training.environment import configured_environment, restored_random_state
 from ..training.parallel import DistributedRanks
 from ..training.validation import Progress, ignore_progress
 from .checkpoints import check_fingerprints, restore_state, validated_step
 from .directory import RunDirectory
 from .run import Run
-from .start import decide_precision
 from .validation import validate_run, validation_pending
 
 
@@ -46,15 +46,8 @@ def validate_as_then(run: Run, validated: int) -> None:
         validate_run(run)
 
 
-def restored_run(
-    recipe: R.Recipe,
-    prepared: PreparedData,
-    ranks: DistributedRanks,
-    checkpoint: Checkpoint | None,
-    directory: RunDirectory,
-) -> Run:
-    """Build a run at a checkpoint; None is its beginning."""
-    run = Run(recipe, prepared, ranks, is_new=checkpoint is None)
+def restored(run: Run, checkpoint: Checkpoint | None, directory: RunDirectory) -> Run:
+    """Continue a run from a checkpoint; None is its beginning."""
     if checkpoint is not None:
         check_fingerprints(run, checkpoint, directory)
         restore_state(run, checkpoint)
@@ -62,31 +55,34 @@ def restored_run(
 
 
 def verify_resume(
-    recipe: R.Recipe,
-    prepared: PreparedData,
     directory: str | Path,
+    prepared: PreparedData,
+    device: str | None = None,
     progress: Progress = ignore_progress,
 ) -> ResumeCheck:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
 
     Args:
-        recipe: of the run; its device may be another one.
-        prepared: the data of the recipe.
         directory: of the run.
+        prepared: the data of its recipe.
+        device: that computes (default: that of its recipe).
         progress: takes the steps done and the steps in all, after each step.
     """
     started = time.perf_counter()
     place = RunDirectory(directory)
     *_, last = checkpoints = reproducible_checkpoints(place)
-    ranks = DistributedRanks(device=recipe.device)
-    recipe = replace(recipe, precision=decide_precision(recipe.precision, ranks, last))
+    recipe = saved_recipe(last)
+    ranks = DistributedRanks(device=resolve_device(device or recipe.device))
     environment = configured_environment(recipe.threads, recipe.deterministic)
     with place.lock(), environment, restored_random_state(ranks.device):
         prepared.check()
-        saved_digest = restored_run(recipe, prepared, ranks, last, place).trainer.digest()
+        saved_digest = restored(
+            Run(recipe, prepared, ranks, is_new=False), last, place
+        ).trainer.digest()
         # As another process would begin
         before = checkpoints[-2] if len(checkpoints) > 1 else None
-        run = restored_run(recipe, prepared, ranks, before, place)
+        run = Run(recipe, prepared, ranks, is_new=before is None)
+        restored(run, before, place)
         begin = run.trainer.step
         validated = validated_step(last)
         validate_as_then(run, validated)

@@ -12,9 +12,9 @@ from ..interop.companion_files import copy_companion_files
 from ..interop.manifest import CURVE, find_damage, write_finished, write_manifest
 from ..runs.log import is_finished, mark_unfinished, read_log
 from ..storage import rename, write_atomically
-from ..training.compatibility import recipe_of
+from ..training.compatibility import recipe_differences, recipe_of
 from .plan import RESULTS_FILE, TunePlan
-from .runs import StudyRun, is_done
+from .runs import StudyRun, has_model
 
 Report = Callable[[str], None]
 Result = dict[str, Any]
@@ -124,7 +124,9 @@ def finished_trials(
             continue
         begun = recipe_of(folder, report)
         recipe = plan.trial_recipe(begun.optimiser.lr, begun.seed)
-        if recipe.name in results or not is_done(folder, recipe):
+        if recipe.name in results or not has_model(folder):
+            continue
+        if recipe_differences(begun, recipe):
             continue
         result = recorded.get(recipe.name) or trial_result(
             folder, plan.metric, recipe.optimiser.lr, recipe.seed

@@ -33,7 +33,7 @@ def run_all(
     """
     with study.lock():
         for runs in rounds:
-            done = [RunEvent(run, "done") for run in runs if is_done(run.directory, run.recipe)]
+            done = [RunEvent(run, "done") for run in runs if is_done(run)]
             finished = {event.run.directory for event in done}
             rest = [run for run in runs if run.directory not in finished]
             for run in rest:

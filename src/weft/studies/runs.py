@@ -1,7 +1,8 @@
 """One run of a study, and its state as any process reads it from the run's directory."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .. import recipe as R
 from ..data.prepared import PreparedData
@@ -53,14 +54,19 @@ def run_state(directory: Path) -> RunState:
     return RunState(directory.name, "failed" if line else "waiting", line)
 
 
-def is_done(directory: Path, recipe: R.Recipe) -> bool:
-    """Return whether a run is finished with this recipe and its model is undamaged."""
+def is_done(run: StudyRun) -> bool:
+    """Return whether a run is finished with its recipe and its model is undamaged."""
+    if not has_model(run.directory):
+        return False
+    return not recipe_differences(R.recipe_of_run(run.directory), run.recipe)
+
+
+def has_model(directory: Path) -> bool:
+    """Return whether a run is finished and its model is undamaged."""
     model = directory / "model"
     if not is_finished(directory) or not model.is_dir():
         return False
-    if (model / MANIFEST_FILE).exists() and find_damage(model) is not None:
-        return False
-    return not recipe_differences(R.recipe_of_run(directory), recipe)
+    return not (model / MANIFEST_FILE).exists() or find_damage(model) is None
 
 
 def has_begun(directory: Path) -> bool:
@@ -68,21 +74,19 @@ def has_begun(directory: Path) -> bool:
     return is_finished(directory) or any((directory / "checkpoints").glob("step-*"))
 
 
-def refuse_other_recipe(
+def refuse_differences(
     directory: Path,
-    begun: R.Recipe,
-    recipe: R.Recipe,
+    differences: Iterable[tuple[str, Any]],
     options: dict[str, str] | None = None,
 ) -> None:
-    """Raise ValueError if a run was begun with a recipe that this one cannot continue.
+    """Raise ValueError if a run was begun with a recipe that another one cannot continue.
 
     Args:
         directory: of the run.
-        begun: its recipe.
-        recipe: the other one.
+        differences: between the two, as `recipe_differences` returns them.
         options: what the user sets a field of the recipe with, by the field.
     """
-    for name, before in recipe_differences(begun, recipe):
+    for name, before in differences:
         option = (options or {}).get(name)
         change = f"the change of {option}" if option else "the change"
         raise ValueError(
@@ -95,7 +99,7 @@ def check_begun(run: StudyRun) -> None:
     """Raise ValueError if the directory holds a run of another recipe."""
     if has_begun(run.directory):
         begun = recipe_of(run.directory, lambda line: None)
-        refuse_other_recipe(run.directory, begun, run.recipe)
+        refuse_differences(run.directory, recipe_differences(begun, run.recipe))
 
 
 # Failures

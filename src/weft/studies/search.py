@@ -8,13 +8,13 @@ from typing import NamedTuple
 from ..interop.manifest import check_model_of_run
 from ..runs.directory import RunDirectory
 from ..runs.log import read_log
-from ..training.compatibility import recipe_of
+from ..training.compatibility import recipe_differences, recipe_of
 from ..training.step import TrainStep
 from .launchers import Launcher, RunEvent, ThisProcess
 from .plan import TunePlan
 from .results import Results, publish_best, trial_folders
 from .runner import run_all
-from .runs import StudyRun, has_begun, refuse_other_recipe
+from .runs import StudyRun, has_begun, refuse_differences
 
 Report = Callable[[str], None]
 # of weft tune, by what they set in the recipe of a trial
@@ -100,8 +100,8 @@ def check_existing_trials(plan: TunePlan, report: Report) -> None:
     for folder in trial_folders(plan):
         if has_begun(folder):
             begun = recipe_of(folder, report)
-            same = plan.trial_recipe(begun.optimiser.lr, begun.seed)
-            refuse_other_recipe(folder, begun, same, OPTIONS)
+            planned = plan.trial_recipe(begun.optimiser.lr, begun.seed)
+            refuse_differences(folder, recipe_differences(begun, planned), OPTIONS)
 
 
 def trial_steps(

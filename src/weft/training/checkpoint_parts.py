@@ -4,6 +4,7 @@
 each one is, with the size and SHA-256 of the other file.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from .sharding import local_slices, local_tensor
+from .sharding import full_tensor, local_slices, local_tensor
 
 MANIFEST, TENSORS = "manifest.json", ".safetensors"
 FILE = re.compile(r"[a-z][a-z0-9_]*\.(safetensors|json)")
@@ -186,3 +187,21 @@ def read_like(parameter: Tensor, saved: "SavedTensor | Tensor") -> Tensor:
         read_into(whole, saved)
         return whole
     return saved.read() if isinstance(saved, SavedTensor) else saved
+
+
+def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | None = None) -> str:
+    sha256 = hashlib.sha256(repr(sorted((facts or {}).items())).encode())
+    for group in sorted(groups):
+        for name, tensor in sorted(groups[group].items()):
+            sha256.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            sha256.update(
+                full_tensor(tensor)
+                .detach()
+                .contiguous()
+                .cpu()
+                .reshape(-1)
+                .view(torch.uint8)
+                .numpy()
+                .data
+            )
+    return sha256.hexdigest()

@@ -1,6 +1,5 @@
 """The loop: a generator of steps. A step is a pure function of the state before it and its number."""
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from ..layers.attention import AttentionLayer
 from ..layers.mixture_of_experts import MixtureOfExpertsLayer
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
-from .checkpoint_parts import SavedGroups, load_weights, read_like
+from .checkpoint_parts import SavedGroups, load_weights, read_like, state_digest
 from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
 from .optimisers import Optimiser
@@ -32,8 +31,9 @@ from .trainable import set_train_mode
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How a step is computed: fields of the recipe, which documents them; the precision is not "auto"."""
+    """How each step is computed: fields of the recipe, which documents them. The precision is not "auto"."""
 
+    schedule: R.TrainingSchedule
     precision: str = "fp32"
     grad_clip: float | None = None
     micro_batch_size: int | None = None
@@ -51,7 +51,6 @@ class Trainer:
         module: the same on all ranks, as `place_on_ranks` returns it.
         optimiser: over the parameters of the loss.
         average: the copy of the weights that each step updates, if any.
-        schedule: of the learning rate and the length of rows.
         loader: opens the batches of rows of a length.
         ranks: of this process.
         options: of each step.
@@ -63,7 +62,6 @@ class Trainer:
         module: nn.Module,
         optimiser: Optimiser,
         average: WeightCopy | None,
-        schedule: R.TrainingSchedule,
         loader: Callable[[int], Loader],
         ranks: DistributedRanks,
         options: StepOptions,
@@ -72,7 +70,7 @@ class Trainer:
         self.module = module
         self.optimiser = optimiser
         self.average = average
-        self.schedule = schedule
+        self.schedule = options.schedule
         self.loader = loader
         self.ranks = ranks
         self.options = options
@@ -314,24 +312,6 @@ class Trainer:
     def digest(self) -> str:
         """Return the SHA-256 of the whole state."""
         return state_digest(*self.state())
-
-
-def state_digest(groups: dict[str, dict[str, Tensor]], facts: dict[str, Any] | None = None) -> str:
-    sha256 = hashlib.sha256(repr(sorted((facts or {}).items())).encode())
-    for group in sorted(groups):
-        for name, tensor in sorted(groups[group].items()):
-            sha256.update(f"{group}/{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            sha256.update(
-                full_tensor(tensor)
-                .detach()
-                .contiguous()
-                .cpu()
-                .reshape(-1)
-                .view(torch.uint8)
-                .numpy()
-                .data
-            )
-    return sha256.hexdigest()
 
 
 def autocast(name: str, device: torch.device) -> Any:

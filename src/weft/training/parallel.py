@@ -61,15 +61,17 @@ class DistributedRanks(Ranks):
         self,
         rank: int = 0,
         size: int = 1,
-        device: str | torch.device = "auto",
+        device: torch.device = torch.device("cpu"),
         mesh: DeviceMesh | None = None,
         store: Any = None,
     ) -> None:
-        self.world_rank, self.mesh, self.store = rank, mesh, store
+        self.world_rank = rank
+        self.mesh = mesh
+        self.store = store
         self.tensor_size = 1 if mesh is None else mesh["tensor"].size()
         super().__init__(rank // self.tensor_size, size // self.tensor_size)
         self.world = size
-        self.device = resolve_device(device)
+        self.device = device
 
     def arrange(self, parallel: R.Parallel) -> "DistributedRanks":
         """Return the same ranks on a grid."""
