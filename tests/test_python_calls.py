@@ -13,7 +13,7 @@ import weft
 from tests.evaluate.small import ready
 from weft.cli import main
 from weft.families.describe import ARGUMENTS, COUNTS, argument_defaults, call_parameters
-from weft.python_messages import in_python, python_errors
+from weft.python_messages import in_python, python_errors, python_reports
 from weft.registry import CHOICES
 
 
@@ -333,6 +333,7 @@ def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
         yield 1
         raise ValueError("start another run with weft train --output FOLDER")
 
+    @python_reports
     @python_errors(output="directory")
     def train(*, report: Callable[[str], None] = said.append) -> Iterator[int]:
         return steps(report)

@@ -25,7 +25,7 @@ from .observe.panels import Observation
 from .options.declare import Option, excerpt
 from .options.python_call import python_call
 from .options.shared import MODEL, DeviceOptions
-from .python_messages import python_errors
+from .python_messages import python_errors, python_reports
 from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.train import train as train_run
@@ -34,7 +34,7 @@ from .studies.search import run_trials
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluationData
 
-train = python_errors(output="directory")(train_run)
+train = python_reports(python_errors(output="directory")(train_run))
 open_prepared = python_errors()(open_prepared_data)
 
 
@@ -189,6 +189,7 @@ class TuneCall(TuneOptions):
     ] = print
 
 
+@python_reports
 @python_errors()
 @python_call(TuneCall)
 def tune(options: TuneCall) -> OpenModel:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Generator
 from functools import wraps
-from inspect import Parameter, isgenerator, signature
+from inspect import isgenerator, signature
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ def in_python(message: str, names: dict[str, str] | None = None) -> str:
 
 
 def python_errors(**names: str) -> Callable[[F], F]:
-    """Decorate a public function whose errors and reports may come from what a command calls too; of a generator, also those of its steps.
+    """Decorate a public function whose errors may come from what a command calls too; of a generator, also those of its steps.
 
     Args:
         names: options of the command that are arguments of another name here, such as set="overrides".
@@ -77,13 +77,8 @@ def python_errors(**names: str) -> Callable[[F], F]:
             raise
 
     def decorate(function: F) -> F:
-        reports = signature(function).parameters.get("report")
-
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if reports is not None and reports.kind is Parameter.KEYWORD_ONLY:
-                report = kwargs.get("report", reports.default)
-                kwargs["report"] = lambda line: report(in_python(line, names))
             try:
                 result = function(*args, **kwargs)
             except (ValueError, RuntimeError) as error:
@@ -94,3 +89,14 @@ def python_errors(**names: str) -> Callable[[F], F]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def python_reports(function: F) -> F:
+    """Decorate a public function whose keyword `report` takes lines that a command prints too."""
+    default = signature(function).parameters["report"].default
+
+    @wraps(function)
+    def call(*args: Any, report: Callable[[str], None] = default, **kwargs: Any) -> Any:
+        return function(*args, report=lambda line: report(in_python(line)), **kwargs)
+
+    return call  # type: ignore[return-value]

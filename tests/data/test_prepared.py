@@ -68,6 +68,22 @@ def test_training_opens_the_shards_and_never_writes_them(data: R.Data, tmp_path:
     assert contents(tmp_path / "out") == before
 
 
+def test_two_spellings_of_one_path_are_the_same_data(
+    data: R.Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    prepared = weft.prepare(data)
+    for base in (".", f"../{tmp_path.name}", str(tmp_path), "link"):
+        train = replace(data.train, paths=(f"{base}/a.txt",))
+        spelt = replace(data, train=train, prepared_folder=f"{base}/out")
+        prepared.check_data(spelt)
+    recipe = partial_recipe(gpt(), R.CausalLM(), data=spelt, steps=1)
+    assert [step.step for step in weft.train(recipe, prepared, "run")] == [1]
+    with pytest.raises(ValueError, match=r"was prepared with data\.train\.paths\.0 = "):
+        prepared.check_data(replace(data, train=replace(data.train, paths=("b.txt",))))
+
+
 def test_training_refuses_the_prepared_data_of_another_value(data: R.Data, tmp_path: Path) -> None:
     prepared = weft.prepare(data)
     changed = replace(data, rows=R.Documents())
