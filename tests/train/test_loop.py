@@ -26,9 +26,10 @@ from weft.runs.log import read_log
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 from weft.training.averages import average_states, build_average
 from weft.training.checkpoint import all_checkpoints
-from weft.training.loop import StepOptions, Trainer, TrainStep
+from weft.training.loop import Trainer
 from weft.training.optimisers import Optimiser
 from weft.training.parallel import DistributedRanks, init_ranks, place_on_ranks
+from weft.training.step import StepOptions, TrainStep
 from weft.training.throughput import expert_load
 
 from ..faults.runs import Whole, child, gpt, partial_recipe, ranks, whole

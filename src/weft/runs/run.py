@@ -16,9 +16,10 @@ from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import TaskImplementation
 from ..training.averages import build_average
 from ..training.checkpoint_parts import state_digest
-from ..training.loop import StepOptions, Trainer
+from ..training.loop import Trainer
 from ..training.optimisers import Optimiser
 from ..training.parallel import DistributedRanks, place_on_ranks, torchrun_notes
+from ..training.step import StepOptions
 from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import Progress, ignore_progress
 from ..values import flatten_plain, to_plain

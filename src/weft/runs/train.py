@@ -80,15 +80,10 @@ def run_steps(
         copies = open_copies(saved.copy_to, saved.keep, recipe.averaged_steps(), place, report)
         if copies is not None:
             stack.enter_context(copies)
-        ranks = stack.enter_context(
-            joined_ranks(
-                recipe.timeouts,
-                recipe.device,
-                recipe.parallel,
-                recipe.threads,
-                recipe.deterministic,
-            )
+        group = joined_ranks(
+            recipe.timeouts, recipe.device, recipe.parallel, recipe.threads, recipe.deterministic
         )
+        ranks = stack.enter_context(group)
 
         # Open the directory
         if ranks.is_first:

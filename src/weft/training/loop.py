@@ -3,13 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .. import recipe as R
 from ..data.collate import SAMPLES
 from ..data.loader import Loader, RankBatch
 from ..data.order import hash_to_int
@@ -24,23 +22,9 @@ from .guard import LossGuardState
 from .optimisers import Optimiser
 from .parallel import DistributedRanks
 from .sharding import full_tensor, local_tensor
-from .step import TrainStep
+from .step import StepOptions, TrainStep
 from .throughput import expert_load
 from .trainable import set_train_mode
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """How each step is computed: fields of the recipe, which documents them. The precision is not "auto"."""
-
-    schedule: R.TrainingSchedule
-    precision: str = "fp32"
-    grad_clip: float | None = None
-    micro_batch_size: int | None = None
-    exact: bool = False
-    trainable: R.Trainable | None = None
-    guard: R.LossGuard = R.LossGuard()
-    seed: int = 0
 
 
 class Trainer:

@@ -1,6 +1,23 @@
-"""What the loop reports of one step."""
+"""How each step of the loop is computed, and what is reported of it."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from .. import recipe as R
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How each step is computed: fields of the recipe, which documents them. The precision is not "auto"."""
+
+    schedule: R.TrainingSchedule
+    precision: str = "fp32"
+    grad_clip: float | None = None
+    micro_batch_size: int | None = None
+    exact: bool = False
+    trainable: R.Trainable | None = None
+    guard: R.LossGuard = R.LossGuard()
+    seed: int = 0
 
 
 class TrainStep(NamedTuple):
