@@ -9,7 +9,7 @@ from ..data.prepared import PreparedData
 from ..kernels.devices import resolve_device
 from ..ranks import Ranks
 from ..training.checkpoint import Checkpoint
-from ..training.compatibility import saved_recipe
+from ..training.compatibility import recipe_of, refuse_other, saved_recipe
 from ..training.environment import configured_environment, restored_random_state
 from ..training.parallel import DistributedRanks
 from ..training.validation import Progress, ignore_progress
@@ -71,6 +71,7 @@ def verify_resume(
     started = time.perf_counter()
     place = RunDirectory(directory)
     *_, last = checkpoints = reproducible_checkpoints(place)
+    refuse_other(last, recipe_of(place.path, lambda line: None))
     recipe = saved_recipe(last)
     ranks = DistributedRanks(device=resolve_device(device or recipe.device))
     environment = configured_environment(recipe.threads, recipe.deterministic)
