@@ -23,7 +23,7 @@ from weft.cli import main, parse_arguments
 from weft.commands import models
 from weft.families import families, family
 from weft.spec import describe
-from weft.values import fold_repeats
+from weft.value_tree import fold_repeats
 
 ALL = [(f, size) for f in families() for size in f.sizes]
 NORM, RMS, LOOK, FEED = S.LayerNorm(), S.RMSNorm(), S.Attention(heads=4), S.MLP(hidden=64)

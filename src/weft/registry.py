@@ -27,6 +27,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
 from .synonyms import suggest
+from .value_tree import format_tree
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -100,8 +101,6 @@ def _as_tuple(part: Any) -> Any:
 
 
 def _tree(value: Any) -> str:
-    from .values import format_tree
-
     return "\n".join(format_tree(value))
 
 

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from weft import spec as S
+from weft.data.image_samples import ImageSamples
 from weft.data.images import (
     TRIES,
-    ImageSamples,
     crop_box,
     decode,
     displayed_size,

@@ -17,7 +17,7 @@ import pytest
 from tests.tune.made import examples_of
 from weft import recipe as R
 from weft.cli import main
-from weft.data.json_cursor import JSONCursor
+from weft.data.formats.json_cursor import JSONCursor
 from weft.data.prepare import prepare
 from weft.data.reading.inputs import open_input
 from weft.data.reading.rows import load_source
@@ -170,37 +170,6 @@ def test_fine_tuning_reads_a_hostile_label_by_the_same_rule(tmp_path: Path, valu
             assert len(found.rows) + len(found.notes) == FINE + 1
 
 
-def test_lines_that_end_with_a_carriage_return_alone_are_lines(tmp_path: Path) -> None:
-    lines = ["text,label", *(f'"row, {i}",{i % 2}' for i in range(FINE))]
-    (tmp_path / "a.csv").write_bytes("\r".join(lines).encode())
-    (tmp_path / "b.csv").write_bytes("\n".join(lines).encode())
-    (tmp_path / "c.csv").write_bytes("\r\n".join(lines).encode())
-    found = [
-        [
-            item.fields
-            for item in load_source(
-                resolve_source(R.Source(paths=(str(tmp_path / name),)), R.LabelledTexts())
-            )[0]
-        ]
-        for name in ("a.csv", "b.csv", "c.csv")
-    ]
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == FINE
-
-
-def test_carriage_returns_are_line_ends_in_every_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("weft.data.files.BLOCK", 64)
-    monkeypatch.setattr("weft.data.source.PIECE_BYTES", 100)
-    (tmp_path / "a.txt").write_bytes(b"".join(b"row %d\r" % i for i in range(100)))
-    found, bad = load_source(
-        R.Source(paths=(str(tmp_path / "a.txt"),), format="text", document_boundary="line")
-    )
-    assert [item.fields["text"] for item in found] == [f"row {i}" for i in range(100)]
-    assert not bad
-
-
 def test_a_time_that_python_does_not_have_is_a_bad_row_of_parquet(tmp_path: Path) -> None:
     times = pa.array([0, 2**62, 5], pa.timestamp("us"))
     pq.write_table(pa.table({"text": ["a", "b", "c"], "time": times}), tmp_path / "a.parquet")
@@ -350,7 +319,7 @@ def test_a_cursor_reads_what_json_reads_whatever_the_blocks(
 def test_a_value_without_end_is_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.json_cursor.MAX_VALUE_CHARACTERS", 1 << 16)
+    monkeypatch.setattr("weft.data.formats.json_cursor.MAX_VALUE_CHARACTERS", 1 << 16)
     monkeypatch.setattr("weft.data.files.BLOCK", 1 << 12)
     (tmp_path / "a.json").write_text('["' + "x" * (1 << 20))
     cursor = JSONCursor(str(tmp_path / "a.json"))

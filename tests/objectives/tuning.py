@@ -11,7 +11,7 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.images import ImageSamples
+from weft.data.image_samples import ImageSamples
 from weft.data.store import DataInfo
 from weft.tasks.base import Batch, LengthLimitedSamples, Loss, Preprocess
 

@@ -115,7 +115,7 @@ def settings_table(groups: list["RunGroup"], settings: dict[str, tuple[Any, ...]
     """The first settings in which the recipes differ, with the value of each group."""
     from rich.table import Table
 
-    from ..values import format_inline
+    from ..value_tree import format_inline
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for name in ("setting", *(group.name for group in groups)):

@@ -20,7 +20,8 @@ from ..spec.describe import (
     stack_equations,
     tree_rows,
 )
-from ..values import format_inline, to_plain
+from ..value_tree import format_inline
+from ..values import to_plain
 from .tables import plain_table
 
 # FLOP/s that a time is stated for

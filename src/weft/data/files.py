@@ -5,8 +5,6 @@ import gzip
 import hashlib
 import json
 import os
-import re
-import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from glob import glob, has_magic
@@ -19,13 +17,11 @@ from ..storage import DamagedFile, digest_plain, write_atomically
 
 BLOCK = 1 << 20
 MAX_LINE_BYTES = 1 << 22  # bytes of a line; nothing that people write is longer
-STEP = (
-    1 << 14
-)  # bytes of an archive at a time: those before damage are found, but for the last step's
-UNPACKED, SMALL = (
-    200,
-    1 << 26,
-)  # text packs to a tenth at best; a small file may be as repetitive as it likes
+# Bytes of an archive at a time: those before damage are found, but for the last step's
+STEP = 1 << 14
+UNPACKED = 200  # times the compressed size, at most: text packs to a tenth at best
+SMALL = 1 << 26  # bytes of an unpacked file that may be as repetitive as it likes
+MAX_FILE_BYTES = 1 << 28  # bytes of one image's file
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -41,20 +37,10 @@ class MissingFile(ValueError):
 def find(path: str) -> list[str]:
     """Return the files or folders that a path or glob matches: here, then under $WEFT_DATA."""
     if is_remote(path):
-        system, inner = filesystem(path)
-        with named_network_errors(path):
-            paths = (
-                sorted(system.glob(inner))
-                if has_magic(inner)
-                else [inner]
-                if system.exists(inner)
-                else []
-            )
-        if not paths:
-            raise MissingFile(f"no file has the address {path}; check it")
-        return [system.unstrip_protocol(name) for name in paths]
+        return find_remote(path)
     home = os.environ.get("WEFT_DATA")
-    for base in ("", *([home] if home else [])):  # joined to an absolute path, a base is nothing
+    # Joined to an absolute path, a base is nothing
+    for base in ("", home) if home else ("",):
         full = os.path.join(base, os.path.expanduser(path))
         if paths := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
             return paths
@@ -77,27 +63,29 @@ def resolved_paths(path: str) -> list[str]:
         return [os.path.realpath(os.path.expanduser(path))]
 
 
+def find_remote(path: str) -> list[str]:
+    """Return the addresses that an address or its glob matches."""
+    system, inner = filesystem(path)
+    with named_network_errors(path):
+        if has_magic(inner):
+            paths = sorted(system.glob(inner))
+        else:
+            paths = [inner] if system.exists(inner) else []
+    if not paths:
+        raise MissingFile(f"no file has the address {path}; check it")
+    return [system.unstrip_protocol(name) for name in paths]
+
+
 def expand(paths: Sequence[str]) -> list[str]:
     return [name for path in paths for name in find(path)]
 
 
 def refuse_special(path: str) -> None:
     """Raise ValueError for a path that is not a regular file: a pipe can be read once and may block, a device never ends."""
-    if not is_remote(path) and os.path.lexists(path) and not os.path.isfile(path):
-        kind = "not a regular file" if os.path.exists(path) else "a dangling link"
-        raise ValueError(f"{path} is {'a folder' if os.path.isdir(path) else kind}; give a file")
-
-
-def refuse_endless(path: str) -> None:
-    """Raise ValueError for a device, which may never end; a pipe ends with its writer."""
-    if (
-        not is_remote(path)
-        and not os.path.isfile(path)
-        and not stat.S_ISFIFO(os.stat(path).st_mode)
-    ):
-        raise ValueError(
-            f"{path} is not a regular file; give a file, a pipe, or - for standard input"
-        )
+    if is_remote(path) or not os.path.lexists(path) or os.path.isfile(path):
+        return
+    kind = "not a regular file" if os.path.exists(path) else "a dangling link"
+    raise ValueError(f"{path} is {'a folder' if os.path.isdir(path) else kind}; give a file")
 
 
 def is_compressed(path: str) -> bool:
@@ -110,7 +98,7 @@ def compressed(path: str) -> bool:
 
 
 def is_utf16(path: str) -> bool:
-    """Return whether a local file starts with the byte order mark of UTF-16; a pipe can be read once, and a request costs time."""
+    """Return whether a local file starts with the byte order mark of UTF-16; a request costs time."""
     if is_remote(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as stream:
@@ -147,47 +135,31 @@ def open_file(path: str) -> BinaryIO:
 
 def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
     """Yield the decompressed bytes from `skip` on, about a megabyte at a time; an error names the file."""
+    limit = unpacked_limit(path) if compressed(path) else None
+    size = BLOCK if limit is None else min(BLOCK, STEP)
     with open_file(path) as stream:
         try:
-            passed, limit = 0, unpacked_limit(path) if compressed(path) else None
-            returns = skip > 0 and not compressed(path) and ends_with_returns(first_bytes(path))
-            if skip and not is_compressed(path):
-                passed = stream.seek(skip)
-            while block := stream.read(BLOCK if limit is None else min(BLOCK, STEP)):
-                if not passed:
-                    if block.startswith(UTF16):
-                        raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
-                    returns = ends_with_returns(block)
+            passed = 0 if is_compressed(path) else stream.seek(skip)
+            while block := stream.read(size):
+                if not passed and block.startswith(UTF16):
+                    raise ValueError(f"{path} is UTF-16; convert it: iconv -f utf-16 -t utf-8")
                 if passed + len(block) > skip:
-                    yield (block.replace(b"\r", b"\n") if returns else block)[
-                        max(0, skip - passed) :
-                    ]
+                    yield block[max(0, skip - passed) :]
                 passed += len(block)
                 if limit is not None and passed > limit:
                     raise DamagedFile(
-                        f"{path} cannot be unpacked: it has more than {UNPACKED} times its compressed size; give the decompressed file"
+                        f"{path} cannot be unpacked: it has more than {UNPACKED} times its "
+                        "compressed size; give the decompressed file"
                     )
         except UnicodeDecodeError as error:
             raise DamagedFile(
-                f"{path} starts like UTF-16, but is not: {error.reason} at byte {error.start}; save it as UTF-8"
+                f"{path} starts like UTF-16, but is not: {error.reason} at byte {error.start}; "
+                "save it as UTF-8"
             ) from None
         except (EOFError, OSError, zlib.error) as error:
             raise DamagedFile(
                 f"{path} cannot be unpacked: {str(error).splitlines()[0]}; download it again"
             ) from None
-
-
-def ends_with_returns(block: bytes) -> bool:
-    """Return whether the lines of a file that starts with this block end with a carriage return alone, as on old Macintoshes; they are
-    read as line feeds."""
-    return b"\n" not in block and b"\r" in block[:-1]
-
-
-def first_bytes(path: str) -> bytes:
-    if is_remote(path) or not os.path.isfile(path):
-        return b""
-    with open(path, "rb") as stream:
-        return stream.read(BLOCK)
 
 
 def unpacked_limit(path: str) -> int:
@@ -245,19 +217,17 @@ def file_sha256(path: str) -> str:
 def digest_cache(path: str) -> tuple[Path, list[int]]:
     """Return where the SHA-256 of a file is cached, and the state of the file for which it is valid."""
     if is_remote(path):
+        name = path
         system, inner = filesystem(path)
         with named_network_errors(path):
-            system.invalidate_cache()  # another process may have written since
+            # Another process may have written since
+            system.invalidate_cache()
             state = [int(system.size(inner)), int(system.checksum(inner))]
-        name = path
     else:
-        now, name = os.stat(path), os.path.abspath(path)
-        state = [
-            now.st_size,
-            now.st_mtime_ns,
-            now.st_ctime_ns,
-            now.st_ino,
-        ]  # nobody changes bytes and keeps all four
+        name = os.path.abspath(path)
+        now = os.stat(path)
+        # Nobody changes bytes and keeps all four
+        state = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino]
     return cache_path("digests", hashlib.sha256(name.encode()).hexdigest()), state
 
 
@@ -268,10 +238,9 @@ def cache_digest(path: str, sha256: str) -> None:
         write_cache(cache_file, [state, sha256])
 
 
-def cache_path(room: str, word: str) -> Path:
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / room / word[:32]
-    )
+def cache_path(kind: str, key: str) -> Path:
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "weft" / kind / key[:32]
 
 
 def write_cache(known: Path, plain: Any) -> None:
@@ -301,9 +270,6 @@ def size_and_mtime(path: str) -> str:
     return f"{now.st_size}:{now.st_mtime_ns}"
 
 
-MAX_FILE_BYTES = 1 << 28  # bytes of one image's file
-
-
 def local_file_size(path: str) -> int:
     """Return the size of a regular file in bytes, 0 for anything else: such a row is skipped when it is read."""
     return os.path.getsize(path) if os.path.isfile(path) else 0
@@ -311,14 +277,10 @@ def local_file_size(path: str) -> int:
 
 def read_bounded(path: str | Path) -> bytes:
     """Return the bytes of a regular file; ValueError for anything else, which could block or never end."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise ValueError("a dangling link")
     if not os.path.isfile(path):
-        raise ValueError(
-            "a dangling link"
-            if os.path.islink(path)
-            else "not a regular file"
-            if os.path.lexists(path)
-            else "missing"
-        )
+        raise ValueError("not a regular file" if os.path.lexists(path) else "missing")
     if os.path.getsize(path) > MAX_FILE_BYTES:
         raise ValueError(f"a file of {os.path.getsize(path):,} bytes")
     try:

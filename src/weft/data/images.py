@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from .. import recipe as R
-from .. import spec as S
 from ..recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
-from .samples import RowSamples, Sample
-from .store import Store
 
 Floats = NDArray[np.floating]
 MODES = {1: "L", 3: "RGB"}  # by the number of channels
@@ -65,11 +61,10 @@ def fitting_boxes(
 
 def middle_box(width: int, height: int, ratio: tuple[float, float]) -> NDArray[np.int64]:
     """The largest part in the middle whose sides have an allowed ratio."""
-    w, h = (
-        min(width, max(1, round(height * ratio[1]))),
-        min(height, max(1, round(width / ratio[0]))),
-    )
-    left, top = (width - w) // 2, (height - h) // 2
+    w = min(width, max(1, round(height * ratio[1])))
+    h = min(height, max(1, round(width / ratio[0])))
+    left = (width - w) // 2
+    top = (height - h) // 2
     return np.array((left, top, left + w, top + h))
 
 
@@ -80,10 +75,10 @@ def random_crop_and_flip(
     area: tuple[float, float] = (0.08, 1.0),
 ) -> Image.Image:
     """A random part, mirrored half of the time: what training sees."""
-    chance = rng.random((TRIES + 1, 4))
-    left, top, right, bottom = crop_box(*image.size, chance[1:], area).tolist()
+    uniforms = rng.random((TRIES + 1, 4))
+    left, top, right, bottom = crop_box(*image.size, uniforms[1:], area).tolist()
     part = image.crop((left, top, right, bottom)).resize((size, size), Image.Resampling.BICUBIC)
-    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance[0, 0] < 0.5 else part
+    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if uniforms[0, 0] < 0.5 else part
 
 
 def normalise(
@@ -110,59 +105,6 @@ def per_channel(values: tuple[float, ...], channels: int) -> NDArray[np.float32]
         )
     middle = values if len(values) == channels else (np.mean(values),)
     return np.array(middle, np.float32)[:, None, None]
-
-
-class ImageSamples(RowSamples):
-    """Rows with an image, seen at the model's size through `transforms`. None of these: a random part of at least the `area`, mirrored
-    half of the time, or in validation (`deterministic`) the middle."""
-
-    def __init__(
-        self,
-        store: Store,
-        patches: S.Patches,
-        area: tuple[float, float] = (0.08, 1.0),
-        deterministic: bool = False,
-        transforms: Sequence[R.Transform] | None = None,
-    ) -> None:
-        from .transforms import ImagePipeline
-
-        super().__init__(store)
-        self.size, self.channels, self.area = patches.image_size, patches.channels, area
-        self.tokens = (patches.image_size // patches.patch_size) ** 2 + len(patches.extra_tokens)
-        if transforms is None and deterministic:
-            transforms = usual_transforms(patches.image_size)
-        self.pipeline = None if transforms is None else ImagePipeline(transforms)
-
-    def lengths(self, indices: NDArray[Any]) -> NDArray[np.int64]:
-        return np.full(len(indices), self.tokens)
-
-    def transform(self, data: bytes, rng: np.random.Generator) -> NDArray[np.float32]:
-        image = decode(data, self.channels)
-        if self.pipeline is None:
-            return normalise(random_crop_and_flip(image, self.size, rng, self.area))
-        pixels = self.pipeline(image, None, rng)[0]
-        if pixels.shape[1:] != (self.size, self.size):
-            raise ValueError(
-                f"the transforms give {pixels.shape[2]} × {pixels.shape[1]} pixels, the model reads {self.size} × {self.size}; "
-                f"end them with Resize(size=({self.size}, {self.size})) or a crop"
-            )
-        return pixels
-
-    def labelled(self, sample: Sample, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """A sample's pixels and label. Where samples are mixed, the second one is drawn from all, by the first one's generator, and both
-        labels are there with the weight of the first."""
-        pixels, label = self.transform(sample["image"], rng), np.asarray(sample["label"])
-        if self.pipeline is None or self.pipeline.mix is None:
-            return {"image": pixels, "labels": label}
-        other = self[int(rng.integers(len(self)))]
-        mixed, share = self.pipeline.mix(pixels, self.transform(other["image"], rng), rng)
-        second = np.asarray(other["label"])
-        return {
-            "image": mixed,
-            "labels": label,
-            "mixed_labels": second,
-            "label_weight": np.asarray(share),
-        }
 
 
 def usual_transforms(size: int) -> tuple[R.Transform, ...]:
@@ -202,15 +144,8 @@ def one_per_channel(numbers: tuple[float, ...], channels: int) -> tuple[float, .
     return (sum(numbers) / len(numbers),) * channels
 
 
-FORMATS = (
-    "PNG",
-    "JPEG",
-    "WEBP",
-    "GIF",
-    "BMP",
-    "TIFF",
-    "PPM",
-)  # Pillow's EPS plugin would start Ghostscript
+# Not all that Pillow knows: its EPS plugin would start Ghostscript
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
 
 
@@ -223,9 +158,9 @@ def named_image_errors() -> Iterator[None]:
         raise
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            "cannot identify the image" if reason.startswith("cannot identify") else reason
-        ) from None
+        if reason.startswith("cannot identify"):
+            reason = "cannot identify the image"
+        raise ValueError(reason) from None
 
 
 def read_image_header(data: bytes) -> Image.Image:
@@ -233,7 +168,8 @@ def read_image_header(data: bytes) -> Image.Image:
     image = Image.open(BytesIO(data), formats=FORMATS)
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(
-            f"{image.width} × {image.height} pixels exceed the limit of {MAX_PIXELS:,} pixels; resize the image"
+            f"{image.width} × {image.height} pixels exceed the limit of {MAX_PIXELS:,} pixels; "
+            "resize the image"
         )
     return image
 
@@ -343,7 +279,8 @@ def raw_image(data: bytes) -> Image.Image | None:
     header = PNM.match(data)
     if header is None:
         return None
-    mode, width, height = "RGB" if header[1] == b"6" else "L", int(header[2]), int(header[3])
+    mode = "RGB" if header[1] == b"6" else "L"
+    width, height = map(int, header.groups()[1:])
     if len(data) - header.end() != width * height * len(mode) or width * height > MAX_PIXELS:
         return None
     return Image.frombytes(mode, (width, height), memoryview(data)[header.end() :])

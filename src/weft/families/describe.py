@@ -7,7 +7,7 @@ from typing import Any
 
 from ..registry import TypeInWords, type_in_words
 from ..synonyms import suggest
-from ..values import format_inline
+from ..value_tree import format_inline
 
 SPEC_ARGUMENTS = ("head", "init", "special_tokens", "context_length")
 ARGUMENTS = {  # what an argument sets; a family of one's own may have others

@@ -15,8 +15,8 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.files import read_bounded
 from ..data.formats.image_folder import IMAGE_SUFFIXES
+from ..data.image_samples import ImageSamples
 from ..data.images import (
-    ImageSamples,
     eight_bits,
     open_image,
     upright,

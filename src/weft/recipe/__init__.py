@@ -20,6 +20,7 @@ from .filters import (
     QualityFilter,
     RepetitionFilter,
 )
+from .formats import Source
 from .image_rows import ImagesWithBoxes, LabelledImages
 from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
 from .mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
@@ -48,7 +49,6 @@ from .schedules import (
     WarmupStableDecay,
     noam_lr,
 )
-from .source import Source
 from .tasks import *  # noqa: F403 the file says what it exports
 from .tokenizers import (
     BPE,

@@ -6,9 +6,9 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from ..registry import choice
+from .formats import Source
 from .mixture import Mixture
 from .rows import RowSchema
-from .source import Source
 from .tokenizers import TokenizerSpec
 
 

@@ -1,12 +1,14 @@
-"""What a data format is: how files are divided into pieces of work, and how the rows of a piece are read."""
+"""Sources of data: files, and the formats by which they are divided into pieces of work and read."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ..registry import Named, register_named
+from ..registry import Named, choice, names, register_named
+from ..synonyms import suggest
+from ..values import Fraction, NonNegativeInt
+from .filters import Filter
 
-if TYPE_CHECKING:
-    from .source import Source
+Fields = dict[str, Any]  # the cells of a row by column
 
 SUFFIX_SCORE = 0.5  # of `Format.sniff` for a file that has one of the format's suffixes
 
@@ -15,7 +17,7 @@ class SourceRow(NamedTuple):
     """A row of a source, and where it starts in its file."""
 
     offset: int  # in the format's `offset_unit`
-    fields: dict[str, Any]
+    fields: Fields
     continues: bool = False  # the document continues in the next row
     path: str | None = None  # its file or that of its image, where a piece has several
 
@@ -107,6 +109,42 @@ class Format(Named):
             columns: the columns that are needed; none: all. A row may hold more.
         """
         raise NotImplementedError
+
+
+@choice
+class Source:
+    """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
+
+    A relative path is looked up here, then under $WEFT_DATA. `filters` drop rows when the data is prepared, in their order: put those
+    that look at one row before those that compare rows.
+
+    Attributes:
+        paths: the files.
+        format: one of `registry.names(Format)`; None: from the row and the file.
+        document_boundary: where a document of plain text ends.
+        column_names: the names of the columns where the files have none.
+        has_header: whether the first line of a csv or tsv names the columns.
+        delimiter: of a csv; None: detected from its first lines.
+        fraction: read only this part of each file.
+        split_seed: `fraction` picks rows of a table at random, by this seed; None: consecutive rows.
+        filters: what drops rows.
+    """
+
+    paths: tuple[str, ...]
+    format: str | None = None
+    document_boundary: Literal["file", "line", "blank", "heading"] = "blank"
+    column_names: tuple[str, ...] = ()
+    has_header: bool = True
+    delimiter: Literal[",", ";", "|", "\t"] | None = None
+    fraction: tuple[Fraction, Fraction] = (0.0, 1.0)
+    split_seed: NonNegativeInt | None = None
+    filters: tuple[Filter, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in names(Format):
+            raise ValueError(
+                f"Source.format = {self.format!r}; {suggest(self.format, names(Format))}"
+            )
 
 
 for _name, _place in {

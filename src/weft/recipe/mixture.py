@@ -7,8 +7,8 @@ from pydantic import Field
 
 from ..registry import choice
 from ..spec import PositiveFloat, PositiveInt
+from .formats import Source
 from .rows import RowSchema
-from .source import Source
 
 
 class MixingRates:

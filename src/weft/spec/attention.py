@@ -4,14 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from ..registry import choice, implements
-from ..values import (
-    FiniteFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    Probability,
-    format_inline,
-)
+from ..value_tree import format_inline
+from ..values import FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability
 from .norms import Norm, RMSNorm, norm_flops, norm_shapes
 from .parts import Inner, Problem, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias, RoPE

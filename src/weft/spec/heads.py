@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ..registry import choice, implements
-from ..values import FiniteFloat, PositiveFloat, PositiveInt, Probability, format_inline
+from ..value_tree import format_inline
+from ..values import FiniteFloat, PositiveFloat, PositiveInt, Probability
 from .block import Stack, shared_bias_shapes
 from .feedforward import Activation
 from .norms import Norm, norm_shapes

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from ..registry import resolve
-from ..values import format_inline
+from ..value_tree import format_inline
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 Problem = tuple[str, str]  # a path in the spec, and what is wrong there

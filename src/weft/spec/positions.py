@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from ..registry import choice, implements
-from ..values import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt, format_inline
+from ..value_tree import format_inline
+from ..values import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
 from .parts import Problem, Shapes, measured_shapes
 
 

@@ -3,7 +3,8 @@
 from typing import Literal, NamedTuple
 
 from ..registry import choice, implements, resolve
-from ..values import PositiveInt, format_inline
+from ..value_tree import format_inline
+from ..values import PositiveInt
 from .norms import GroupNorm
 from .parts import Shapes, measured_shapes
 

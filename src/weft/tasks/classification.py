@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .. import recipe as R
 from .. import spec as S
 from ..data.collate import attention_mask
-from ..data.images import ImageSamples
+from ..data.image_samples import ImageSamples
 from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
 from ..layers.sequence import HiddenStates

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.images import ImageSamples
+from ..data.image_samples import ImageSamples
 from ..data.store import Store
 from ..kernels.cross_entropy import accumulation_dtype
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head

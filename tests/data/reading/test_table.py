@@ -76,7 +76,6 @@ READ: dict[str, tuple[str | bytes, str, str, str, int]] = {
     "mark.csv": ("\ufeff" + delimited(), "csv", "text label", "neg pos", 60),
     "utf16.csv": (delimited().encode("utf-16"), "csv", "text label", "neg pos", 60),
     "windows.csv": (delimited().replace("\n", "\r\n"), "csv", "text label", "neg pos", 60),
-    "returns.csv": (delimited().replace("\n", "\r"), "csv", "text label", "neg pos", 60),
     "quoted.csv": (delimited(rows=QUOTED), "csv", "text label", "neg pos", 60),
     "no_header.csv": (delimited(header=""), "csv", "0 1", "neg pos", 60),
     "other_names.csv": (delimited(header="review,sentiment"), "csv", "review sentiment", "neg pos", 60),

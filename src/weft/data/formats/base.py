@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 from ...addresses import is_remote
@@ -24,14 +24,21 @@ from ..files import (
 ROWS_PER_READ = 1 << 10  # read together
 WHOLE = (0.0, 1.0)  # a `Source.fraction` that is all
 ENDLESS = 1 << 62  # bytes of a piece that is never divided
-MAX_PIECES = (
-    1 << 16
-)  # of a source: beyond a terabyte they become larger, so that an index stays small
+# Of a source: beyond a terabyte they become larger, so that an index stays small
+MAX_PIECES = 1 << 16
 
 
 def stretch(count: int, fraction: tuple[float, float]) -> tuple[int, int]:
     """Return the range of rows of a fraction: the first, and the one after the last."""
     return int(count * fraction[0]), int(count * fraction[1])
+
+
+def row_spans(rows: tuple[int, int], row_bytes: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of about `piece_bytes` bytes each."""
+    begin, end = rows
+    step = max(1, piece_bytes // row_bytes)
+    for first in range(begin, end, step):
+        yield first, min(first + step, end)
 
 
 def unnest_translation(fields: dict[str, Any]) -> dict[str, Any]:
@@ -109,20 +116,19 @@ def damage(path: str) -> str | None:
 
 def merge_small_files(files: list[list[Piece]], piece_bytes: int) -> list[Piece]:
     """Merge small files into pieces of about the usual size; the pieces of a large file stay."""
+
+    def is_small(file_pieces: list[Piece]) -> bool:
+        return len(file_pieces) < 2 and sum(piece.size for piece in file_pieces) < piece_bytes
+
     pieces: list[Piece] = []
-    for small, run in groupby(
-        files,
-        lambda file_pieces: (
-            len(file_pieces) < 2 and sum(piece.size for piece in file_pieces) < piece_bytes
-        ),
-    ):
-        flat = [piece for file_pieces in run for piece in file_pieces]
-        groups = (
-            [group for group, _ in group_by_size(flat, [p.size for p in flat], piece_bytes)]
-            if small
-            else [[piece] for piece in flat]
-        )
-        pieces += map(join_pieces, groups)
+    for small, run in groupby(files, is_small):
+        flat = list(chain.from_iterable(run))
+        if small:
+            sizes = [piece.size for piece in flat]
+            groups = group_by_size(flat, sizes, piece_bytes)
+            pieces += [join_pieces(group) for group, _ in groups]
+        else:
+            pieces += flat
     return pieces
 
 
@@ -140,11 +146,9 @@ def join_pieces(group: list[Piece]) -> Piece:
 
 def cached_if_large(paths: Sequence[str], words: list[Any], find_out: Callable[[], Any]) -> Any:
     """Cache what requires reading whole files, unless they are small."""
-    return (
-        cached_value(["1", [is_compressed(path) for path in paths], *words], find_out)
-        if sum(map(estimated_bytes, paths)) > BLOCK
-        else find_out()
-    )
+    if sum(map(estimated_bytes, paths)) <= BLOCK:
+        return find_out()
+    return cached_value(["1", [is_compressed(path) for path in paths], *words], find_out)
 
 
 def estimated_bytes(path: str) -> int:
@@ -155,10 +159,12 @@ def estimated_bytes(path: str) -> int:
 def group_by_size(
     files: list[Any], sizes: list[int], piece_bytes: int
 ) -> Iterator[tuple[list[Any], int]]:
-    """Group consecutive files into pieces."""
-    ends = list(accumulate(sizes))
-    first, before = 0, 0
-    for i, end in enumerate(ends):
-        if end - before >= piece_bytes or i == len(files) - 1:
-            yield files[first : i + 1], end - before
-            first, before = i + 1, end
+    """Yield consecutive files, of about `piece_bytes` bytes together, and their size."""
+    first = 0
+    size = 0
+    for i, file_bytes in enumerate(sizes):
+        size += file_bytes
+        if size >= piece_bytes or i == len(files) - 1:
+            yield files[first : i + 1], size
+            first = i + 1
+            size = 0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
 from ..files import file_identity, size_and_mtime
-from ..json_cursor import JSONCursor, describe_missing_key
+from .json_cursor import JSONCursor, describe_missing_key
 from .named_images import image_pieces, read_image, table_and_folder
 
 
@@ -66,48 +66,47 @@ OPTIONAL = {"images": ("width", "height"), "annotations": ("iscrowd",)}
 
 @lru_cache(maxsize=2)
 def load_coco(path: str, version: str) -> Coco:
-    """What a file of COCO's says, without what nobody asks for."""
-    sections: dict[str, list[Entry]] = {}
+    """Return the content of a file, without the fields that are not read."""
     cursor = JSONCursor(path)
-    for name in cursor.members() if cursor.peek() == "{" else ():
-        if name not in LISTS or cursor.peek() != "[":
-            cursor.value()
-            continue
-        sections[name] = [kept_fields(place, cursor.value(), name) for place in cursor.elements()]
+    sections = {
+        name: [kept_fields(place, cursor.value(), name) for place in cursor.elements()]
+        for name in cursor.arrays(*LISTS)
+    }
     missing = [name for name in LISTS if name not in sections]
     if missing:
         raise ValueError(
             f"{path} is not COCO's JSON: it has no list {', '.join(map(repr, missing))}"
         )
     check_image_ids(path, sections["images"], sections["annotations"])
-    names = {
-        c["id"]: c["name"]
-        for c in sorted(
-            (c for c in sections["categories"] if not isinstance(c, BadRow)),
-            key=lambda c: image_order(c["id"]),
-        )
-    }
-    boxes, lost = dict[ID, list[Entry]](), list[BadRow]()
-    for place, note in enumerate(sections["annotations"]):
-        if isinstance(note, BadRow):
-            lost.append(BadRow(place, f"annotation {place}: {note.reason}"))
-        elif not note.get("iscrowd"):
-            category = note["category_id"]
-            boxes.setdefault(note["image_id"], []).append(
-                {"bbox": note["bbox"], "name": names[category]}
-                if category in names
-                else BadRow(place, f"annotation {place}: no category {category!r}")
-            )
+    categories = [entry for entry in sections["categories"] if isinstance(entry, dict)]
+    categories.sort(key=lambda category: image_order(category["id"]))
+    names = {category["id"]: category["name"] for category in categories}
+    boxes: dict[ID, list[Entry]] = {}
+    lost: list[BadRow] = []
+    for place, annotation in enumerate(sections["annotations"]):
+        if isinstance(annotation, BadRow):
+            lost.append(BadRow(place, f"annotation {place}: {annotation.reason}"))
+        elif not annotation.get("iscrowd"):
+            of_image = boxes.setdefault(annotation["image_id"], [])
+            of_image.append(named_box(place, annotation, names))
     return Coco(without_shared_ids(sections["images"]), boxes, names, lost)
 
 
+def named_box(place: int, annotation: dict[str, Any], names: dict[ID, str]) -> Entry:
+    category = annotation["category_id"]
+    if category not in names:
+        return BadRow(place, f"annotation {place}: no category {category!r}")
+    return {"bbox": annotation["bbox"], "name": names[category]}
+
+
 def kept_fields(place: int, value: Any, section: str) -> Entry:
-    """The fields of an object that are read."""
-    fields = LISTS[section]
-    reason = describe_missing_key(value, fields)
+    """Return the fields of an object that are read."""
+    required = LISTS[section]
+    reason = describe_missing_key(value, required)
     if reason:
         return BadRow(place, reason)
-    return {name: value[name] for name in (*fields, *OPTIONAL.get(section, ())) if name in value}
+    kept = (*required, *OPTIONAL.get(section, ()))
+    return {name: value[name] for name in kept if name in value}
 
 
 def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) -> None:
@@ -119,29 +118,30 @@ def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) ->
         return
     id = next(iter(known))
     raise ValueError(
-        f"{path}: no annotation belongs to an image: annotations name image_id {first!r} ({type(first).__name__}), "
-        f"images have id {id!r} ({type(id).__name__}); write the ids alike, or give the annotations of these images"
+        f"{path}: no annotation belongs to an image: annotations name image_id {first!r} "
+        f"({type(first).__name__}), images have id {id!r} ({type(id).__name__}); "
+        "write the ids alike, or give the annotations of these images"
     )
 
 
 def without_shared_ids(images: list[Entry]) -> list[Entry]:
-    """The images, with those set aside that are listed again, and those of several files under one id: nobody knows whose the boxes
-    are."""
-    files = dict[ID, str]()
-    shared = {
-        image["id"]
-        for image in images
-        if not isinstance(image, BadRow)
-        and files.setdefault(image["id"], image["file_name"]) != image["file_name"]
-    }
-    left = list[Entry]()
+    """Return the images, with those set aside that are listed again, and those of several files under one id: nobody knows whose the
+    boxes are."""
+    files: dict[ID, set[str]] = {}
+    for image in images:
+        if isinstance(image, dict):
+            files.setdefault(image["id"], set()).add(image["file_name"])
+    seen: set[ID] = set()
+    entries: list[Entry] = []
     for place, image in enumerate(images):
-        if isinstance(image, dict) and image["id"] in shared:
+        if isinstance(image, dict) and len(files[image["id"]]) > 1:
             image = BadRow(place, f"several images have the id {image['id']!r}")
-        elif isinstance(image, dict) and files.pop(image["id"], None) is None:
+        elif isinstance(image, dict) and image["id"] in seen:
             image = BadRow(place, f"the image of id {image['id']!r} is listed again")
-        left.append(image)
-    return left
+        elif isinstance(image, dict):
+            seen.add(image["id"])
+        entries.append(image)
+    return entries
 
 
 def image_order(id: ID) -> tuple[bool, ID]:
@@ -150,35 +150,31 @@ def image_order(id: ID) -> tuple[bool, ID]:
 
 
 def read_coco(paths: tuple[str, ...], span: Span) -> Iterator[SourceItem]:
-    """Broken annotations come first."""
+    """Yield the images of a span with their boxes; annotations that cannot be read come first."""
     table = load_coco(paths[0], size_and_mtime(paths[0]))
     yield from table.lost if span[0] == 0 else ()
     for place, image in enumerate(table.images[slice(*span)], span[0]):
         if isinstance(image, BadRow):
             yield BadRow(place, f"image {place}: {image.reason}")
-            continue
-        annotations = table.boxes.get(image["id"], [])
-        wrong = next((note for note in annotations if isinstance(note, BadRow)), None)
-        yield (
-            BadRow(place, wrong.reason)
-            if wrong
-            else boxed_row(place, paths[1], image, [n for n in annotations if isinstance(n, dict)])
-        )
+        else:
+            yield boxed_row(place, paths[1], image, table.boxes.get(image["id"], []))
 
 
 def boxed_row(
-    place: int, folder: str, image: dict[str, Any], annotations: list[dict[str, Any]]
+    place: int, folder: str, image: dict[str, Any], annotations: list[Entry]
 ) -> SourceItem:
     path = os.path.join(folder, image["file_name"])
+    boxes, labels = [], []
+    for annotation in annotations:
+        if isinstance(annotation, BadRow):
+            return BadRow(place, annotation.reason)
+        boxes.append(annotation["bbox"])
+        labels.append(annotation["name"])
     try:
-        fields = {
-            "image": read_image(folder, image["file_name"]),
-            "boxes": [note["bbox"] for note in annotations],
-            "labels": [note["name"] for note in annotations],
-            "file": path,
-        }
+        encoded = read_image(folder, image["file_name"])
     except ValueError as error:
         return BadRow(place, str(error))
+    fields = {"image": encoded, "boxes": boxes, "labels": labels, "file": path}
     sides = {side: image[side] for side in ("width", "height") if side in image}
     return SourceRow(place, fields | sides, path=path)
 

@@ -37,25 +37,24 @@ class TableFormat(FileFormat):
         reference: Source | None = None,
         assume_header: bool = False,
     ) -> Source:
-        """Fill in the names of the columns: `Source.column_names`, the header, those of `like`, a table without a header that a model was
-        trained on, or numbers."""
+        """Fill in the names of the columns: `Source.column_names`, the header, those of `reference`, a table without a header that a
+        model was trained on, or numbers."""
         source = self.complete(source)
         raw = replace(source, column_names=(), has_header=False, fraction=WHOLE)
         rows = [list(row.fields.values()) for row in self.first_rows(raw, SNIFF_LINES)]
         if not rows:
             return source
-        if not source.column_names:
+        names = source.column_names
+        if not names:
             read_first_row(find(source.paths[0])[0], source.delimiter or "\t")
-        assume_header = (
-            assume_header
-            and not source.column_names
-            and (reference is None or reference.has_header)
-        )
-        if looks_like_header(rows[0], rows[1:], [*expected, *source.column_names], assume_header):
+        may_have_header = reference is None or reference.has_header
+        assume_header = assume_header and not names and may_have_header
+        if looks_like_header(rows[0], rows[1:], [*expected, *names], assume_header):
             return replace(source, has_header=True)
         width = self.width(Counter(map(len, rows)))
-        known = reference.column_names if reference is not None and not reference.has_header else ()
-        names = source.column_names or known[:width] or tuple(map(str, range(width)))
+        if not names and reference is not None and not reference.has_header:
+            names = reference.column_names[:width]
+        names = names or tuple(map(str, range(width)))
         return replace(source, column_names=names, has_header=False)
 
     def width(self, widths: Counter[int]) -> int:
@@ -75,19 +74,19 @@ class TSVFormat(TableFormat, LineFormat):
     def rows(
         self, path: str, span: Span, source: Source, columns: tuple[str, ...]
     ) -> Iterator[SourceItem]:
-        named = source.has_header
-        names, width = column_layout(path, "\t", source.column_names, named)
-        skip = 1 if named and span[0] == 0 else 0
+        has_header = source.has_header
+        names, width = column_layout(path, "\t", source.column_names, has_header)
+        skip = 1 if has_header and span[0] == 0 else 0
         for offset, line in islice(decoded_lines(path, span), skip, None):
             if isinstance(line, BadRow):
                 yield line
             elif line.strip():
-                yield make_row(offset, line.split("\t"), names, width if named else None)
+                yield make_row(offset, line.split("\t"), names, width if has_header else None)
 
 
 class CSVFormat(TableFormat):
-    """Comma-separated columns. A quoted field may contain line ends, so that a file is one piece and its parts are counted in rows. Every row
-    is as wide as the header or `column_names`: in a wider one, a delimiter without quotes has split a field."""
+    """Comma-separated columns. A quoted field may contain line ends, so that a file is one piece and its parts are counted in rows.
+    Every row is as wide as the header or `column_names`: in a wider one, a delimiter without quotes has split a field."""
 
     name = "csv"
     suffixes = (".csv",)
@@ -121,7 +120,8 @@ def read_first_row(path: str, delimiter: str) -> list[str]:
     first = next((row for _, row in rows), "")
     if isinstance(first, BadRow):
         raise ValueError(
-            f"{path}: its first line should name the columns, but it is {first.reason}; repair it, or give --column-names"
+            f"{path}: its first line should name the columns, but it is {first.reason}; "
+            "repair it, or give --column-names"
         )
     return first.split("\t") if isinstance(first, str) else first
 
@@ -130,13 +130,10 @@ def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
     """Raise ValueError if a header names a column twice."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        lines = (line for _, line in islice(decoded_lines(path, (0, None)), SNIFF_LINES))
-        reason = next(
-            (f"; it is also {line.reason}" for line in lines if isinstance(line, BadRow)), ""
-        )
         raise ValueError(
-            f"{path}: more than one column is named {', '.join(map(repr, twice))}; rename them in the file, or give names for "
-            f"all columns with --column-names (in a recipe, Source.column_names){reason}"
+            f"{path}: more than one column is named {', '.join(map(repr, twice))}; "
+            "rename them in the file, or give names for all columns with --column-names "
+            "(in a recipe, Source.column_names)"
         )
     return tuple(names)
 
@@ -156,38 +153,37 @@ def csv_records(path: str, delimiter: str) -> Iterator[tuple[int, list[str] | Ba
     """Yield the rows of a table with the offset of their first line, bad lines in their place. If quotes are wrong, one line is bad and
     those after it are read again: a quote that never closes would swallow them all."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    source = decoded_lines(path, (0, None))
-    again, taken = (
-        deque[tuple[int, str]](),
-        list[tuple[int, str]](),
-    )  # lines to read again, and those of the row being read
-    bad: list[BadRow] = []
+    lines = decoded_lines(path, (0, None))
+    again: deque[tuple[int, str | BadRow]] = deque()  # lines to read again
+    record: list[tuple[int, str | BadRow]] = []  # the lines of the row that is being read
+    bad: list[tuple[int, BadRow]] = []
 
     def feed() -> Iterator[str]:
-        while True:
-            offset, line = again.popleft() if again else next(source, (0, None))
-            if line is None:
-                return
+        while numbered := again.popleft() if again else next(lines, None):
+            offset, line = numbered
             if isinstance(line, BadRow):
-                bad.append(line)
+                bad.append((offset, line))
             else:
-                taken.append((offset, line))
+                record.append(numbered)
                 yield line + "\n"
 
-    reader = csv.reader(feed(), strict=True, delimiter=delimiter)
-    while True:
-        taken.clear()
+    going = True
+    while going:
+        going = False
         try:
-            row: list[str] | BadRow | None = next(reader, None)
+            for row in csv.reader(feed(), strict=True, delimiter=delimiter):
+                yield from bad
+                yield record[0][0], row
+                bad.clear()
+                record.clear()
         except csv.Error as error:
-            row = BadRow(taken[0][0], f"bad CSV: {error}")
-            again.extendleft(reversed(taken[1:]))
-            reader = csv.reader(feed(), strict=True, delimiter=delimiter)
-        yield from ((b.offset, b) for b in bad)
-        bad.clear()
-        if row is None:
-            return
-        yield taken[0][0], row
+            going = True
+            yield from bad
+            yield record[0][0], BadRow(record[0][0], f"bad CSV: {error}")
+            again.extendleft(reversed(record[1:]))
+            bad.clear()
+            record.clear()
+    yield from bad
 
 
 def make_row(
@@ -195,13 +191,11 @@ def make_row(
 ) -> SourceItem:
     """Return a row as a dictionary; columns without a name are called 0, 1, …"""
     columns = columns or tuple(map(str, range(len(cells))))
-    if len(cells) < len(columns) or len(cells) != (width or len(cells)):
-        return BadRow(
-            offset,
-            f"{len(cells)} columns instead of {max(width or 0, len(columns))}"
-            + (f"; {QUOTES}" if len(cells) > len(columns) else ""),
-        )
-    return SourceRow(offset, dict(zip(columns, cells, strict=False)))
+    if len(cells) >= len(columns) and width in (None, len(cells)):
+        return SourceRow(offset, dict(zip(columns, cells, strict=False)))
+    reason = f"{len(cells)} columns instead of {max(width or 0, len(columns))}"
+    quotes = f"; {QUOTES}" if len(cells) > len(columns) else ""
+    return BadRow(offset, reason + quotes)
 
 
 # The first lines
@@ -218,25 +212,31 @@ def detect_delimiter(path: str) -> str:
 def most_consistent_delimiter(lines: Sequence[str], named: bool) -> str | None:
     """Return the delimiter by which most rows have the same number of columns, at least two; on a tie a tab, a comma or a semicolon, in
     this order."""
-    if sum("\t" in line for line in lines) > MOST_OF_THEM * len(lines):
+    many = MOST_OF_THEM * len(lines)
+    if sum("\t" in line for line in lines) > many:
         return "\t"
-    best, best_delimiter = 0.0, None
-    csv.field_size_limit(MAX_LINE_BYTES)
+    best = 0.0
+    best_delimiter = None
     for delimiter in ",;|":
-        if not named and sum(delimiter in line for line in lines) <= MOST_OF_THEM * len(lines):
+        if not named and sum(delimiter in line for line in lines) <= many:
             continue
-        try:
-            widths = Counter(
-                len(row)
-                for row in csv.reader((line + "\n" for line in lines), delimiter=delimiter)
-                if row
-            )
-        except csv.Error:  # a stray carriage return, a field without end
-            continue
-        width, count = widths.most_common(1)[0] if widths else (0, 0)
-        if width > 1 and count / sum(widths.values()) > best:
-            best, best_delimiter = count / sum(widths.values()), delimiter
+        consistent = consistent_fraction(lines, delimiter)
+        if consistent > best:
+            best = consistent
+            best_delimiter = delimiter
     return best_delimiter
+
+
+def consistent_fraction(lines: Sequence[str], delimiter: str) -> float:
+    """Return the fraction of rows that have the usual number of columns; 0 where that is one."""
+    csv.field_size_limit(MAX_LINE_BYTES)
+    ended_lines = (line + "\n" for line in lines)
+    try:
+        widths = Counter(len(row) for row in csv.reader(ended_lines, delimiter=delimiter) if row)
+    except csv.Error:  # a stray carriage return, a field without end
+        return 0.0
+    width, count = widths.most_common(1)[0] if widths else (0, 0)
+    return count / widths.total() if width > 1 else 0.0
 
 
 def looks_like_header(
@@ -246,7 +246,7 @@ def looks_like_header(
     assume_header: bool = False,
 ) -> bool:
     """Return whether the first line names the columns. By the names: all are common ones, or one does not occur below. By the types: no
-    number above numbers, short above long texts, a new word above few that repeat. `assume_header` decides otherwise."""
+    number above numbers, short above long texts, a new word above few that repeat. Otherwise `assume_header` decides."""
     if set(expected) & set(first) or all(map(is_common_column_name, first)):
         return True
     if any(not cell.strip() or len(cell) > 40 or is_number(cell) for cell in first):

@@ -14,7 +14,7 @@ from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow
 from ...storage import digest_plain
 from ..files import compressed, expand, file_identity, file_size, open_file, unpacked_limit
 from ..images import encode_pixels
-from .base import ROWS_PER_READ, damage, stretch
+from .base import ROWS_PER_READ, damage, row_spans, stretch
 
 UNSIGNED_BYTES = 8  # the third byte of a file: what its numbers are
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
@@ -36,38 +36,34 @@ class IdxFormat(Format):
     def pieces(self, source: Source, piece_bytes: int) -> list[Piece]:
         pieces = []
         for images, labels in source_pairs(source):
-            shape, label_shape = read_header(images), read_header(labels)
-            check_pair(images, shape, labels, label_shape)
+            header = read_header(images)
+            check_pair(images, header, labels, read_header(labels))
             identity = digest_plain([file_identity(images), file_identity(labels)])
-            row_bytes = prod(shape.sides[1:]) + 1
-            step = max(1, piece_bytes // row_bytes)
-            begin, end = stretch(shape.sides[0], source.fraction)
-            pieces += [
-                Piece(
-                    (images, labels),
-                    ((first, last), (first, last)),
-                    row_bytes * (last - first),
-                    identity,
-                )
-                for first, last in ((a, min(a + step, end)) for a in range(begin, end, step))
-            ]
+            row_bytes = prod(header.sides[1:]) + 1
+            for span in row_spans(
+                stretch(header.sides[0], source.fraction), row_bytes, piece_bytes
+            ):
+                size = row_bytes * (span[1] - span[0])
+                pieces.append(Piece((images, labels), (span, span), size, identity))
         return pieces
 
     def read(
         self, piece: Piece, source: Source, columns: tuple[str, ...] = ()
     ) -> Iterator[SourceItem]:
-        (images, labels), (first, last) = piece.paths, piece.spans[0]
+        images, labels = piece.paths
+        first, last = piece.spans[0]
         assert last is not None
         reason = damage(images) or damage(labels)
         if reason is not None:
-            yield from (BadRow(place, reason) for place in range(first, last))
+            yield from (BadRow(row, reason) for row in range(first, last))
             return
-        classes = read_values(labels, first, last)
-        wanted = not columns or "image" in columns
-        pictures = iter_images(images, first, last) if wanted else (None for _ in classes)
-        for i, (label, pixels) in enumerate(zip(classes, pictures, strict=True)):
+        with_images = not columns or "image" in columns
+        rows = range(first, last)
+        all_pixels = iterate_rows(images, first, last) if with_images else (None for _ in rows)
+        classes = iterate_rows(labels, first, last)
+        for row, label, pixels in zip(rows, classes, all_pixels, strict=True):
             image = {} if pixels is None else {"image": encode_pixels(pixels)}
-            yield SourceRow(first + i, image | {"label": int(label)})
+            yield SourceRow(row, image | {"label": int(label)})
 
 
 class Header(NamedTuple):
@@ -107,22 +103,14 @@ def read_exactly(path: str, stream: Any, count: int, start: int | None = None) -
     return data
 
 
-def read_values(path: str, first: int, last: int) -> np.ndarray:
-    """Rows [first, last) of a file."""
+def iterate_rows(path: str, first: int, last: int) -> Iterator[np.ndarray]:
+    """Yield rows [first, last) of a file one by one, some read at a time."""
     header = read_header(path)
     sides = header.sides[1:]
     with open_file(path) as stream:
-        start = header.size + first * prod(sides)
-        data = read_exactly(path, stream, (last - first) * prod(sides), start)
-    return np.frombuffer(data, np.uint8).reshape(last - first, *sides)
-
-
-def iter_images(path: str, first: int, last: int) -> Iterator[np.ndarray]:
-    """The images one by one, some rows read at a time."""
-    sides = (header := read_header(path)).sides[1:]
-    with open_file(path) as stream:
-        for row in range(first, last, ROWS_PER_READ):
-            count, start = min(ROWS_PER_READ, last - row), header.size + row * prod(sides)
+        for begin in range(first, last, ROWS_PER_READ):
+            count = min(ROWS_PER_READ, last - begin)
+            start = header.size + begin * prod(sides)
             data = read_exactly(path, stream, count * prod(sides), start)
             yield from np.frombuffer(data, np.uint8).reshape(count, *sides)
 
@@ -131,37 +119,36 @@ def iter_images(path: str, first: int, last: int) -> Iterator[np.ndarray]:
 
 
 def source_pairs(source: Source) -> list[tuple[str, str]]:
-    """Files of images, each with its labels."""
-    files = []
-    for path in expand(source.paths):
-        if not os.path.isdir(path):
-            files.append(path)
-            continue
-        pairs = pairs_in(path)
-        if len(pairs) != 1:
-            names = " or ".join(f"{os.path.join(path, name)}-*" for name in pairs) or "its files"
-            raise ValueError(f"{path} holds {len(pairs)} pairs of idx files; give {names}")
-        files += list(*pairs.values())
+    """Return the files of images, each with its labels."""
+    files = [file for path in expand(source.paths) for file in files_of_path(path)]
     images = [path for path in files if len(read_header(path).sides) == 3]
     labels = [path for path in files if path not in images]
     if len(images) != len(labels) or not images:
         raise ValueError(
-            f"an idx source is files of images and as many of labels, not {len(images)} and {len(labels)}; "
-            f"give both, such as t10k{IMAGES} and t10k{LABELS}"
+            f"an idx source is files of images and as many of labels, not {len(images)} and "
+            f"{len(labels)}; give both, such as t10k{IMAGES} and t10k{LABELS}"
         )
     return list(zip(images, labels, strict=True))
 
 
+def files_of_path(path: str) -> tuple[str, ...]:
+    """Return a file, or the one pair of a folder."""
+    if not os.path.isdir(path):
+        return (path,)
+    pairs = pairs_in(path)
+    if len(pairs) != 1:
+        names = " or ".join(f"{os.path.join(path, name)}-*" for name in pairs) or "its files"
+        raise ValueError(f"{path} holds {len(pairs)} pairs of idx files; give {names}")
+    return next(iter(pairs.values()))
+
+
 def pairs_in(folder: str) -> dict[str, tuple[str, str]]:
-    """The pairs of a folder by what their names start with: train and t10k in the published ones."""
-    if not os.path.isdir(folder):
-        return {}
-    images = sorted(glob(os.path.join(folder, f"*{IMAGES}*")))
+    """Return the pairs of a folder by what their names start with: train and t10k in the published ones."""
     pairs = {}
-    for path in images:
-        labels = path.replace(IMAGES, LABELS)
+    for images in sorted(glob(os.path.join(folder, f"*{IMAGES}*"))):
+        labels = images.replace(IMAGES, LABELS)
         if os.path.isfile(labels):
-            pairs[os.path.basename(path).partition(IMAGES)[0]] = (path, labels)
+            pairs[os.path.basename(images).partition(IMAGES)[0]] = (images, labels)
     return pairs
 
 

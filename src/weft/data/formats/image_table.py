@@ -10,6 +10,7 @@ from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow
 from ..files import file_identity, size_and_mtime
 from ..quarantine import image_path
+from ..source import format_of, read_piece, split_source
 from .base import WHOLE
 from .image_folder import IMAGE_SUFFIXES
 from .named_images import image_pieces, read_image, table_and_folder
@@ -29,8 +30,6 @@ class ImageTableFormat(Format):
     extra_columns = ("image", "file")
 
     def class_names(self, source: Source, pieces: list[Piece], column: str) -> Sequence[str] | None:
-        from ..source import format_of, split_source
-
         inner = source_of_table(source, table_and_folder(source)[0])
         return format_of(inner).class_names(inner, split_source(inner), column)
 
@@ -69,8 +68,6 @@ class NamedImages(NamedTuple):
 
 
 def source_of_table(source: Source, table: str) -> Source:
-    from ..source import format_of
-
     inner = replace(source, paths=(table,), format=detect_format(table), fraction=WHOLE, filters=())
     return format_of(inner).detect_columns(format_of(inner).complete(inner))
 
@@ -78,8 +75,6 @@ def source_of_table(source: Source, table: str) -> Source:
 @lru_cache(maxsize=2)
 def read_table(source: Source, folder: str, version: str) -> NamedImages:
     """Read a table, and find the columns that name files of the folder."""
-    from ..source import read_piece, split_source
-
     rows = [item for piece in split_source(source) for item in read_piece(source, piece)]
     sample = [item.fields for item in rows if isinstance(item, SourceRow)][:SAMPLE_ROWS]
     suffixes = find_columns(sample, folder)

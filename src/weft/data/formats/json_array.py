@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
-from ..json_cursor import JSONCursor
 from .base import WHOLE, FileFormat, stretch, unnest_translation
+from .json_cursor import JSONCursor
 from .lines import full_lines
 
 ARRAY = re.compile(r"\s*\[\s*(\{|\]\s*$)")
@@ -24,18 +25,14 @@ class JSONFormat(FileFormat):
     def rows(
         self, path: str, span: Span, source: Source, columns: tuple[str, ...]
     ) -> Iterator[SourceItem]:
-        begin, end = part_rows(path, source.fraction)
-        for place, row in values(path):
-            if begin <= place and (end is None or place < end):
-                yield (
-                    SourceRow(place, unnest_translation(row))
-                    if isinstance(row, dict)
-                    else BadRow(place, f"element {place} of the array is not an object")
-                )
-
-
-def part_rows(path: str, fraction: tuple[float, float]) -> Span:
-    return (0, None) if fraction == WHOLE else stretch(sum(1 for _ in values(path)), fraction)
+        begin, end = 0, None
+        if source.fraction != WHOLE:
+            begin, end = stretch(sum(1 for _ in values(path)), source.fraction)
+        for place, row in islice(values(path), begin, end):
+            if isinstance(row, dict):
+                yield SourceRow(place, unnest_translation(row))
+            else:
+                yield BadRow(place, f"element {place} of the array is not an object")
 
 
 def values(path: str) -> Iterator[tuple[int, Any]]:
@@ -44,7 +41,8 @@ def values(path: str) -> Iterator[tuple[int, Any]]:
     if cursor.peek() != "[":
         cursor.value()
         raise ValueError(
-            f"{path} is not an array of objects; write one object per line (.jsonl), or [{{…}}, {{…}}]"
+            f"{path} is not an array of objects; "
+            "write one object per line (.jsonl), or [{…}, {…}]"
         )
     for place in cursor.elements():
         yield place, cursor.value()

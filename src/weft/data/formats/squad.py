@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from ...recipe import Source
 from ...recipe.formats import BadRow, SourceItem, SourceRow, Span
 from ..files import find
-from ..json_cursor import JSONCursor, describe_missing_key
 from ..quarantine import MAX_BAD_ROWS, bad_row_entry, check_bad_row_limit
-from .base import WHOLE, FileFormat, stretch
+from .base import ENDLESS, WHOLE, FileFormat, stretch
+from .json_cursor import JSONCursor, describe_missing_key
 from .lines import full_lines
 
 
@@ -43,103 +43,95 @@ def iterate_questions(
     path: str, fraction: tuple[float, float] = WHOLE
 ) -> Iterator[Question | BadRow]:
     """Yield the questions of a fraction of the articles, so that no text is in two parts."""
-    begin, end = (0, None) if fraction == WHOLE else stretch(count_articles(path), fraction)
+    articles = stretch(count_articles(path), fraction) if fraction != WHOLE else (0, ENDLESS)
     number = 0
-    for article, paragraph in iterate_paragraphs(path):
-        for question in paragraph_questions(number, article, paragraph):
-            number += 1
-            if begin <= article and (end is None or article < end):
-                yield question
-
-
-def iterate_paragraphs(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield each paragraph with the index of its article, a BadRow for an article without any."""
-    for article, cursor in iterate_positions(path):
-        yield from ((article, paragraph) for paragraph in iterate_values(cursor))
+    for article, cursor in iterate_articles(path):
+        for paragraph in read_paragraphs(cursor):
+            for question in paragraph_questions(number, article, paragraph):
+                number += 1
+                if article in range(*articles):
+                    yield question
 
 
 def count_articles(path: str) -> int:
-    return sum(1 + sum(0 for _ in iterate_values(cursor)) for _, cursor in iterate_positions(path))
+    count = 0
+    for article, cursor in iterate_articles(path):
+        cursor.value()
+        count = article + 1
+    return count
 
 
-def iterate_articles(path: str) -> Iterator[Any]:
-    """Yield each article of the file."""
-    return (cursor.value() for _, cursor in iterate_positions(path))
-
-
-def iterate_positions(path: str) -> Iterator[tuple[int, JSONCursor]]:
-    """Yield a cursor at each article, which the caller reads, with its index."""
-    cursor, listed = JSONCursor(path), False
-    for name in cursor.members() if cursor.peek() == "{" else ():
-        if name != "data" or cursor.peek() != "[":
-            cursor.value()
-            continue
-        listed = True
+def iterate_articles(path: str) -> Iterator[tuple[int, JSONCursor]]:
+    """Yield the index of each article, with a cursor at it; the caller reads the article."""
+    cursor = JSONCursor(path)
+    has_articles = False
+    for _ in cursor.arrays("data"):
+        has_articles = True
         for article in cursor.elements():
             yield article, cursor
-    if not listed:
+    if not has_articles:
         raise ValueError(
             f'{path} is not SQuAD\'s JSON: it has no list "data"; give a file such as train-v2.0.json'
         )
     cursor.end()
 
 
-def iterate_values(cursor: JSONCursor) -> Iterator[Any]:
-    """Yield the paragraphs of the article at the cursor."""
+def read_paragraphs(cursor: JSONCursor) -> Iterator[Any]:
+    """Yield the paragraphs of the article at the cursor, a BadRow if it has none."""
+    reason = "there is no list 'paragraphs'"
     if cursor.peek() != "{":
-        cursor.value()
-        yield BadRow(0, "the article is not an object")
-        return
-    listed = False
-    for name in cursor.members():
-        if name == "paragraphs" and cursor.peek() == "[":
-            listed = True
-            for _ in cursor.elements():
-                yield cursor.value()
-        else:
-            cursor.value()
-    if not listed:
-        yield BadRow(0, "there is no list 'paragraphs'")
+        reason = "the article is not an object"
+    for _ in cursor.arrays("paragraphs"):
+        reason = ""
+        for _ in cursor.elements():
+            yield cursor.value()
+    if reason:
+        yield BadRow(0, reason)
 
 
 def paragraph_questions(number: int, article: int, paragraph: Any) -> Iterator[Question | BadRow]:
-    """Yield the questions of a paragraph."""
-    where = f" in article {article}, at question "
-    reason = (
-        paragraph.reason
-        if isinstance(paragraph, BadRow)
-        else describe_missing_key(paragraph, {"context": str, "qas": list})
-    )
+    """Yield the questions of a paragraph, numbered from `number`."""
+    if isinstance(paragraph, BadRow):
+        reason: str | None = paragraph.reason
+    else:
+        reason = describe_missing_key(paragraph, {"context": str, "qas": list})
     if reason:
-        yield BadRow(number, f"{reason}{where}{number}")
+        yield BadRow(number, f"{reason} in article {article}, at question {number}")
         return
     for i, question in enumerate(paragraph["qas"], number):
-        reason = describe_missing_key(question, {"id": str | int, "question": str})
-        answers = [] if reason or question.get("is_impossible") else question.get("answers") or []
-        if not isinstance(answers, list):
-            reason = "answers is not a list"
-        reason = reason or next(
-            filter(
-                None,
-                (
-                    describe_missing_key(answer, {"text": str, "answer_start": int})
-                    for answer in answers
-                ),
-            ),
-            None,
-        )
-        yield (
-            BadRow(i, f"{reason}{where}{i}")
-            if reason
-            else Question(
-                i,
-                str(question["id"]),
-                question["question"],
-                paragraph["context"],
-                tuple(answer["text"] for answer in answers),
-                tuple(answer["answer_start"] for answer in answers),
-            )
-        )
+        reason = describe_wrong_question(question)
+        if reason:
+            yield BadRow(i, f"{reason} in article {article}, at question {i}")
+        else:
+            yield read_question(i, question, paragraph["context"])
+
+
+def describe_wrong_question(question: Any) -> str | None:
+    """Return why a question cannot be read, if it cannot."""
+    reason = describe_missing_key(question, {"id": str | int, "question": str})
+    if reason:
+        return reason
+    answers = answers_of(question)
+    if not isinstance(answers, list):
+        return "answers is not a list"
+    wrong = (describe_missing_key(answer, {"text": str, "answer_start": int}) for answer in answers)
+    return next(filter(None, wrong), None)
+
+
+def answers_of(question: dict[str, Any]) -> Any:
+    return [] if question.get("is_impossible") else question.get("answers") or []
+
+
+def read_question(number: int, question: dict[str, Any], context: str) -> Question:
+    answers = answers_of(question)
+    return Question(
+        number,
+        str(question["id"]),
+        question["question"],
+        context,
+        tuple(answer["text"] for answer in answers),
+        tuple(answer["answer_start"] for answer in answers),
+    )
 
 
 def read_squad(path: str, fraction: tuple[float, float]) -> Iterator[SourceItem]:
@@ -149,26 +141,30 @@ def read_squad(path: str, fraction: tuple[float, float]) -> Iterator[SourceItem]
 
 
 def squad_row(question: Question) -> SourceItem:
+    """Return a question with its first answer; one that starts elsewhere is searched for."""
     context = question.context
-    answer, place = (question.answers[0], question.starts[0]) if question.answers else ("", -1)
-    if answer and (place < 0 or context[place : place + len(answer)] != answer):
-        place = context.find(answer)
-        if place < 0:
-            return BadRow(question.number, f"the answer {answer[:40]!r} is not in the context")
-    return SourceRow(
-        question.number,
-        {
-            "id": question.id,
-            "question": question.question,
-            "context": context,
-            "answer_start": place if answer else -1,
-            "answer_end": place + len(answer) if answer else -1,
-        },
-    )
+    answer = question.answers[0] if question.answers else ""
+    begin, end = -1, -1
+    if answer:
+        begin = question.starts[0]
+        if begin < 0 or not context.startswith(answer, begin):
+            begin = context.find(answer)
+        end = begin + len(answer)
+        if begin < 0:
+            reason = f"the answer {answer[:40]!r} is not in the context"
+            return BadRow(question.number, reason)
+    fields = {
+        "id": question.id,
+        "question": question.question,
+        "context": context,
+        "answer_start": begin,
+        "answer_end": end,
+    }
+    return SourceRow(question.number, fields)
 
 
 def read_questions(
-    path: str, fraction: tuple[float, float] = (0.0, 1.0), max_bad_rows: float = MAX_BAD_ROWS
+    path: str, fraction: tuple[float, float] = WHOLE, max_bad_rows: float = MAX_BAD_ROWS
 ) -> list[Question]:
     """Return all questions with all their answers; bad ones are skipped by the rule of `weft prepare`."""
     questions, bad = list[Question](), list[dict[str, object]]()

@@ -1,7 +1,6 @@
 """Inputs of a trained model: a table, one text per line, or standard input."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from itertools import islice
 from ... import recipe as R
 from ...addresses import is_remote
 from ...recipe.formats import SUFFIX_SCORE, BadRow, SourceItem, SourceRow
-from ..files import find, refuse_endless
+from ..files import find, refuse_special
 from ..formats.delimited import most_consistent_delimiter
 from ..formats.jsonl import parse_json_lines
 from ..formats.lines import decoded_lines, full_lines, read_head, refuse_binary
@@ -96,11 +95,7 @@ def is_table(path: str) -> bool:
     if formats_by_suffix(path):
         return True
     where = find(path)[0]
-    if os.path.isdir(where):
-        raise ValueError(f"{path} is a folder; give a file")
-    refuse_endless(where)
-    if not os.path.isfile(where):  # a pipe is read once
-        return False
+    refuse_special(where)
     head = read_head(where)
     try:
         format = surest_format(head, path)
