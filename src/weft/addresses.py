@@ -14,7 +14,8 @@ def is_remote(path: str) -> bool:
 
 
 def filesystem(path: str) -> tuple[Any, str]:
-    """Return the fsspec file system of an address and the path in it; a local path never needs it."""
+    """Return the fsspec file system of an address and the path in it; a local path never needs
+    it."""
     try:
         import fsspec
     except ImportError:
@@ -26,14 +27,16 @@ def filesystem(path: str) -> tuple[Any, str]:
     except ImportError as error:
         hint = install_extra("s3") if path.startswith("s3://") else "install it"
         raise ValueError(
-            f"{path}: this kind of address needs another package: {error}; {hint}, or give a local path"
+            f"{path}: this kind of address needs another package: {error}; {hint}, or give a "
+            "local path"
         ) from None
     return system, inner
 
 
 @contextmanager
 def named_network_errors(path: str, verb: str = "read") -> Iterator[None]:
-    """Turn errors of the libraries for an address into a ValueError; a missing file stays FileNotFoundError, unless it is written."""
+    """Turn errors of the libraries for an address into a ValueError; a missing file stays
+    FileNotFoundError, unless it is written."""
     try:
         yield
     except ValueError:
@@ -42,7 +45,9 @@ def named_network_errors(path: str, verb: str = "read") -> Iterator[None]:
         if isinstance(error, FileNotFoundError) and verb != "written":
             raise
         raise ValueError(
-            f"{path} cannot be {verb}: {str(error).splitlines()[0] if str(error) else type(error).__name__}; check the address and the network"
+            f"{path} cannot be {verb}: "
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}; check the "
+            "address and the network"
         ) from None
 
 
@@ -53,10 +58,12 @@ class ObjectStatus(NamedTuple):
 
 
 class ObjectPath:
-    """An object, or a folder of objects, by its address: the part of `pathlib.Path` that prepared data needs.
+    """An object, or a folder of objects, by its address: the part of `pathlib.Path` that prepared
+    data needs.
 
-    An object is written by one request, so that it is there whole or not at all; folders are only the beginnings of names. The file
-    system is looked up for each request, since after a fork the old one belongs to the parent."""
+    An object is written by one request, so that it is there whole or not at all; folders are only
+    the beginnings of names. The file system is looked up for each request, since after a fork the
+    old one belongs to the parent."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")

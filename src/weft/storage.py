@@ -1,5 +1,6 @@
-"""Durable writes: a file is complete and on disk, or absent. Plain `os` calls, so that a test can simulate another disk; no other
-module renames or syncs. In object storage one request writes one object: it is complete or absent too, and needs no renaming."""
+"""Durable writes: a file is complete and on disk, or absent. Plain `os` calls, so that a test can
+simulate another disk; no other module renames or syncs. In object storage one request writes one
+object: it is complete or absent too, and needs no renaming."""
 
 import errno
 import json
@@ -19,7 +20,8 @@ CHUNK = 1 << 22  # hashed while it is still in the processor's cache
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents, of which another rank may create some; their names are on disk afterwards."""
+    """Create a folder and its parents, of which another rank may create some; their names are on
+    disk afterwards."""
     if not path.is_dir():
         if path.parent != path:
             make_folder(path.parent)
@@ -33,7 +35,8 @@ def make_folder(path: Path) -> None:
 
 def write_file(path: Path, content: bytes) -> str:
     """Write a new file and return its SHA-256; it is on disk when this returns."""
-    digest, view = sha256(), memoryview(content)
+    digest = sha256()
+    view = memoryview(content)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         while view:
@@ -47,7 +50,8 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, poll: float = 0.1) -> bool:
-    """Wait for what another process writes, with `poll` seconds between two looks; return False after `timeout` seconds without it."""
+    """Wait for what another process writes, with `poll` seconds between two looks; return False
+    after `timeout` seconds without it."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -137,7 +141,8 @@ def write_if_changed(path: Location, content: bytes) -> None:
 
 
 def is_stale_temporary(path: Location) -> bool:
-    """Return whether a temporary file is old enough to be abandoned; another process may be writing a younger one."""
+    """Return whether a temporary file is old enough to be abandoned; another process may be writing
+    a younger one."""
     try:
         return isinstance(path, Path) and time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS
     except FileNotFoundError:
@@ -145,7 +150,8 @@ def is_stale_temporary(path: Location) -> bool:
 
 
 def publish(temporary: Path, path: Location) -> None:
-    """Sync a file that another library wrote, then rename it into place, or move it to object storage."""
+    """Sync a file that another library wrote, then rename it into place, or move it to object
+    storage."""
     if isinstance(path, ObjectPath):
         path.upload(temporary)
         temporary.unlink()
@@ -173,7 +179,8 @@ def digest_plain(*parts: Any) -> str:
 
 
 def seal_json(content: dict[str, Any]) -> bytes:
-    """Return JSON that ends with the SHA-256 of its other bytes, so that `unseal_json` notices a changed bit."""
+    """Return JSON that ends with the SHA-256 of its other bytes, so that `unseal_json` notices a
+    changed bit."""
     text = json.dumps(content | {"seal": UNSEALED}, indent=1)
     before, _, after = text.rpartition(UNSEALED)
     return (before + sha256(text.encode()).hexdigest() + after).encode()
@@ -181,7 +188,8 @@ def seal_json(content: dict[str, Any]) -> bytes:
 
 def unseal_json(text: str) -> dict[str, Any]:
     """Return what `seal_json` wrote; ValueError if a byte has changed."""
-    content, generated = json.loads(text), SEAL.search(text)
+    content = json.loads(text)
+    generated = SEAL.search(text)
     if (
         generated is None
         or sha256(

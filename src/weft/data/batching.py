@@ -1,4 +1,5 @@
-"""What each step reads: a pure function of the position, so that resuming needs one number. Costs a pool, whatever the data's size."""
+"""What each step reads: a pure function of the position, so that resuming needs one number. Costs a
+pool, whatever the data's size."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,8 @@ class SampleIndex(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """What one step reads, over all ranks: the samples of a group share a row. The next step starts at `after`."""
+    """What one step reads, over all ranks: the samples of a group share a row. The next step starts
+    at `after`."""
 
     position: int
     next_position: int
@@ -65,7 +67,8 @@ def build_token_planner(
 ) -> BatchPlanner:
     if length > batch.tokens:
         raise ValueError(
-            f"TokenBudget.tokens = {batch.tokens} holds no sample of length {length}; give more tokens or a shorter length"
+            f"TokenBudget.tokens = {batch.tokens} holds no sample of length {length}; give more "
+            "tokens or a shorter length"
         )
     return PoolPlanner(samples, seed, length, batch.sort_pool, SortByLength(batch.tokens))
 
@@ -81,12 +84,14 @@ def sample_order(samples: Samples, seed: int, repeats: int = 1) -> Order:
 
 
 class FixedPlanner:
-    """`count` samples a step, straight from the order; a step may end one epoch and begin the next."""
+    """`count` samples a step, straight from the order; a step may end one epoch and begin the
+    next."""
 
     packed: int | None = None
 
     def __init__(self, order: Order, count: int) -> None:
-        self.order, self.count = order, count
+        self.order = order
+        self.count = count
 
     def at(self, position: int) -> StepPlan:
         epochs, indices = self.order.at(position, self.count)
@@ -114,7 +119,8 @@ class Pool(NamedTuple):
 
 
 class PoolPlanner:
-    """The order is cut into pools of samples, never across an epoch, and each pool is arranged. The position walks through it."""
+    """The order is cut into pools of samples, never across an epoch, and each pool is arranged. The
+    position walks through it."""
 
     def __init__(
         self,
@@ -125,14 +131,12 @@ class PoolPlanner:
         arrange: PoolArrangement,
         packed: int | None = None,
     ) -> None:
-        self.samples, self.seed, self.length, self.size, self.arrange, self.packed = (
-            samples,
-            seed,
-            length,
-            pool,
-            arrange,
-            packed,
-        )
+        self.samples = samples
+        self.seed = seed
+        self.length = length
+        self.size = pool
+        self.arrange = arrange
+        self.packed = packed
         self.order = sample_order(samples, seed)
         self.pool: Pool | None = None
 
@@ -141,7 +145,8 @@ class PoolPlanner:
         start = position - position % self.order.n % self.size
         if self.pool is None or self.pool.start != start:
             self.pool = self.work_out(start)
-        pool, within = self.pool, position - start
+        pool = self.pool
+        within = position - start
         row = bisect_right(pool.row_ends, within)
         end = pool.batch_ends[bisect_right(pool.batch_ends, row)]
         rows = pool.rows[row:end]
@@ -159,7 +164,8 @@ class PoolPlanner:
 
 
 class SortByLength:
-    """Samples of like length together, at most `tokens` with padding. As few batches as that needs, all about equally full."""
+    """Samples of like length together, at most `tokens` with padding. As few batches as that needs,
+    all about equally full."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -167,12 +173,15 @@ class SortByLength:
     def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches:
         order = (-lengths).argsort(kind="stable")
         longest = lengths[order].tolist()
-        few, low, high = len(batch_starts(longest, self.tokens)), longest[0], self.tokens
+        few = len(batch_starts(longest, self.tokens))
+        low = longest[0]
+        high = self.tokens
         while low < high:  # the smallest budget that needs no more batches
             middle = (low + high) // 2
-            low, high = (
-                (low, middle) if len(batch_starts(longest, middle)) <= few else (middle + 1, high)
-            )
+            if len(batch_starts(longest, middle)) <= few:
+                high = middle
+            else:
+                low = middle + 1
         starts = batch_starts(longest, high)
         batches = np.split(order, starts[1:])
         return [
@@ -197,8 +206,10 @@ class GroupByLength:
 
 
 def batch_starts(lengths: list[int], tokens: int) -> list[int]:
-    """Where batches start, longest samples first: each holds what fits at its first one's length, in few sizes."""
-    starts, at = [], 0
+    """Where batches start, longest samples first: each holds what fits at its first one's length,
+    in few sizes."""
+    starts = []
+    at = 0
     while at < len(lengths):
         starts.append(at)
         rows = tokens // lengths[at]
@@ -207,17 +218,20 @@ def batch_starts(lengths: list[int], tokens: int) -> list[int]:
 
 
 def shape_granularity(count: int) -> int:
-    """What a number is rounded to, so that there are sixteen an octave: a processor's library prepares a matrix product anew for every
-    shape that it has not met, and holds what it prepared."""
+    """What a number is rounded to, so that there are sixteen an octave: a processor's library
+    prepares a matrix product anew for every shape that it has not met, and holds what it
+    prepared."""
     return 1 << max(0, count.bit_length() - 5)
 
 
 class PackRows:
-    """Samples into rows of `length`, the longest first, each where it leaves least room (best fit decreasing: Johnson 1974,
-    "Fast Algorithms for Bin Packing", section 2), rows dealt into batches of about `count`."""
+    """Samples into rows of `length`, the longest first, each where it leaves least room (best fit
+    decreasing: Johnson 1974, "Fast Algorithms for Bin Packing", section 2), rows dealt into batches
+    of about `count`."""
 
     def __init__(self, count: int, length: int) -> None:
-        self.count, self.length = count, length
+        self.count = count
+        self.length = length
 
     def __call__(self, lengths: np.ndarray, seed: int, *turn: int) -> Batches:
         rows = best_fit_decreasing(lengths, self.length)
@@ -228,9 +242,8 @@ class PackRows:
 
 def best_fit_decreasing(lengths: np.ndarray, length: int) -> list[list[int]]:
     rows: list[list[int]] = []
-    by_room: list[list[int]] = [
-        [] for _ in range(length + 1)
-    ]  # rows by the room that they have left
+    # Rows by the room that they have left
+    by_room: list[list[int]] = [[] for _ in range(length + 1)]
     rooms = 0  # bit r: some row has room r
     for place in (-lengths).argsort(kind="stable").tolist():
         size = int(lengths[place])
@@ -241,7 +254,8 @@ def best_fit_decreasing(lengths: np.ndarray, length: int) -> list[list[int]]:
             rooms ^= (not by_room[room]) << room
             rows[row].append(place)
         else:
-            room, row = length, len(rows)
+            room = length
+            row = len(rows)
             rows.append([place])
         by_room[room - size].append(row)
         rooms |= 1 << (room - size)
@@ -253,12 +267,14 @@ def cumulative_lengths(parts: list[list[T]]) -> list[int]:
 
 
 def slice_of_rank(rows: Sequence[T], rank: int, ranks: int) -> Sequence[T]:
-    """A rank's own slice, the sizes differing by one at most; the same for any kind of share, such as micro-batches."""
+    """A rank's own slice, the sizes differing by one at most; the same for any kind of share, such
+    as micro-batches."""
     return rows[len(rows) * rank // ranks : len(rows) * (rank + 1) // ranks]
 
 
 def evaluation_steps(n: int, rows: int, rank: int = 0, ranks: int = 1) -> Iterator[StepPlan]:
-    """Every sample once, in order, `rows` at a time on each rank; as many steps on every rank, the last perhaps without rows."""
+    """Every sample once, in order, `rows` at a time on each rank; as many steps on every rank, the
+    last perhaps without rows."""
     for start in range(0, n, rows * ranks):
         stop = min(start + rows * ranks, n)
         yield StepPlan(

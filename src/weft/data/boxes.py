@@ -38,12 +38,14 @@ class BoxSamples(RowSamples):
         check_box_units(boxes)
 
     def __getitem__(self, i: int) -> Sample:
-        """Return a row; one with more objects than queries is refused when it is read, since to look at all rows is to read all data."""
+        """Return a row; one with more objects than queries is refused when it is read, since to
+        look at all rows is to read all data."""
         sample = super().__getitem__(i)
         objects = len(sample["labels"])
         if self.queries is not None and objects > self.queries:
             raise ValueError(
-                f"sample {i} has {objects} objects, the model {self.queries} queries, each of which finds one object; "
+                f"sample {i} has {objects} objects, the model {self.queries} queries, each of "
+                "which finds one object; "
                 "use replace(target, count=…)"
             )
         return sample
@@ -72,8 +74,10 @@ def clip_boxes(boxes_N4: Floats, width: float, height: float) -> Floats:
 
 
 def relative_boxes(corners_N4: Floats, width: int, height: int) -> Floats:
-    """Left, top, right and bottom in pixels -> centre x, y, width and height as fractions of the image."""
-    low, high = corners_N4[:, :2], corners_N4[:, 2:]
+    """Left, top, right and bottom in pixels -> centre x, y, width and height as fractions of the
+    image."""
+    low = corners_N4[:, :2]
+    high = corners_N4[:, 2:]
     return np.concatenate(((low + high) / 2, high - low), 1) / (width, height, width, height)
 
 

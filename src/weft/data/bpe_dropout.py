@@ -1,5 +1,5 @@
-"""BPE-dropout: a word is segmented differently each time, by leaving out some merges at random (Provilkov et al. 2020,
-arXiv:1910.13267, algorithm 1)."""
+"""BPE-dropout: a word is segmented differently each time, by leaving out some merges at random
+(Provilkov et al. 2020, arXiv:1910.13267, algorithm 1)."""
 
 import json
 from functools import lru_cache
@@ -14,15 +14,18 @@ VARIANTS_PER_WORD = 64  # segmentations of a word to choose from, so that each i
 
 
 class BPEDropout:
-    """Segmentation k of a word is a pure function of the word and k: the order of the calls does not matter."""
+    """Segmentation k of a word is a pure function of the word and k: the order of the calls does
+    not matter."""
 
     def __init__(self, tokenizer: str, dropout: float) -> None:
         model = json.loads(tokenizer)["model"]
         if model["type"] != "BPE" or not model["merges"]:
             raise ValueError(
-                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges, and this one is {model['type']}; set bpe_dropout=0 or train a BPE tokenizer"
+                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges, and this one is "
+                f"{model['type']}; set bpe_dropout=0 or train a BPE tokenizer"
             )
-        self.dropout, self.ids = dropout, model["vocab"]
+        self.dropout = dropout
+        self.ids = model["vocab"]
         self.names = {i: name for name, i in self.ids.items()}
         self.unknown = self.ids.get(model["unk_token"])
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}

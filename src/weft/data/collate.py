@@ -1,7 +1,8 @@
 """From samples to a batch: rows of different length in one array, padded, or several in one row.
 
-A batch says what is padding in one of two fields per stream: `<stream>_document_ids`, the documents of a row as 1, 2, 3, … with 0 at
-padding, where rows hold several; else `<stream>_attention_mask`, False at padding, where there is any. `attention_mask` reads both."""
+A batch says what is padding in one of two fields per stream: `<stream>_document_ids`, the documents
+of a row as 1, 2, 3, … with 0 at padding, where rows hold several; else `<stream>_attention_mask`,
+False at padding, where there is any. `attention_mask` reads both."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -59,7 +60,8 @@ def sample_number(pick: SampleIndex) -> int:
 def number_documents(
     groups: Sequence[Sequence[SampleIndex]], rows: list[list[ArrayRow]], fields: RaggedFields
 ) -> np.ndarray:
-    """(row, document): the sample of each document of a packed row, and which of the sample's documents it is; column 0 is padding."""
+    """(row, document): the sample of each document of a packed row, and which of the sample's
+    documents it is; column 0 is padding."""
     lines = [
         [
             0,
@@ -89,12 +91,14 @@ def build_row(
         )
     except Exception as error:
         raise ValueError(
-            f"sample {pick.index} of epoch {pick.epoch} gives no row: {type(error).__name__}: {error}"
+            f"sample {pick.index} of epoch {pick.epoch} gives no row: {type(error).__name__}: "
+            f"{error}"
         ) from error
 
 
 def collate(rows: list[ArrayRow], fields: RaggedFields) -> ArrayRow:
-    """A row per sample, padded to the longest; a stream has a mask only where something of it is padded."""
+    """A row per sample, padded to the longest; a stream has a mask only where something of it is
+    padded."""
     batch, bounds = lay_out_rows([[row] for row in rows], fields)
     for stream, bound in bounds.items():
         ends = np.array(bound)[:, 1]
@@ -113,8 +117,10 @@ def pack(groups: list[list[ArrayRow]], fields: RaggedFields, length: int) -> Arr
 
 
 def number_packed_rows(group: list[ArrayRow], fields: RaggedFields) -> list[ArrayRow]:
-    """The samples of a row with their document ids; a sample of several documents takes several numbers."""
-    numbered, first = [], 1
+    """The samples of a row with their document ids; a sample of several documents takes several
+    numbers."""
+    numbered = []
+    first = 1
     for row in group:
         ids = {}
         for name, (stream, _) in fields.items():
@@ -149,13 +155,11 @@ def lay_out_rows(
     groups: list[list[ArrayRow]], fields: RaggedFields, width: int = 0
 ) -> tuple[ArrayRow, dict[str, list[list[int]]]]:
     """The arrays, at least `width` wide, and where in each row the samples of each stream meet."""
-    batch, bounds = (
-        {},
-        {
-            stream: [[0, *accumulate(len(row[name]) for row in group)] for group in groups]
-            for name, (stream, _) in fields.items()
-        },
-    )
+    batch = {}
+    bounds = {
+        stream: [[0, *accumulate(len(row[name]) for row in group)] for group in groups]
+        for name, (stream, _) in fields.items()
+    }
     for name, (stream, pad) in fields.items():
         wide = max(width, *(bound[-1] for bound in bounds[stream]))
         batch[name] = out = np.full((len(groups), wide), pad, batch_dtype(groups[0][0][name].dtype))
@@ -174,11 +178,14 @@ def lay_out_rows(
 
 
 def stack_padded(name: str, arrays: list[np.ndarray]) -> ArrayRow:
-    """Arrays of one batch, padded at their ends to the largest: labels with what nothing asks, all else with zeros.
+    """Arrays of one batch, padded at their ends to the largest: labels with what nothing asks, all
+    else with zeros.
 
-    Images (channels, rows, columns) of unequal size get a mask (rows, columns) too, False at padding."""
+    Images (channels, rows, columns) of unequal size get a mask (rows, columns) too, False at
+    padding."""
     shapes = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
-    size, dtype = shapes.max(0), batch_dtype(arrays[0].dtype)
+    size = shapes.max(0)
+    dtype = batch_dtype(arrays[0].dtype)
     if (shapes == size).all():
         return {name: np.stack(arrays).astype(dtype, copy=False)}
     pad = IGNORE_INDEX if name.startswith("labels") else 0

@@ -4,7 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 FIELDS = 10
-ID, FORM, HEAD, DEPREL, MISC = 0, 1, 6, 7, 9
+ID = 0
+FORM = 1
+HEAD = 6
+DEPREL = 7
+MISC = 9
 
 
 class DependencySentence(NamedTuple):
@@ -23,7 +27,8 @@ class DependencySentence(NamedTuple):
     @property
     def spans(self) -> list[tuple[int, int]]:
         """The characters [start, end) of each word in the text."""
-        spans, start = [], 0
+        spans = []
+        start = 0
         for word, after in zip(self.words, self.spaces, strict=True):
             spans.append((start, start + len(word)))
             start += len(word) + after
@@ -31,11 +36,11 @@ class DependencySentence(NamedTuple):
 
 
 def read_conllu(path: str | Path) -> list[DependencySentence]:
-    """Read the sentences of a file. Words that stand for several ("1-2") and empty nodes ("1.1") are left out: their words are there.
+    """Read the sentences of a file. Words that stand for several ("1-2") and empty nodes ("1.1")
+    are left out: their words are there.
 
     Raises:
-        ValueError: for a line that cannot be read, with its number.
-    """
+        ValueError: for a line that cannot be read, with its number."""
     sentences: list[DependencySentence] = []
     rows: list[list[str]] = []
     for number, line in enumerate([*Path(path).read_text("utf-8").splitlines(), ""], 1):
@@ -47,7 +52,8 @@ def read_conllu(path: str | Path) -> list[DependencySentence]:
             fields = line.split("\t")
             if len(fields) != FIELDS:
                 raise ValueError(
-                    f"{path}, line {number}: {len(fields)} fields instead of {FIELDS}; separate them by tabs"
+                    f"{path}, line {number}: {len(fields)} fields instead of {FIELDS}; separate "
+                    "them by tabs"
                 )
             if fields[ID].isdigit():
                 rows.append(fields)

@@ -1,4 +1,5 @@
-"""Conversations and preferred answers as tokens. Special tokens come from the template alone, never from what somebody says."""
+"""Conversations and preferred answers as tokens. Special tokens come from the template alone, never
+from what somebody says."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,7 +22,8 @@ Turns = tuple[list[int], list[Span]]  # tokens, and which of them each answer is
 
 def render_turns(template: ChatTemplate, messages: Sequence[Message]) -> tuple[str, list[Span]]:
     """Return the text of a conversation, and the characters of each answer with what ends it."""
-    text, answers = "", []
+    text = ""
+    answers = []
     for message in messages:
         text += template.turn_start(message["role"])
         begin = len(text)
@@ -36,7 +38,8 @@ class TemplateEncoder:
     """A tokenizer that reads the special tokens of a template."""
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
-        self.template, self.tokenizer = template, tokenizer
+        self.template = template
+        self.tokenizer = tokenizer
 
     @cached_property
     def plain(self) -> Any:
@@ -57,7 +60,8 @@ class TemplateEncoder:
         return list(self.tokenizer.within(ids))
 
     def __call__(self, messages: Sequence[Message]) -> Turns:
-        """Encode the text as a whole, as other libraries do; where somebody names a special token, turn by turn, so that it stays text."""
+        """Encode the text as a whole, as other libraries do; where somebody names a special token,
+        turn by turn, so that it stays text."""
         if any(name in message["content"] for message in messages for name in self.special_names):
             return self.encode_apart(messages)
         text, answers = render_turns(self.template, messages)
@@ -88,7 +92,8 @@ class ConversationEncoder:
     def __init__(
         self, row: R.Conversations, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
     ) -> None:
-        self.row, self.encode = row, TemplateEncoder(row.template, tokenizer)
+        self.row = row
+        self.encode = TemplateEncoder(row.template, tokenizer)
         kind = token_list_type(tokenizer)
         self.schema = pa.schema([("tokens", kind), ("answers", pa.large_list(pa.uint32()))])
 
@@ -104,7 +109,8 @@ class PreferenceEncoder:
     def __init__(
         self, row: R.Preferences, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
     ) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         self.encode = TemplateEncoder(row.template, tokenizer) if row.template else None
         self.end = [tokenizer.special["eos"]] if "eos" in tokenizer.special else []
         names = ("prompt", "chosen", "rejected")
@@ -118,8 +124,8 @@ class PreferenceEncoder:
         return {name: ragged([triple[i] for triple in triples]) for i, name in enumerate(names)}
 
     def encode_row(self, fields: dict[str, Any]) -> list[list[int]]:
-        """The prompt and both answers. Where an answer's first letters would join the prompt's last token, turns are encoded apart, so
-        that both answers follow the same prompt."""
+        """The prompt and both answers. Where an answer's first letters would join the prompt's last
+        token, turns are encoded apart, so that both answers follow the same prompt."""
         assert self.encode is not None
         talks = [
             [*self.row.messages(fields), {"role": ANSWERS, "content": fields[name]}]

@@ -1,4 +1,5 @@
-"""Keys of rows, by which duplicates are found: the text itself, or bands of its MinHash signature."""
+"""Keys of rows, by which duplicates are found: the text itself, or bands of its MinHash
+signature."""
 
 import re
 from functools import lru_cache, partial
@@ -27,8 +28,9 @@ class ExactKeys:
 
 
 class MinHashKeys:
-    """Two rows share a key where a band of their signatures is equal: with b bands of r rows, rows of similarity s do so with probability
-    1 - (1 - s^r)^b (Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4). datasketch chooses b and r."""
+    """Two rows share a key where a band of their signatures is equal: with b bands of r rows, rows
+    of similarity s do so with probability 1 - (1 - s^r)^b (Leskovec, Rajaraman and Ullman, Mining
+    of Massive Datasets, section 3.4). datasketch chooses b and r."""
 
     def __init__(self, value: R.NearDeduplication) -> None:
         try:
@@ -39,12 +41,14 @@ class MinHashKeys:
             ) from None
         self.value = value
         lsh = MinHashLSH(threshold=value.threshold, num_perm=value.permutations)
-        self.bands, self.rows = lsh.b, lsh.r
+        self.bands = lsh.b
+        self.rows = lsh.r
         empty = partial(MinHash, value.permutations, value.seed, hashfunc=int, scheme="affine32")
         self.signature = partial(empty, permutations=empty().permutations)  # drawn once
 
     def __call__(self, text: str) -> list[bytes]:
-        signature, grams = self.signature(), np.unique(ngram_hashes(text, self.value)).tolist()
+        signature = self.signature()
+        grams = np.unique(ngram_hashes(text, self.value)).tolist()
         for start in range(0, len(grams), TOGETHER):
             signature.update_batch(grams[start : start + TOGETHER])
         values = np.asarray(signature.hashvalues[: self.bands * self.rows], "<u4")
@@ -55,8 +59,9 @@ class MinHashKeys:
 
 
 def ngram_hashes(text: str, value: R.NearDeduplication) -> np.ndarray:
-    """Return 32 bits of a hash of every n-gram, in lower case; a text of fewer units is one. An n-gram is a
-    polynomial of the hashes of its words, since hashing every n-gram alone takes most of the time."""
+    """Return 32 bits of a hash of every n-gram, in lower case; a text of fewer units is one. An
+    n-gram is a polynomial of the hashes of its words, since hashing every n-gram alone takes most
+    of the time."""
     lower = text.casefold()
     units = WORD.findall(lower) if value.unit == "word" else list(SPACE.sub("", lower))
     hashes = np.array([*map(hash_unit, units)] or [0], np.uint64)

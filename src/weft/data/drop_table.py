@@ -1,4 +1,5 @@
-"""Which rows of a piece are dropped, and why: one sealed file per piece, `<split>/filter/00042.json`."""
+"""Which rows of a piece are dropped, and why: one sealed file per piece,
+`<split>/filter/00042.json`."""
 
 import base64
 from collections import Counter
@@ -66,8 +67,10 @@ def read_drop_table(split: Location, number: int, suffix: str = ".json") -> Drop
 
 
 def kept_rows(items: Iterable[SourceItem], dropped: np.ndarray) -> Iterator[SourceItem]:
-    """Yield the rows of a piece that are not dropped, and every bad one. A document in several rows is one row of the table."""
-    number, open_document = 0, False
+    """Yield the rows of a piece that are not dropped, and every bad one. A document in several rows
+    is one row of the table."""
+    number = 0
+    open_document = False
     for item in items:
         if isinstance(item, BadRow):
             yield item
@@ -76,8 +79,12 @@ def kept_rows(items: Iterable[SourceItem], dropped: np.ndarray) -> Iterator[Sour
             raise ValueError(f"a source has more rows than when it was filtered; {AGAIN}")
         if not dropped[number]:
             yield item
-        number, open_document = number + (not item.continues), item.continues
-    if number + open_document != len(dropped):
+        open_document = item.continues
+        if not open_document:
+            number += 1
+    if open_document:
+        number += 1
+    if number != len(dropped):
         raise ValueError(f"a source has fewer rows than when it was filtered; {AGAIN}")
 
 
@@ -85,7 +92,9 @@ class PieceReader:
     """Reads the rows of a source that are kept, and every bad one."""
 
     def __init__(self, source: R.Source, row: R.RowSchema, split: Location) -> None:
-        self.source, self.row, self.split = source, row, split
+        self.source = source
+        self.row = row
+        self.split = split
 
     def __call__(
         self, number: int, piece: Piece, columns: tuple[str, ...] = ()

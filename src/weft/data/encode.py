@@ -20,7 +20,8 @@ IGNORE = -100  # no label
 
 
 class RowEncoder(Protocol):
-    """Base of the encoders, registered per row schema: built once per shard, called with checked rows."""
+    """Base of the encoders, registered per row schema: built once per shard, called with checked
+    rows."""
 
     schema: Any  # of the shard
 
@@ -59,7 +60,8 @@ class DocumentEncoder:
     def __init__(
         self, row: R.Documents, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
     ) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         fields = [("tokens", token_list_type(tokenizer))]
         self.schema = pa.schema(
             fields
@@ -92,7 +94,9 @@ class DocumentEncoder:
     ) -> tuple[Array, Array]:
         """Return the starts of non-empty sentences within each document."""
         starts: list[Array] = []
-        counts, sentence_count, first = [], 0, 0
+        counts = []
+        sentence_count = 0
+        first = 0
         before = np.concatenate([[0], places])
         for i, block in enumerate(parts):
             sentence_ends = np.concatenate(
@@ -100,7 +104,8 @@ class DocumentEncoder:
             )
             sentence_ends = sentence_ends - sentence_ends[0] + self.open
             starts.append(sentence_ends[:-1][np.diff(sentence_ends) > 0])
-            sentence_count, first = sentence_count + len(starts[-1]), first + len(block)
+            sentence_count += len(starts[-1])
+            first += len(block)
             self.open = 0 if done[i] else self.open + int(before[i + 1] - before[i])
             if done[i]:
                 counts.append(sentence_count)
@@ -114,7 +119,8 @@ class PairEncoder:
         tokenizer: Tokenizer,
         labels: tuple[str, ...] | None = None,
     ) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         self.schema = pa.schema(
             [("source", token_list_type(tokenizer)), ("target", token_list_type(tokenizer))]
         )
@@ -134,7 +140,9 @@ class LabelledTextEncoder:
     def __init__(
         self, row: R.LabelledTexts, tokenizer: Tokenizer, labels: tuple[str, ...] | None
     ) -> None:
-        self.row, self.tokenizer, self.labels = row, tokenizer, labels or ()
+        self.row = row
+        self.tokenizer = tokenizer
+        self.labels = labels or ()
         names = ["first", "second"] if row.second_text else ["first"]
         self.schema = pa.schema(
             [
@@ -161,7 +169,8 @@ class ChoiceEncoder:
     def __init__(
         self, row: R.ChoiceQuestions, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
     ) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         self.schema = pa.schema(
             [
                 ("context", token_list_type(tokenizer)),
@@ -196,7 +205,9 @@ class TaggedWordEncoder:
     def __init__(
         self, row: R.TaggedWords, tokenizer: Tokenizer, labels: tuple[str, ...] | None
     ) -> None:
-        self.row, self.tokenizer, self.labels = row, tokenizer, labels or ()
+        self.row = row
+        self.tokenizer = tokenizer
+        self.labels = labels or ()
         self.schema = pa.schema(
             [("tokens", token_list_type(tokenizer)), ("tags", pa.large_list(pa.int32()))]
         )
@@ -222,7 +233,8 @@ class QuestionEncoder:
     def __init__(
         self, row: R.ContextQuestions, tokenizer: Tokenizer, labels: tuple[str, ...] | None = None
     ) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         kind = token_list_type(tokenizer)
         self.schema = pa.schema(
             [
@@ -267,7 +279,8 @@ class ImageEncoder:
     def __init__(
         self, row: R.LabelledImages, tokenizer: Tokenizer | None, labels: tuple[str, ...] | None
     ) -> None:
-        self.row, self.labels = row, labels or ()
+        self.row = row
+        self.labels = labels or ()
 
     def __call__(self, rows: list[SourceRow]) -> Columns:
         classes = [label_index(self.labels, row.fields[self.row.label]) for row in rows]

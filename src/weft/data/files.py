@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from glob import glob, has_magic
@@ -81,7 +82,8 @@ def expand(paths: Sequence[str]) -> list[str]:
 
 
 def refuse_special(path: str) -> None:
-    """Raise ValueError for a path that is not a regular file: a pipe can be read once and may block, a device never ends."""
+    """Raise ValueError for a path that is not a regular file: a pipe can be read once and may
+    block, a device never ends."""
     if is_remote(path) or not os.path.lexists(path) or os.path.isfile(path):
         return
     kind = "not a regular file" if os.path.exists(path) else "a dangling link"
@@ -89,7 +91,8 @@ def refuse_special(path: str) -> None:
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether the bytes that are read differ from those on disk: compressed, or UTF-16 that is read as UTF-8."""
+    """Return whether the bytes that are read differ from those on disk: compressed, or UTF-16 that
+    is read as UTF-8."""
     return compressed(path) or is_utf16(path)
 
 
@@ -98,7 +101,8 @@ def compressed(path: str) -> bool:
 
 
 def is_utf16(path: str) -> bool:
-    """Return whether a local file starts with the byte order mark of UTF-16; a request costs time."""
+    """Return whether a local file starts with the byte order mark of UTF-16; a request costs
+    time."""
     if is_remote(path) or not os.path.isfile(path):
         return False
     with open(path, "rb") as stream:
@@ -134,7 +138,8 @@ def open_file(path: str) -> BinaryIO:
 
 
 def read_blocks(path: str, skip: int = 0) -> Iterator[bytes]:
-    """Yield the decompressed bytes from `skip` on, about a megabyte at a time; an error names the file."""
+    """Yield the decompressed bytes from `skip` on, about a megabyte at a time; an error names the
+    file."""
     limit = unpacked_limit(path) if compressed(path) else None
     size = BLOCK if limit is None else min(BLOCK, STEP)
     with open_file(path) as stream:
@@ -189,7 +194,8 @@ def unpacked_size(path: str) -> int:
 
 
 def file_identity(path: str) -> str:
-    """Return an identifier of the content: the SHA-256 of the bytes or, for an address, the checksum that its server gives."""
+    """Return an identifier of the content: the SHA-256 of the bytes or, for an address, the
+    checksum that its server gives."""
     if is_remote(path):
         system, inner = filesystem(path)
         with named_network_errors(path):
@@ -199,7 +205,8 @@ def file_identity(path: str) -> str:
 
 
 def file_sha256(path: str) -> str:
-    """Return the SHA-256 of the bytes, read once per change of the file; those of an address are downloaded for it."""
+    """Return the SHA-256 of the bytes, read once per change of the file; those of an address are
+    downloaded for it."""
     cache_file, now = digest_cache(path)
     try:
         before, sha256 = json.loads(cache_file.read_text())
@@ -215,7 +222,8 @@ def file_sha256(path: str) -> str:
 
 
 def digest_cache(path: str) -> tuple[Path, list[int]]:
-    """Return where the SHA-256 of a file is cached, and the state of the file for which it is valid."""
+    """Return where the SHA-256 of a file is cached, and the state of the file for which it is
+    valid."""
     if is_remote(path):
         name = path
         system, inner = filesystem(path)
@@ -232,7 +240,8 @@ def digest_cache(path: str) -> tuple[Path, list[int]]:
 
 
 def cache_digest(path: str, sha256: str) -> None:
-    """Cache a SHA-256 that was computed while the file was written, so that verifying it does not read it again."""
+    """Cache a SHA-256 that was computed while the file was written, so that verifying it does not
+    read it again."""
     cache_file, state = digest_cache(path)
     if state[0] > BLOCK:
         write_cache(cache_file, [state, sha256])
@@ -252,7 +261,8 @@ def write_cache(known: Path, plain: Any) -> None:
 
 
 def cached_value(words: list[Any], find_out: Callable[[], Any]) -> Any:
-    """Return a plain value that depends on `words` alone, such as identities of large files: computed once, then cached."""
+    """Return a plain value that depends on `words` alone, such as identities of large files:
+    computed once, then cached."""
     cache_file = cache_path("counts", digest_plain(words))
     try:
         return json.loads(cache_file.read_text())
@@ -262,7 +272,8 @@ def cached_value(words: list[Any], find_out: Callable[[], Any]) -> Any:
 
 
 def size_and_mtime(path: str) -> str:
-    """Return a cheaper identifier for one of many files: size and time; empty if it cannot exist."""
+    """Return a cheaper identifier for one of many files: size and time; empty if it cannot
+    exist."""
     try:
         now = os.stat(path)
     except (OSError, ValueError):
@@ -271,12 +282,14 @@ def size_and_mtime(path: str) -> str:
 
 
 def local_file_size(path: str) -> int:
-    """Return the size of a regular file in bytes, 0 for anything else: such a row is skipped when it is read."""
+    """Return the size of a regular file in bytes, 0 for anything else: such a row is skipped when
+    it is read."""
     return os.path.getsize(path) if os.path.isfile(path) else 0
 
 
 def read_bounded(path: str | Path) -> bytes:
-    """Return the bytes of a regular file; ValueError for anything else, which could block or never end."""
+    """Return the bytes of a regular file; ValueError for anything else, which could block or never
+    end."""
     if os.path.islink(path) and not os.path.exists(path):
         raise ValueError("a dangling link")
     if not os.path.isfile(path):

@@ -1,7 +1,8 @@
-"""Filters of a split: scan every piece, compare rows, write one table per piece of what is dropped and why.
+"""Filters of a split: scan every piece, compare rows, write one table per piece of what is dropped
+and why.
 
-Each stage is a pure function of the stages before it and is written piece by piece, so that any number of processes gives the same
-tables, and a run that was killed continues."""
+Each stage is a pure function of the stages before it and is written piece by piece, so that any
+number of processes gives the same tables, and a run that was killed continues."""
 
 import tempfile
 from collections import Counter
@@ -43,7 +44,8 @@ def check_filters(source: R.Source, row: R.RowSchema) -> None:
     for value in source.filters:
         if not row.text_columns and not (value.reads_bytes and row.image_columns):
             raise ValueError(
-                f"{type(value).__name__} reads text, and {type(row).__name__} have none; leave it out of Source.filters"
+                f"{type(value).__name__} reads text, and {type(row).__name__} have none; leave it "
+                "out of Source.filters"
             )
 
 
@@ -63,7 +65,8 @@ def filter_rows(
     run: RunTasks,
     part: tuple[int, int] = (0, 1),
 ) -> list[str] | None:
-    """Write the tables of all pieces and return a digest of each; None if the scans of other parts are missing."""
+    """Write the tables of all pieces and return a digest of each; None if the scans of other parts
+    are missing."""
     common = [VERSION, to_plain(row), reading_settings(source)]
     tasks = [
         PieceTask(n, piece, digest_plain(common, piece.identity, piece.spans))
@@ -169,7 +172,8 @@ def duplicates_of(files: list[np.ndarray], first: int, last: int) -> np.ndarray:
 
 
 def add_duplicates(scan: DropTable, rows: np.ndarray, fingerprint: str) -> DropTable:
-    """Return the table with the duplicates of a piece. The first filter that drops a row is its reason."""
+    """Return the table with the duplicates of a piece. The first filter that drops a row is its
+    reason."""
     rows = rows[np.lexsort((rows["step"], rows["row"]))]
     rows = rows[np.diff(rows["row"].astype(np.int64), prepend=-1) != 0]
     reasons: list[Reason] = sorted(
@@ -177,7 +181,8 @@ def add_duplicates(scan: DropTable, rows: np.ndarray, fingerprint: str) -> DropT
     )
     place = {reason: i for i, reason in enumerate(reasons, 1)}
     dropped = np.array([0, *(place[reason] for reason in scan.reasons)], np.uint8)[scan.dropped]
-    # a row that a filter drops has no keys of later ones, so that its duplicates are of an earlier one
+    # a row that a filter drops has no keys of later ones, so that its duplicates are of an earlier
+    # one
     dropped[rows["row"]] = [place[step, "duplicate"] for step in rows["step"].tolist()]
     return DropTable(fingerprint, reasons, dropped)
 
@@ -185,7 +190,8 @@ def add_duplicates(scan: DropTable, rows: np.ndarray, fingerprint: str) -> DropT
 def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:
     """Write how many rows each filter dropped and why; return a digest per table."""
     counts: Counter[Reason] = Counter()
-    rows, digests = 0, []
+    rows = 0
+    digests = []
     for number in range(pieces):
         table = read_drop_table(split, number)
         counts.update(table.row_counts())
@@ -239,6 +245,6 @@ def report_lines(folder: Location) -> Iterator[str]:
                 f"{r['filter']} ({r['reason']}) {r['rows']:,}" for r in report["dropped"]
             )
             yield (
-                f"{report['rows'] - report['kept']:,} of {report['rows']:,} {path.parent.name} rows dropped by filters"
-                + (f": {reasons}" if reasons else "")
+                f"{report['rows'] - report['kept']:,} of {report['rows']:,} {path.parent.name} "
+                "rows dropped by filters" + (f": {reasons}" if reasons else "")
             )

@@ -1,4 +1,5 @@
-"""Quality filters: why a text is dropped, or None. What they count is what the papers count; see `recipe.filters`."""
+"""Quality filters: why a text is dropped, or None. What they count is what the papers count; see
+`recipe.filters`."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +24,8 @@ class LengthRule:
         self.value = value
 
     def __call__(self, text: str) -> str | None:
-        value, words = self.value, len(text.split())
+        value = self.value
+        words = len(text.split())
         if words < value.min_words or len(text) < value.min_characters:
             return "too short"
         if value.max_words is not None and words > value.max_words:
@@ -38,7 +40,8 @@ class CharacterRule:
         self.value = value
 
     def __call__(self, text: str) -> str | None:
-        value, words = self.value, text.split()
+        value = self.value
+        words = text.split()
         if not words:
             return "no words"
         characters = sum(map(len, words))
@@ -62,7 +65,8 @@ class LineRule:
         self.value = value
 
     def __call__(self, text: str) -> str | None:
-        value, lines = self.value, non_empty_lines(text)
+        value = self.value
+        lines = non_empty_lines(text)
         if sum(line.startswith(BULLETS) for line in lines) > value.max_bullet_fraction * len(lines):
             return "bullets"
         ellipses = sum(line.endswith(ELLIPSES) for line in lines)
@@ -101,7 +105,8 @@ class RepetitionRule:
             repeats, characters = repeated_fractions(parts)
             if repeats > most or characters > most_characters:
                 return f"repeated {what}"
-        top, every = value.max_top_ngram_characters, value.max_ngram_characters
+        top = value.max_top_ngram_characters
+        every = value.max_ngram_characters
         for n, most_frequent, repeated in ngram_fractions(text.split(), 4 + len(every)):
             if n <= 1 + len(top) and most_frequent > top[n - 2]:
                 return f"frequent {n}-gram"
@@ -116,14 +121,16 @@ def repeated_fractions(parts: list[str]) -> tuple[float, float]:
     repeats = characters = 0
     for part in parts:
         if part in seen:
-            repeats, characters = repeats + 1, characters + len(part)
+            repeats += 1
+            characters += len(part)
         seen.add(part)
     return repeats / max(1, len(parts)), characters / max(1, sum(map(len, parts)))
 
 
 def ngram_fractions(words: list[str], longest: int) -> Iterator[tuple[int, float, float]]:
-    """Yield n, the fraction of the words' characters in the most frequent n-gram, and that in all n-grams which occur more than once; no
-    character counts twice. One that occurs once repeats nothing."""
+    """Yield n, the fraction of the words' characters in the most frequent n-gram, and that in all
+    n-grams which occur more than once; no character counts twice. One that occurs once repeats
+    nothing."""
     numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
     word = np.array([*map(numbers.__getitem__, words)], np.int64)
     ends = np.cumsum([0, *map(len, words)])

@@ -1,7 +1,8 @@
 """Files of an untrusted folder: regular files within size limits, none outside the folder.
 
-Hugging Face's cache stores a model as links, snapshots/<revision>/config.json -> ../../blobs/<hash>: only these may lead out of a folder,
-and only to the blobs of the same repository."""
+Hugging Face's cache stores a model as links, snapshots/<revision>/config.json ->
+../../blobs/<hash>: only these may lead out of a folder, and only to the blobs of the same
+repository."""
 
 import os
 from pathlib import Path
@@ -13,7 +14,8 @@ MAX_TABLE_BYTES = 1 << 26  # of one that lists a vocabulary or tensors
 def find_file(folder: Path, name: str) -> Path | None:
     """Return a regular file of a folder, or None if there is none of this name.
 
-    Raises ValueError for a pipe, a device, a folder, a dangling link, or a link out of the folder."""
+    Raises ValueError for a pipe, a device, a folder, a dangling link, or a link out of the
+    folder."""
     path = folder / name
     if not os.path.lexists(path):
         return None
@@ -33,7 +35,8 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 
 def is_inside(root: Path, target: Path) -> bool:
-    """Return whether a file is in the folder, or in the blobs of the cache that the folder is a snapshot of."""
+    """Return whether a file is in the folder, or in the blobs of the cache that the folder is a
+    snapshot of."""
     snapshot = next(
         (part for part in (root, *root.parents) if part.parent.name == "snapshots"), None
     )
@@ -58,7 +61,8 @@ def read_bounded(path: Path, limit: int) -> str:
         )
     if path.stat().st_size > limit:
         raise ValueError(
-            f"{path} has {path.stat().st_size:,} bytes, and at most {limit:,} are allowed for such a file"
+            f"{path} has {path.stat().st_size:,} bytes, and at most {limit:,} are allowed for "
+            "such a file"
         )
     try:
         return path.read_text(encoding="utf-8")

@@ -15,8 +15,9 @@ from .transforms import ImagePipeline
 
 
 class ImageSamples(RowSamples):
-    """Rows with an image, seen at the model's size through `transforms`. None of these: a random part of at least the `area`, mirrored
-    half of the time, or in validation (`deterministic`) the middle."""
+    """Rows with an image, seen at the model's size through `transforms`. None of these: a random
+    part of at least the `area`, mirrored half of the time, or in validation (`deterministic`) the
+    middle."""
 
     def __init__(
         self,
@@ -52,9 +53,10 @@ class ImageSamples(RowSamples):
         return pixels
 
     def labelled(self, sample: Sample, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """A sample's pixels and label. Where samples are mixed, the second one is drawn from all, by the first one's generator, and both
-        labels are there with the weight of the first."""
-        pixels, label = self.transform(sample["image"], rng), np.asarray(sample["label"])
+        """A sample's pixels and label. Where samples are mixed, the second one is drawn from all,
+        by the first one's generator, and both labels are there with the weight of the first."""
+        pixels = self.transform(sample["image"], rng)
+        label = np.asarray(sample["label"])
         if self.pipeline is None or self.pipeline.mix is None:
             return {"image": pixels, "labels": label}
         other = self[int(rng.integers(len(self)))]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from .. import recipe as R
+from .. import spec as S
 from ..recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
 
 Floats = NDArray[np.floating]
@@ -33,8 +34,9 @@ def crop_box(
     area: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> NDArray[np.int64]:
-    """left, top, right, bottom of a random part: a share of the area and a ratio of the sides, the first of `TRIES` that fits
-    (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is (..., TRIES, 4); so any number of boxes at once."""
+    """left, top, right, bottom of a random part: a share of the area and a ratio of the sides, the
+    first of `TRIES` that fits (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is
+    (..., TRIES, 4); so any number of boxes at once."""
     boxes, fits = fitting_boxes(width, height, uniforms, area, ratio)
     first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
     return np.where(np.asarray(fits.any(-1))[..., None], first, middle_box(width, height, ratio))
@@ -86,9 +88,11 @@ def normalise(
     mean: tuple[float, ...] = IMAGENET_MEAN,
     std: tuple[float, ...] = IMAGENET_STD,
 ) -> NDArray[np.float32]:
-    """(channels, rows, columns), each channel less its mean and divided by its deviation; grey by the middle of the three.
+    """(channels, rows, columns), each channel less its mean and divided by its deviation; grey by
+    the middle of the three.
 
-    Plane by plane and in place: four times as fast as pixel by pixel, and within a few microseconds of one pass over a batch."""
+    Plane by plane and in place: four times as fast as pixel by pixel, and within a few microseconds
+    of one pass over a batch."""
     pixels = np.asarray(image).reshape(image.height, image.width, -1)
     channels = pixels.shape[-1]
     planes = pixels.transpose(2, 0, 1).astype(np.float32, order="C")
@@ -101,7 +105,8 @@ def normalise(
 def per_channel(values: tuple[float, ...], channels: int) -> NDArray[np.float32]:
     if len(values) != channels and channels > 1:
         raise ValueError(
-            f"the image has {channels} channels, Normalize {len(values)}; give one number per channel"
+            f"the image has {channels} channels, Normalize {len(values)}; give one number per "
+            "channel"
         )
     middle = values if len(values) == channels else (np.mean(values),)
     return np.array(middle, np.float32)[:, None, None]
@@ -114,7 +119,8 @@ def usual_transforms(size: int) -> tuple[R.Transform, ...]:
 
 
 def fit_to_size(transforms: Sequence[R.Transform], size: int) -> tuple[R.Transform, ...]:
-    """Evaluation transforms for images of any size: where nothing changes the size, the whole image is resized first."""
+    """Evaluation transforms for images of any size: where nothing changes the size, the whole image
+    is resized first."""
     if any(transform.stage == "image" for transform in transforms):
         return tuple(transforms)
     return R.Resize(size=(size, size)), *transforms
@@ -151,7 +157,8 @@ MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
 
 @contextmanager
 def named_image_errors() -> Iterator[None]:
-    """Turn what Pillow raises into a ValueError of one line: damaged bytes make its plugins raise errors of every kind."""
+    """Turn what Pillow raises into a ValueError of one line: damaged bytes make its plugins raise
+    errors of every kind."""
     try:
         yield
     except MemoryError:
@@ -175,8 +182,8 @@ def read_image_header(data: bytes) -> Image.Image:
 
 
 def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
-    """Decode an image to its last line, as it is displayed, and convert it to `mode`. Raises ValueError if the bytes are not a whole
-    image."""
+    """Decode an image to its last line, as it is displayed, and convert it to `mode`. Raises
+    ValueError if the bytes are not a whole image."""
     if (raw := raw_image(data)) is not None:
         return raw if raw.mode == mode else raw.convert(mode)
     with named_image_errors(), read_image_header(data) as image:
@@ -184,12 +191,14 @@ def open_image(data: bytes, mode: str = "RGB") -> Image.Image:
 
 
 def decoded_size(data: bytes) -> tuple[int, int]:
-    """Width and height of an image as it is displayed; ValueError if the bytes are not a whole image."""
+    """Width and height of an image as it is displayed; ValueError if the bytes are not a whole
+    image."""
     return open_image(data).size
 
 
 class DecodedWithin:
-    """As `decoded_size`, until the images have `pixels` together; of the others only the headers are read."""
+    """As `decoded_size`, until the images have `pixels` together; of the others only the headers
+    are read."""
 
     def __init__(self, pixels: int) -> None:
         self.pixels = pixels
@@ -204,7 +213,8 @@ class DecodedWithin:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """An image that converts to grey or RGB without loss of its range: of 16-bit numbers, the higher byte of each."""
+    """An image that converts to grey or RGB without loss of its range: of 16-bit numbers, the
+    higher byte of each."""
     deep_pgm = image.mode == "I" and image.format == "PPM"  # 0 to 65535, whatever its maximum
     if image.mode.startswith("I;16") or deep_pgm:  # Pillow would clip it at 255
         return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
@@ -232,8 +242,8 @@ SIDEWAYS = (5, 6, 7, 8)  # width and height change places
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image as it is displayed. `ImageOps.exif_transpose` would copy one that is upright, and fails where EXIF cannot be written
-    back."""
+    """The image as it is displayed. `ImageOps.exif_transpose` would copy one that is upright, and
+    fails where EXIF cannot be written back."""
     image.load()  # which turns a TIFF
     turn = TURNS.get(orientation(image.getexif))
     return image if turn is None else image.transpose(turn)
@@ -251,7 +261,8 @@ def displayed_size(data: bytes) -> tuple[int, int]:
 
 
 def orientation(read_exif: Callable[[], Image.Exif]) -> int:
-    """A number from 1 to 8; 1, upright, where EXIF says nothing or is damaged, as image viewers do."""
+    """A number from 1 to 8; 1, upright, where EXIF says nothing or is damaged, as image viewers
+    do."""
     try:
         return int(read_exif().get(ExifTags.Base.Orientation, 1))
     except MemoryError:
@@ -267,7 +278,8 @@ PNM = re.compile(rb"P([56])\n([1-9]\d{0,8}) ([1-9]\d{0,8})\n255\n")
 
 
 def encode_pixels(pixels: NDArray[np.uint8]) -> bytes:
-    """Rows of grey or RGB pixels as a file that every program reads, a PGM or PPM: the shape, then the bytes as they are."""
+    """Rows of grey or RGB pixels as a file that every program reads, a PGM or PPM: the shape, then
+    the bytes as they are."""
     height, width = pixels.shape[:2]
     kind = 6 if pixels.ndim == 3 and pixels.shape[2] == 3 else 5
     assert pixels.size == height * width * (3 if kind == 6 else 1), pixels.shape
@@ -275,7 +287,8 @@ def encode_pixels(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def raw_image(data: bytes) -> Image.Image | None:
-    """The image of bytes that `encode_pixels` wrote, a fifth of the time that Pillow's reader takes; None for other bytes."""
+    """The image of bytes that `encode_pixels` wrote, a fifth of the time that Pillow's reader
+    takes; None for other bytes."""
     header = PNM.match(data)
     if header is None:
         return None
@@ -287,8 +300,9 @@ def raw_image(data: bytes) -> Image.Image | None:
 
 
 def stored_image(data: bytes) -> bytes:
-    """The bytes that a shard holds of an encoded image: small ones as raw pixels, for decoding takes longer than all else that is
-    done with them; large ones, and those that are neither grey nor RGB, as they came."""
+    """The bytes that a shard holds of an encoded image: small ones as raw pixels, for decoding
+    takes longer than all else that is done with them; large ones, and those that are neither grey
+    nor RGB, as they came."""
     if PNM.match(data):
         return data
     with read_image_header(data) as image:

@@ -1,4 +1,5 @@
-"""Rows in memory with the interface of prepared data: tokenised by the same encoders, never written."""
+"""Rows in memory with the interface of prepared data: tokenised by the same encoders, never
+written."""
 
 import hashlib
 from collections.abc import Sequence
@@ -50,7 +51,10 @@ class InMemoryStore(Store):
 
 class InMemoryShard(Shard):
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self.batch, self.path, self.columns, self.readers = batch, Path("rows in memory"), {}, {}
+        self.batch = batch
+        self.path = Path("rows in memory")
+        self.columns = {}
+        self.readers = {}
         self.tokens = next((f.name for f in batch.schema if holds_tokens(f.type)), "")
         self.size = int(self.lists(self.tokens)[0][-1]) if self.tokens else 0
 
@@ -92,7 +96,8 @@ class ListSamples:
     """A list as samples."""
 
     def __init__(self, samples: Sequence[Fields], length_of: str = "tokens") -> None:
-        self.samples, self.length_of = samples, length_of
+        self.samples = samples
+        self.length_of = length_of
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -10,7 +10,8 @@ from ..recipe.formats import Piece
 
 
 class PieceTask(NamedTuple):
-    """A piece by its number in the source; the fingerprint names everything that its result depends on."""
+    """A piece by its number in the source; the fingerprint names everything that its result depends
+    on."""
 
     number: int
     piece: Any
@@ -28,7 +29,8 @@ Tick = Callable[[WorkerProgress], None]
 
 
 class Job(Protocol):
-    """What all tasks have in common, in plain words, so that it can be sent to another process or machine."""
+    """What all tasks have in common, in plain words, so that it can be sent to another process or
+    machine."""
 
     def open(self) -> Callable[[Any, Tick], None]:
         """Load what many tasks need, once, and return what works on one of them."""
@@ -55,5 +57,6 @@ def named_piece_errors(folder: Location, name: str, piece: Piece) -> Iterator[No
         raise ValueError(f"{error.filename or piece.paths[0]}: {error.strerror or error}") from None
     except LookupError as error:
         raise ValueError(
-            f"{piece.paths[0]} cannot be read in this format: {type(error).__name__}: {error}; check the format and the file"
+            f"{piece.paths[0]} cannot be read in this format: {type(error).__name__}: {error}; "
+            "check the format and the file"
         ) from None

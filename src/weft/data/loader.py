@@ -1,4 +1,5 @@
-"""Batches, in order, from any position, made here or by workers: the same for any number of them."""
+"""Batches, in order, from any position, made here or by workers: the same for any number of
+them."""
 
 import traceback
 from collections import deque
@@ -27,7 +28,8 @@ class RankBatch(NamedTuple):
     batches: list[Batch]  # this rank's micro-batches
     counts: dict[str, int]  # units of each term in them
     tokens: int  # without padding
-    weight: float = 1.0  # 0: this rank had no row, and runs the first sample for company, so that no rank waits for it
+    # 0: this rank had no row, and runs a dummy sample so that collectives match
+    weight: float = 1.0
 
 
 class MicroBatches(NamedTuple):
@@ -58,14 +60,12 @@ class Loader:
         workers: int = 0,
         exact: bool = False,
     ) -> None:
-        self.planner, self.samples, self.rank, self.world, self.micro_batch_size, self.workers = (
-            planner,
-            samples,
-            rank,
-            ranks,
-            micro_batch_size,
-            workers,
-        )
+        self.planner = planner
+        self.samples = samples
+        self.rank = rank
+        self.world = ranks
+        self.micro_batch_size = micro_batch_size
+        self.workers = workers
         self.exact = exact  # micro-batches are cut from the whole step, not from a rank's rows
         self.maker = BatchDataset(samples, preprocess, SampleGenerators(seed), planner.packed)
 
@@ -111,8 +111,9 @@ class Loader:
             num_workers=self.workers,
             collate_fn=identity,
             worker_init_fn=start_worker,
+            # Its own: nothing is drawn from torch's
             generator=torch.Generator(),
-        )  # its own: nothing is drawn from torch's
+        )
         for micro_batches in start_workers(loader):
             if isinstance(micro_batches, WorkerError):
                 error = ValueError(micro_batches.line)
@@ -178,7 +179,8 @@ def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Grou
 
 
 def subtree_size(leaves: int, ranks: int) -> int:
-    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing: a power of two."""
+    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing:
+    a power of two."""
     if ranks & (ranks - 1):
         raise ValueError(
             f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start another number"

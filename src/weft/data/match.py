@@ -1,7 +1,8 @@
-"""Comparing rows: a row is dropped if an earlier one has one of its keys. Each task reads one range of hashes from the keys of all pieces,
-so that memory is bounded by the range, not by the data.
+"""Comparing rows: a row is dropped if an earlier one has one of its keys. Each task reads one range
+of hashes from the keys of all pieces, so that memory is bounded by the range, not by the data.
 
-A key takes 21 bytes on disk and MEMORY_PER_KEY bytes while it is compared: a billion documents with one key each, 21 GB and 128 ranges."""
+A key takes 21 bytes on disk and MEMORY_PER_KEY bytes while it is compared: a billion documents with
+one key each, 21 GB and 128 ranges."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -32,7 +33,8 @@ class MatchJob(NamedTuple):
         return self.match
 
     def match(self, task: Any, tick: Tick) -> None:
-        """Write the duplicates of one range of buckets, after the fingerprint of what they were found in."""
+        """Write the duplicates of one range of buckets, after the fingerprint of what they were
+        found in."""
         number, first, last, fingerprint = task
         folder = locate(self.folder)
         slices = [
@@ -58,19 +60,22 @@ def count_keys(path: Location) -> int:
 
 
 def read_keys(path: Location, first: int, last: int) -> np.ndarray:
-    """Return the keys of a piece in buckets [first, last), in the order of the rows within each bucket."""
+    """Return the keys of a piece in buckets [first, last), in the order of the rows within each
+    bucket."""
     begin, end = np.frombuffer(read_range(path, 4 * first, 4 * last + 4), "<u4")[[0, -1]].tolist()
     where = (OFFSET + begin * KEY.itemsize, OFFSET + end * KEY.itemsize)
     return np.frombuffer(read_range(path, *where), KEY)
 
 
 def find_duplicates(slices: list[np.ndarray]) -> np.ndarray:
-    """Return the rows of which an earlier row has a key, in order, each with the first filter that says so. The slices are those of the pieces in order; the sort is stable, so
-    that of equal keys the earliest comes first."""
+    """Return the rows of which an earlier row has a key, in order, each with the first filter that
+    says so. The slices are those of the pieces in order; the sort is stable, so that of equal keys
+    the earliest comes first."""
     keys = np.concatenate([np.empty(0, KEY), *slices])
     piece = np.repeat(np.arange(len(slices), dtype=np.uint32), [len(part) for part in slices])
     order = np.lexsort((keys["low"], keys["high"]))
-    keys, piece = keys[order], piece[order]
+    keys = keys[order]
+    piece = piece[order]
     is_new = np.ones(len(keys), bool)
     is_new[1:] = (keys["high"][1:] != keys["high"][:-1]) | (keys["low"][1:] != keys["low"][:-1])
     first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(keys) else order
@@ -78,7 +83,8 @@ def find_duplicates(slices: list[np.ndarray]) -> np.ndarray:
     place = piece[later].astype(np.uint64) << np.uint64(32) | keys["row"][later]
     step = keys["step"][later]
     by_place = np.lexsort((step, place))
-    place, step = place[by_place], step[by_place]
+    place = place[by_place]
+    step = step[by_place]
     once = np.diff(place, prepend=place[:1] + np.uint64(1)) != 0  # the first filter of each row
     duplicates = np.empty(int(once.sum()), DUPLICATE)
     duplicates["piece"] = place[once] >> np.uint64(32)

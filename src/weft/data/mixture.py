@@ -1,4 +1,5 @@
-"""Mixtures of sources: the order of their samples, as pure and as cheap to enter anywhere as that of one source."""
+"""Mixtures of sources: the order of their samples, as pure and as cheap to enter anywhere as that
+of one source."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,8 @@ BLOCK = 1 << 16  # samples in which the rates hold exactly; no rate is below one
 
 
 def block_counts(shares: Sequence[float], block: int = BLOCK) -> np.ndarray:
-    """Return how many samples of a block are of each source: the largest remainders are rounded up, and every source has one."""
+    """Return how many samples of a block are of each source: the largest remainders are rounded up,
+    and every source has one."""
     exact = np.asarray(shares, np.float64) / np.sum(shares) * (block - len(shares))
     counts: np.ndarray = np.floor(exact).astype(np.int64)
     rest = block - len(shares) - int(counts.sum())
@@ -25,14 +27,17 @@ def block_counts(shares: Sequence[float], block: int = BLOCK) -> np.ndarray:
 
 
 class MixtureOrder(Order):
-    """The endless stream of a mixture. A block is a shuffle of source ids, of each source as many as its rate gives it; the k-th id of a
-    source is the k-th sample of that source's own order, so that all its samples come once in each of its epochs."""
+    """The endless stream of a mixture. A block is a shuffle of source ids, of each source as many
+    as its rate gives it; the k-th id of a source is the k-th sample of that source's own order, so
+    that all its samples come once in each of its epochs."""
 
     def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int) -> None:
         super().__init__(1 << 62, seed)  # an epoch of the whole mixture never ends
         self.sources = [Order(size, hash_to_int(seed, i)) for i, size in enumerate(sizes)]
-        self.first_index, self.counts = np.cumsum([0, *sizes]), block_counts(shares)
-        self.block, self.source_ids = -1, np.empty(0, np.int64)
+        self.first_index = np.cumsum([0, *sizes])
+        self.counts = block_counts(shares)
+        self.block = -1
+        self.source_ids = np.empty(0, np.int64)
 
     def compute(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the epoch of each sample's source, and its index in the whole mixture."""
@@ -47,12 +52,12 @@ class MixtureOrder(Order):
     def compute_within(self, number: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         if self.block != number:
             source_ids = np.repeat(np.arange(len(self.counts)), self.counts)
-            self.block, self.source_ids = (
-                number,
-                source_ids[permute(np.arange(BLOCK), BLOCK, self.seed, number)],
-            )
-        before, here = self.source_ids[:first], self.source_ids[first : first + count]
-        epochs, indices = np.empty(count, np.int64), np.empty(count, np.int64)
+            self.block = number
+            self.source_ids = source_ids[permute(np.arange(BLOCK), BLOCK, self.seed, number)]
+        before = self.source_ids[:first]
+        here = self.source_ids[first : first + count]
+        epochs = np.empty(count, np.int64)
+        indices = np.empty(count, np.int64)
         for i, order in enumerate(self.sources):
             places = np.flatnonzero(here == i)
             if len(places):
@@ -85,10 +90,8 @@ class MixtureSamples:
         return self.parts[part], i - int(self.starts[part])
 
     def lengths(self, indices: np.ndarray) -> np.ndarray:
-        numbers, lengths = (
-            self.starts.searchsorted(indices, "right") - 1,
-            np.empty(len(indices), np.int64),
-        )
+        numbers = self.starts.searchsorted(indices, "right") - 1
+        lengths = np.empty(len(indices), np.int64)
         for number in np.unique(numbers).tolist():
             here = numbers == number
             lengths[here] = self.parts[number].lengths(indices[here] - self.starts[number])
@@ -99,7 +102,8 @@ class MixtureSamples:
 
 
 def locate_sample(samples: Samples, index: int) -> tuple[Samples, int]:
-    """Return the samples that a row is made from: those of its source alone, so that no task need know of mixtures."""
+    """Return the samples that a row is made from: those of its source alone, so that no task need
+    know of mixtures."""
     return samples.locate(index) if isinstance(samples, MixtureSamples) else (samples, index)
 
 
@@ -107,7 +111,9 @@ class MixtureStore:
     """The prepared sources of a mixture, by name."""
 
     def __init__(self, parts: dict[str, Store], mixture: R.Mixture, meta: DataInfo) -> None:
-        self.parts, self.mixture, self.meta = parts, mixture, meta
+        self.parts = parts
+        self.mixture = mixture
+        self.meta = meta
         self.fingerprint = digest_plain([[name, part.fingerprint] for name, part in parts.items()])
 
     def __len__(self) -> int:

@@ -1,7 +1,8 @@
 """Tasks on a Ray cluster: the functions that processes run, on the machines of the cluster.
 
-A task is plain text and writes its own result, so that Ray may run it anywhere, and again after a machine is lost. The machines need
-Weft, the sources and the output folder under the same names: a shared file system, or addresses such as s3://…"""
+A task is plain text and writes its own result, so that Ray may run it anywhere, and again after a
+machine is lost. The machines need Weft, the sources and the output folder under the same names: a
+shared file system, or addresses such as s3://…"""
 
 import json
 import os
@@ -32,7 +33,8 @@ def open_job(wire: str, folder: str) -> Callable[[Any, Tick], None]:
 
 
 def run_task(wire: str, folder: str, task: str) -> tuple[int, float, str | None]:
-    """Run one task, with paths relative to `folder`; return the characters, the tokenizer's seconds, and what is wrong, if anything."""
+    """Run one task, with paths relative to `folder`; return the characters, the tokenizer's
+    seconds, and what is wrong, if anything."""
     ticks: list[WorkerProgress] = []
     try:
         open_job(wire, folder)(json.loads(task), ticks.append)
@@ -42,7 +44,8 @@ def run_task(wire: str, folder: str, task: str) -> tuple[int, float, str | None]
 
 
 def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that workers on other machines need; each machine of a cluster has credentials of its own."""
+    """Return the variables that workers on other machines need; each machine of a cluster has
+    credentials of its own."""
     return {
         name: value
         for name, value in environment.items()
@@ -51,7 +54,8 @@ def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
-    """Run all tasks on the cluster that `RAY_ADDRESS` names or this process is connected to; else on one that is started here."""
+    """Run all tasks on the cluster that `RAY_ADDRESS` names or this process is connected to; else
+    on one that is started here."""
     try:
         import ray
     except ImportError:
@@ -77,7 +81,8 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
                 tick(WorkerProgress(text, busy))
     except ray.exceptions.RayError as error:
         raise ValueError(
-            f"the Ray cluster stopped a task: {str(error).splitlines()[0]}; run it again to continue"
+            f"the Ray cluster stopped a task: {str(error).splitlines()[0]}; run it again to "
+            "continue"
         ) from None
     finally:
         for task in waiting:

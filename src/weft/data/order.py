@@ -1,4 +1,5 @@
-"""The order of samples: a pure function of (seed, epoch, number of samples), read at any place without reading what is before it."""
+"""The order of samples: a pure function of (seed, epoch, number of samples), read at any place
+without reading what is before it."""
 
 from functools import lru_cache
 from hashlib import sha512
@@ -6,18 +7,21 @@ from itertools import pairwise
 
 import numpy as np
 
-ODD_1, ODD_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+ODD_1 = np.uint64(0x9E3779B97F4A7C15)
+ODD_2 = np.uint64(0xD6E8FEB86659FD93)
 
 
 @lru_cache(maxsize=256)
 def hash_words(*key: int | str) -> tuple[int, ...]:
-    """Eight words of 64 bits from a key. SHA-512, so that neighbouring seeds and epochs have nothing in common."""
+    """Eight words of 64 bits from a key. SHA-512, so that neighbouring seeds and epochs have
+    nothing in common."""
     digest = sha512(" ".join(map(str, key)).encode()).digest()
     return tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, 64, 8))
 
 
 def random_position(*key: int | str) -> float:
-    """Return a number from 0 to 1, without 1, from a key. Nothing is cached, since each row of a table has a key of its own."""
+    """Return a number from 0 to 1, without 1, from a key. Nothing is cached, since each row of a
+    table has a key of its own."""
     digest = sha512(" ".join(map(str, ("position", *key))).encode()).digest()
     return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
 
@@ -28,29 +32,32 @@ def hash_to_int(*key: int) -> int:
 
 
 def permute(index: np.ndarray | int, n: int, seed: int, *turn: int) -> np.ndarray:
-    """Where a shuffle of [0, n) puts `index`; `turn` is the epoch (and what else keys this shuffle).
+    """Where a shuffle of [0, n) puts `index`; `turn` is the epoch (and what else keys this
+    shuffle).
 
-    A Feistel network on the next power of two, walked until it falls below n (Black and Rogaway 2002, "Ciphers with Arbitrary
-    Finite Domains", section 3): a bijection for any n. Changing one bit here breaks every resume: golden values hold it."""
+    A Feistel network on the next power of two, walked until it falls below n (Black and Rogaway
+    2002, "Ciphers with Arbitrary Finite Domains", section 3): a bijection for any n. Changing one
+    bit here breaks every resume: golden values hold it."""
     permuted = np.array(index, np.uint64, ndmin=1)
     assert (permuted < n).all(), f"{index} is not below {n}"
-    bits, keys = (
-        max(4, (n - 1).bit_length()),
-        np.array(hash_words("permute", seed, *turn), np.uint64),
-    )
-    walking, moved = np.arange(len(permuted)), permuted
+    bits = max(4, (n - 1).bit_length())
+    keys = np.array(hash_words("permute", seed, *turn), np.uint64)
+    walking = np.arange(len(permuted))
+    moved = permuted
     while len(walking):
         moved = feistel_network(moved, bits, keys)
         inside = moved < np.uint64(n)
         permuted[walking[inside]] = moved[inside]
-        walking, moved = walking[~inside], moved[~inside]
+        walking = walking[~inside]
+        moved = moved[~inside]
     return permuted.astype(np.int64)
 
 
 def feistel_network(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
     """A bijection of [0, 2 ** bits): each half in turn is changed by a hash of the other."""
     low = bits // 2
-    left, right = x >> np.uint64(low), x & np.uint64((1 << low) - 1)
+    left = x >> np.uint64(low)
+    right = x & np.uint64((1 << low) - 1)
     for key_left, key_right in keys.reshape(-1, 2):
         left = left ^ hash_half(right, key_left, bits - low)
         right = right ^ hash_half(left, key_right, low)
@@ -65,20 +72,23 @@ def hash_half(x: np.ndarray, key: np.uint64, bits: int) -> np.ndarray:
 
 
 class Order:
-    """The endless stream of samples, epoch after epoch, each shuffled its own way. With `repeats`, that many epochs share a shuffle and
-    go through it together: a sample comes so many times in a row, each time in another epoch, whose draws are others."""
+    """The endless stream of samples, epoch after epoch, each shuffled its own way. With `repeats`,
+    that many epochs share a shuffle and go through it together: a sample comes so many times in a
+    row, each time in another epoch, whose draws are others."""
 
     def __init__(self, n: int, seed: int, repeats: int = 1) -> None:
-        self.n, self.seed, self.repeats = n, seed, repeats
-        self.start, self.ahead = 0, (np.empty(0, np.int64), np.empty(0, np.int64))
+        self.n = n
+        self.seed = seed
+        self.repeats = repeats
+        self.start = 0
+        self.ahead = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def at(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Epoch and index of the samples at positions `position`, `position` + 1, …; some more are worked out than asked for."""
+        """Epoch and index of the samples at positions `position`, `position` + 1, …; some more are
+        worked out than asked for."""
         if not self.start <= position <= position + count <= self.start + len(self.ahead[0]):
-            self.start, self.ahead = (
-                position,
-                self.compute(position, max(count, min(self.n, 2048))),
-            )
+            self.start = position
+            self.ahead = self.compute(position, max(count, min(self.n, 2048)))
         here = slice(position - self.start, position - self.start + count)
         return self.ahead[0][here], self.ahead[1][here]
 
@@ -93,11 +103,13 @@ class Order:
 
 
 class SampleGenerators:
-    """Private generators of samples. One is set anew for each: it is good until the next is asked for."""
+    """Private generators of samples. One is set anew for each: it is good until the next is asked
+    for."""
 
     def __init__(self, seed: int) -> None:
         self.bits = np.random.Philox(key=np.array(hash_words("draw", seed)[:2], np.uint64))
-        self.fresh, self.generator = self.bits.state, np.random.Generator(self.bits)
+        self.fresh = self.bits.state
+        self.generator = np.random.Generator(self.bits)
 
     def generator_for(self, epoch: int, index: int) -> np.random.Generator:
         counter = self.fresh["state"]["counter"]
@@ -107,6 +119,6 @@ class SampleGenerators:
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """The private generator of one sample in one epoch, the caller's to keep (Philox: Salmon et al. 2011, "Parallel Random Numbers:
-    As Easy as 1, 2, 3", section 3.3)."""
+    """The private generator of one sample in one epoch, the caller's to keep (Philox: Salmon et al.
+    2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 3.3)."""
     return SampleGenerators(seed).generator_for(epoch, index)

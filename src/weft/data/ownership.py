@@ -14,7 +14,8 @@ from .shard_builder import read_shard_facts
 
 SPLITS = ("train", "valid")
 OTHER = (
-    "holds prepared data of other files or settings, which a run may be reading; give another folder, or overwrite it with "
+    "holds prepared data of other files or settings, which a run may be reading; give another "
+    "folder, or overwrite it with "
     "weft prepare --overwrite"
 )
 
@@ -29,7 +30,8 @@ def read_data_json(root: Location) -> dict[str, Any] | None:
 
 
 def finished_shards(split: Location) -> list[Location]:
-    """Return the facts of every shard finished in this folder; only these files and the shards that they name may be removed."""
+    """Return the facts of every shard finished in this folder; only these files and the shards that
+    they name may be removed."""
     return [path for path in split.glob("[0-9]*.json") if read_shard_facts(path)]
 
 
@@ -48,16 +50,18 @@ def check_no_foreign_files(root: Location, splits: Iterable[str]) -> None:
     foreign = next(
         (path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None
     )
-    # asked again after the listing: another process may have begun to prepare the same folder in between
+    # asked again after the listing: another process may have begun to prepare the same folder in
+    # between
     if foreign is not None and not is_ours(root, splits):
         raise ValueError(
-            f"{root} holds files that weft prepare did not write ({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty folder"
+            f"{root} holds files that weft prepare did not write "
+            f"({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty folder"
         )
 
 
 def refuse_strange(folder: Path, *marks: str) -> None:
-    """Raise ValueError for a folder that is not empty and has none of the files (patterns) of ours; a lock alone is a run that never
-    started."""
+    """Raise ValueError for a folder that is not empty and has none of the files (patterns) of ours;
+    a lock alone is a run that never started."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; give a folder")
     file_names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -68,12 +72,14 @@ def refuse_strange(folder: Path, *marks: str) -> None:
         path.is_file() for mark in marks for path in folder.glob(mark)
     ):
         raise ValueError(
-            f"{folder} holds files that Weft did not write ({strange}); give a new or an empty folder"
+            f"{folder} holds files that Weft did not write ({strange}); give a new or an empty "
+            "folder"
         )
 
 
 def check_same_settings(root: Location, key: str) -> None:
-    """Raise ValueError for a finished folder with another tokenizer, other rows or other training files."""
+    """Raise ValueError for a finished folder with another tokenizer, other rows or other training
+    files."""
     data_json = read_data_json(root)
     if (
         data_json
@@ -87,7 +93,8 @@ def check_same_settings(root: Location, key: str) -> None:
 
 
 def check_same_pieces(split: Location, tasks: list[PieceTask]) -> None:
-    """Raise ValueError unless a finished split consists of these pieces; a missing or damaged shard may be written again."""
+    """Raise ValueError unless a finished split consists of these pieces; a missing or damaged shard
+    may be written again."""
     facts = [read_shard_facts(split / f"{task.number:05d}.json") for task in tasks]
     changed = any(
         shard and shard["fingerprint"] != task.fingerprint

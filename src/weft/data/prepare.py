@@ -1,5 +1,5 @@
-"""`weft prepare`: from sources to shards, once. Any number of parts on any machines give the same bytes; an interrupted run
-continues."""
+"""`weft prepare`: from sources to shards, once. Any number of parts on any machines give the same
+bytes; an interrupted run continues."""
 
 import base64
 import os
@@ -74,15 +74,16 @@ def prepare(
 
     Args:
         data: what to prepare.
-        folder: of the shards, local or in object storage (default: `data.prepared_folder`, else prepared/<fingerprint>). A finished
-            `data.prepared_folder` is used without its sources.
-        shard: (i, n) prepares every n-th piece from the i-th; the process that finds all shards finished writes the index.
+        folder: of the shards, local or in object storage (default: `data.prepared_folder`, else
+            prepared/<fingerprint>). A finished `data.prepared_folder` is used without its sources.
+        shard: (i, n) prepares every n-th piece from the i-th; the process that finds all shards
+            finished writes the index.
         workers: number of processes (default: the number of cores).
         report: takes each `PrepareProgress`.
-        verify: whether the SHA-256 of finished shards is compared, and damaged ones are written again.
+        verify: whether the SHA-256 of finished shards is compared, and damaged ones are written
+            again.
         overwrite: whether a finished folder of other data is replaced, which a run may be reading.
-        on: where the work is done: in processes here, or on a Ray cluster.
-    """
+        on: where the work is done: in processes here, or on a Ray cluster."""
     part = shard or (0, 1)
     if not 0 <= part[0] < part[1]:
         raise ValueError(f"shard = {part[0]} of {part[1]}: give a number from 0 to {part[1] - 1}")
@@ -112,15 +113,17 @@ def prepare(
 def prepare_for_run(
     data: R.Data, report: ReportProgress | None = None, workers: int | None = None
 ) -> PreparedData:
-    """Prepare the data of a run where this process alone may write them. One of several processes, and a run whose shards are in object
-    storage, use what `weft prepare` has written: training checks it on the first rank."""
+    """Prepare the data of a run where this process alone may write them. One of several processes,
+    and a run whose shards are in object storage, use what `weft prepare` has written: training
+    checks it on the first rank."""
     if started_processes() > 1 or is_remote(data.prepared_folder or ""):
         return locate_prepared(data)
     return prepare(data, report=report, workers=workers)
 
 
 def finished_without_sources(data: R.Data, folder: str | Path | None) -> PreparedData | None:
-    """Return the finished `prepared_folder` of a data value whose sources are missing; None if there is none."""
+    """Return the finished `prepared_folder` of a data value whose sources are missing; None if
+    there is none."""
     if not data.prepared_folder:
         return None
     root = locate(data.prepared_folder)
@@ -192,7 +195,8 @@ def available_cores() -> int:
 
 
 def shard_tasks(common: list[Any], work: list[Piece], dropped: list[str] | None) -> list[PieceTask]:
-    """Return the work on shards. What is dropped from a piece may depend on all others, so it is part of the fingerprint."""
+    """Return the work on shards. What is dropped from a piece may depend on all others, so it is
+    part of the fingerprint."""
     return [
         PieceTask(
             i,
@@ -271,7 +275,8 @@ def train_tokenizer(
         return None
     if data.tokenizer is None:
         raise ValueError(
-            f"{type(data.rows).__name__} contain text, which needs a tokenizer; give Data(tokenizer=…)"
+            f"{type(data.rows).__name__} contain text, which needs a tokenizer; give "
+            "Data(tokenizer=…)"
         )
     pieces = sum(len(split.pieces) for split in training.values())
     share = 1 << 62 if data.tokenizer.reads_all_text else SAMPLE // max(1, pieces)
@@ -289,7 +294,8 @@ def train_tokenizer(
 def find_labels(
     row: R.RowSchema, training: Splits, root: Location, report: ReportProgress | None
 ) -> list[str] | None:
-    """Return the class names in order: those given, or those of the training data, numbers sorted by value."""
+    """Return the class names in order: those given, or those of the training data, numbers sorted
+    by value."""
     if row.label_column is None:
         return None
     if row.labels:
@@ -316,31 +322,15 @@ def write_index(
     split: Location, tasks: list[PieceTask], common: list[Any], max_bad_rows: float
 ) -> None:
     """Write the index if every shard is finished; its bytes do not depend on the process."""
-    shard_entries = [shard_facts(split, task) for task in tasks]
-    shards = [fact for fact in shard_entries if fact]
+    shards = list(filter(None, (shard_facts(split, task) for task in tasks)))
     if len(shards) < len(tasks):
         return
-    shard_names = {f"{task.number:05d}" for task in tasks}
-    strays = [
-        path for path in finished_shards(split) if path.stem not in shard_names
-    ]  # of longer data
-    strays += [path.with_suffix(".arrow") for path in strays]
-    for stray in strays + [
-        path for path in split.glob(".*.tmp") if is_stale_temporary(path)
-    ]:  # of a killed run
-        stray.unlink(missing_ok=True)
+    remove_strays(split, tasks)
     rows = sum(shard["rows"] for shard in shards)
-    write_quarantine(
-        split, rows, [entry for shard in shards for entry in shard["quarantine"]], max_bad_rows
-    )
-    named = [
-        {
-            name: shard[name]
-            for name in ("file", "rows", "tokens", "sentences", "sha256")
-            if name in shard
-        }
-        for shard in shards
-    ]
+    bad = [entry for shard in shards for entry in shard["quarantine"]]
+    write_quarantine(split, rows, bad, max_bad_rows)
+    kept = ("file", "rows", "tokens", "sentences", "sha256")
+    named = [{name: shard[name] for name in kept if name in shard} for shard in shards]
     index = {
         "fingerprint": index_fingerprint(common[1], common[3:], shards),
         "rows": rows,
@@ -348,3 +338,15 @@ def write_index(
     }
     write_if_changed(split / "index.json", seal_json(index))
     remove_scratch(split, len(tasks))
+
+
+def remove_strays(split: Location, tasks: list[PieceTask]) -> None:
+    """Remove the shards of longer data, and the temporary files of a killed run."""
+    shard_names = {f"{task.number:05d}" for task in tasks}
+    for path in finished_shards(split):
+        if path.stem not in shard_names:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".arrow").unlink(missing_ok=True)
+    for path in split.glob(".*.tmp"):
+        if is_stale_temporary(path):
+            path.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
-"""What `prepare` does with a data value, before it does it: its splits, their pieces, and the fingerprints of all of it."""
+"""What `prepare` does with a data value, before it does it: its splits, their pieces, and the
+fingerprints of all of it."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,8 @@ def training_splits(data: R.Data, splits: Splits) -> Splits:
 
 
 def prepared_location(data: R.Data) -> Location:
-    """Return the folder of prepared data: the one that the data name, or one by what they consist of."""
+    """Return the folder of prepared data: the one that the data name, or one by what they consist
+    of."""
     return locate(data.prepared_folder or Path("prepared") / fingerprint(data))
 
 
@@ -72,5 +74,6 @@ def tokenizer_and_labels_key(data: R.Data, training: Splits) -> str:
 
 
 def index_fingerprint(rows: Any, meta: list[Any], shards: list[dict[str, Any]]) -> str:
-    """Return the fingerprint of a split: of its row schema, of tokenizer and labels, and of all shards."""
+    """Return the fingerprint of a split: of its row schema, of tokenizer and labels, and of all
+    shards."""
     return digest_plain(rows, meta, [shard["sha256"] for shard in shards])

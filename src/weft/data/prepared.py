@@ -40,8 +40,8 @@ class PreparedData:
     is_checked: bool = field(default=False, compare=False)
 
     def check(self, ranks: Ranks = Ranks()) -> None:
-        """Raise ValueError on all ranks if the shards are missing, unfinished, or of other settings or files. The first rank compares them:
-        others may lack the sources."""
+        """Raise ValueError on all ranks if the shards are missing, unfinished, or of other settings
+        or files. The first rank compares them: others may lack the sources."""
         if self.is_checked:
             return
         if problem := ranks.from_first(partial(find_difference, self.data, self.folder)):
@@ -57,12 +57,14 @@ class PreparedData:
             same = same_files if PATHS_OF_DATA.fullmatch(name) else eq
             if not same(ours.get(name), theirs.get(name)):
                 raise ValueError(
-                    f"{self.folder} was prepared with data.{name} = {ours.get(name)!r}, and the recipe has {theirs.get(name)!r}; "
+                    f"{self.folder} was prepared with data.{name} = {ours.get(name)!r}, and the "
+                    f"recipe has {theirs.get(name)!r}; "
                     "give weft.prepare(recipe.data)"
                 )
 
     def open(self, split: str = "train") -> Store | MixtureStore | None:
-        """Open a split, one store or one per source of a mixture; None where the data has no such split."""
+        """Open a split, one store or one per source of a mixture; None where the data has no such
+        split."""
         mixture = getattr(self.data, split)
         stores = {part.name: self.open_part(part) for part in self.data.parts(split)}
         if not isinstance(mixture, R.Mixture):
@@ -99,13 +101,15 @@ class PreparedData:
         return PreparedFolder(str(self.folder)).tokenizer() if self.train.meta.tokenizer else None
 
     def notes(self) -> Iterator[str]:
-        """Yield a line per split with rows that were set aside, and per split with rows that filters dropped."""
+        """Yield a line per split with rows that were set aside, and per split with rows that
+        filters dropped."""
         yield from quarantine_notes(self.folder)
         yield from report_lines(self.folder)
 
 
 def locate_prepared(data: R.Data) -> PreparedData:
-    """Return the prepared data of a data value without looking at them: training checks them on the first rank."""
+    """Return the prepared data of a data value without looking at them: training checks them on the
+    first rank."""
     return PreparedData(data, prepared_location(data))
 
 
@@ -129,7 +133,8 @@ def open_prepared(data: R.Data, ranks: Ranks = Ranks()) -> PreparedData:
 
 
 def is_complete(data: R.Data, root: Location) -> bool:
-    """Return whether the folder has everything that a run on these data reads, each part with the rows that it asks for."""
+    """Return whether the folder has everything that a run on these data reads, each part with the
+    rows that it asks for."""
     data_json = read_data_json(root)
     if data_json is None or digest_plain(data_json["rows"]) != digest_plain(to_plain(data.rows)):
         return False
@@ -144,8 +149,8 @@ def is_complete(data: R.Data, root: Location) -> bool:
 
 
 def find_difference(data: R.Data, root: Location) -> str:
-    """Return why a run cannot read a folder that it does not prepare itself: unfinished, or of other settings or files; "" if it can.
-    Without the sources, what the folder holds is used."""
+    """Return why a run cannot read a folder that it does not prepare itself: unfinished, or of
+    other settings or files; "" if it can. Without the sources, what the folder holds is used."""
     if not all((root / part.name / "index.json").exists() for part in data.parts("train")):
         return f"{root} is not prepared yet; run weft prepare with this recipe first"
     try:

@@ -15,10 +15,9 @@ from ..storage import unseal_json, write_if_changed
 from .files import read_blocks
 
 MAX_BAD_ROWS = 0.001  # of the rows; above it the files are wrong, not a row
-SMALL_FILE_BAD_ROWS, ONE_IN = (
-    10,
-    20,
-)  # bad rows of a small file: at most ten, at most one in twenty, always one
+# Bad rows of a small file: at most ten, at most one in twenty, always one
+SMALL_FILE_BAD_ROWS = 10
+ONE_IN = 20
 SHOWN = 5  # places that are named
 ImageSize = Callable[[bytes], tuple[int, int]]
 
@@ -29,8 +28,8 @@ def check_row(
     labels: tuple[str, ...],
     image_size: ImageSize | None = None,
 ) -> BadRow | None:
-    """Return why a row cannot be used, None if it can; called for each row before it is tokenised. `image_size` checks an image and returns
-    its size (default: after decoding it)."""
+    """Return why a row cannot be used, None if it can; called for each row before it is tokenised.
+    `image_size` checks an image and returns its size (default: after decoding it)."""
     from .images import decoded_size
 
     read_size = image_size or decoded_size
@@ -43,9 +42,8 @@ def check_row(
         for size in sizes:
             row.check_image(source_row.fields, size)
     except (ValueError, TypeError, OverflowError) as error:
-        return BadRow(
-            source_row.offset, str(error).splitlines()[0] if str(error) else type(error).__name__
-        )
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return BadRow(source_row.offset, reason)
     return None
 
 
@@ -62,7 +60,8 @@ def image_bytes(cell: Any) -> bytes:
 
 
 def image_path(cell: Any) -> str | None:
-    """Return the name of an image's file, also where a data set keeps it beside the bytes; None where there is none."""
+    """Return the name of an image's file, also where a data set keeps it beside the bytes; None
+    where there is none."""
     path = cell.get("path") if isinstance(cell, dict) else cell
     return path if path and isinstance(path, str) else None
 
@@ -71,7 +70,8 @@ def image_path(cell: Any) -> str | None:
 
 
 def allowed_bad_rows(rows: int, share: float) -> float:
-    """How many bad rows may be set aside: a share of them all, of a small file a few more; with a share of 0 none."""
+    """How many bad rows may be set aside: a share of them all, of a small file a few more; with a
+    share of 0 none."""
     return max(share * rows, min(SMALL_FILE_BAD_ROWS, rows / ONE_IN), 1) if share else 0
 
 
@@ -88,32 +88,44 @@ def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None
 def describe_bad_rows(bad: list[dict[str, Any]]) -> str:
     """The file of the first bad row, the first few lines or rows, and the first reason."""
     first = bad[0]
-    offsets = [entry["offset"] for entry in bad if entry["file"] == first["file"]][:SHOWN]
+    file = first["file"]
     unit = first.get("unit", "byte")
     if unit == "file":
-        return f"{first['file']}{' and others' * (len(bad) > 1)}: {first['reason']}"
-    counted = unit == "row"
-    numbers = [n + 1 for n in offsets] if counted else line_numbers(first["file"], offsets)
-    named = ", ".join(f"{n:,}" for n in numbers) + ", …" * (len(bad) > len(numbers))
-    return f"{first['file']}, {'row' if counted else 'line'}{'s' * (len(numbers) > 1)} {named}: {first['reason']}"
+        others = " and others" if len(bad) > 1 else ""
+        return f"{file}{others}: {first['reason']}"
+    offsets = [entry["offset"] for entry in bad if entry["file"] == file][:SHOWN]
+    if unit == "row":
+        what = "row"
+        numbers = [offset + 1 for offset in offsets]
+    else:
+        what = "line"
+        numbers = line_numbers(file, offsets)
+    plural = "s" if len(numbers) > 1 else ""
+    more = ", …" if len(bad) > len(numbers) else ""
+    listed = ", ".join(f"{n:,}" for n in numbers)
+    return f"{file}, {what}{plural} {listed}{more}: {first['reason']}"
 
 
 def line_numbers(path: str, offsets: list[int]) -> list[int]:
     """The lines, counted from 1, that hold these bytes of the unpacked file, in order."""
-    numbers, passed, lines, offsets = list[int](), 0, 1, sorted(offsets)
-    try:
+    offsets = sorted(offsets)
+    numbers: list[int] = []
+    passed = 0
+    lines = 1
+    with suppress(OSError, ValueError):  # the source has gone since, or cannot be unpacked further
         for block in read_blocks(path):
             while len(numbers) < len(offsets) and offsets[len(numbers)] < passed + len(block):
                 numbers.append(lines + block.count(b"\n", 0, offsets[len(numbers)] - passed))
-            passed, lines = passed + len(block), lines + block.count(b"\n")
-    except (OSError, ValueError):
-        pass  # the source has gone since, or cannot be unpacked further
+            passed += len(block)
+            lines += block.count(b"\n")
     return numbers or offsets
 
 
 def bad_rows_line(rows: int, bad: list[dict[str, Any]], what: str = "") -> str:
     """One line about the rows that are left out."""
-    return f"{len(bad):,} of {rows + len(bad):,} {what}{' ' * bool(what)}rows set aside ({describe_bad_rows(bad)})"
+    total = rows + len(bad)
+    kind = f"{what} rows" if what else "rows"
+    return f"{len(bad):,} of {total:,} {kind} set aside ({describe_bad_rows(bad)})"
 
 
 def check_bad_row_limit(
@@ -132,11 +144,13 @@ def check_bad_row_limit(
         )
     if not rows and all(UNKNOWN_CLASS in entry["reason"] for entry in bad):
         raise ValueError(
-            f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data that have, or fine-tune on these with weft tune"
+            f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data that "
+            "have, or fine-tune on these with weft tune"
         )
     more = f", or allow more with {option}" if rows else ""
     raise ValueError(
-        f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)}){listed}; at most {int(allowed_bad_rows(total, share)):,} may "
+        f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)}){listed}; at "
+        f"most {int(allowed_bad_rows(total, share)):,} may "
         f"be skipped: repair the file{more}"
     )
 
@@ -168,7 +182,8 @@ def quarantine_notes(folder: Location) -> list[str]:
 
 
 def split_indexes(folder: Location) -> list[tuple[Location, dict[str, Any]]]:
-    """Return each split of prepared data with its index. Sub-folders with an index.json of another program are none."""
+    """Return each split of prepared data with its index. Sub-folders with an index.json of another
+    program are none."""
     splits = []
     for path in matching(folder, "*/index.json"):
         with suppress(ValueError, TypeError, LookupError, OSError):

@@ -1,4 +1,5 @@
-"""Questions on long contexts: windows overlap, so that every answer is whole in one (BERT, arXiv:1810.04805, section 4.2)."""
+"""Questions on long contexts: windows overlap, so that every answer is whole in one (BERT,
+arXiv:1810.04805, section 4.2)."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,10 +24,12 @@ def question_windows(
 ) -> Iterator[dict[str, Any]]:
     question = tokenizer.encode(fields["question"])[: row.max_question_length]
     context, spans = encode_context(tokenizer, fields["context"])
-    width = row.max_length - MARKS - ("extra_sep" in tokenizer.special) - len(question)
+    marks = MARKS + 1 if "extra_sep" in tokenizer.special else MARKS
+    width = row.max_length - marks - len(question)
     if width < 1:
         raise ValueError(
-            f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside {len(question)} tokens of question; use longer windows"
+            f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside "
+            f"{len(question)} tokens of question; use longer windows"
         )
     first, last = answer_token_span(spans, fields["answer_start"], fields["answer_end"])
     step = min(row.stride, width)
@@ -44,7 +47,8 @@ def question_windows(
 
 
 def answer_token_span(spans: Array, begin: int, end: int) -> tuple[int, int]:
-    """Return the first and last token that overlap the characters of the answer; -1, -1 without an answer."""
+    """Return the first and last token that overlap the characters of the answer; -1, -1 without an
+    answer."""
     touched = (
         np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin)) if begin >= 0 else np.zeros(0)
     )

@@ -10,8 +10,9 @@ Sample = dict[str, Any]  # numpy arrays, numbers, bytes and strings
 
 
 class RowSamples:
-    """A sample is a row. Its length is the sum over its columns or, with `longest_column`, that of the longest one, for columns of
-    different streams. `extra_tokens` counts what preprocessing adds, such as special tokens."""
+    """A sample is a row. Its length is the sum over its columns or, with `longest_column`, that of
+    the longest one, for columns of different streams. `extra_tokens` counts what preprocessing
+    adds, such as special tokens."""
 
     def __init__(
         self,
@@ -21,12 +22,10 @@ class RowSamples:
         longest_column: bool = False,
         extra_tokens: int = 0,
     ) -> None:
-        self.store, self.length_of, self.longest_column, self.extra_tokens = (
-            store,
-            length_of,
-            longest_column,
-            extra_tokens,
-        )
+        self.store = store
+        self.length_of = length_of
+        self.longest_column = longest_column
+        self.extra_tokens = extra_tokens
         if not len(store):
             raise ValueError("the data has no rows; give a source with rows")
 
@@ -52,19 +51,21 @@ class Samples(Protocol):
 
 
 class TokenWindows:
-    """Windows of `size` tokens, `stride` apart; with `include_partial`, a last, shorter one, so that every token is read."""
+    """Windows of `size` tokens, `stride` apart; with `include_partial`, a last, shorter one, so
+    that every token is read."""
 
     def __init__(self, store: Store, size: int, stride: int, include_partial: bool = False) -> None:
-        self.store, self.size, self.stride = store, size, stride
+        self.store = store
+        self.size = size
+        self.stride = stride
         beyond = store.tokens - size
-        self.count = (
-            max(1 + -(-max(beyond, 0) // stride) if include_partial else 1 + beyond // stride, 0)
-            if store.tokens
-            else 0
-        )
+        if include_partial:
+            beyond = max(beyond, 0) + stride - 1
+        self.count = max(1 + beyond // stride, 0) if store.tokens else 0
         if not self.count:
             raise ValueError(
-                f"the data has {store.tokens} tokens, less than one window of {size}; give more text or a shorter length"
+                f"the data has {store.tokens} tokens, less than one window of {size}; give more "
+                "text or a shorter length"
             )
 
     def __len__(self) -> int:
@@ -85,27 +86,33 @@ class TokenWindows:
 
 
 class SentenceSamples:
-    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), truncated to `size`: each sentence starts in exactly
-    one sample. Where no sentence starts, the sample is those tokens.
+    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), truncated
+    to `size`: each sentence starts in exactly one sample. Where no sentence starts, the sample is
+    those tokens.
 
-    With `follow`, the sentence after the run belongs to it too, and it is truncated to twice the size: as in BERT's data, where a run is at
-    least as long as a row, a long sentence then has a successor."""
+    With `follow`, the sentence after the run belongs to it too, and it is truncated to twice the
+    size: as in BERT's data, where a run is at least as long as a row, a long sentence then has a
+    successor."""
 
     def __init__(self, store: Store, size: int, follow: bool = False) -> None:
         if not store.tokens:
             raise ValueError("the data has no tokens; give more text")
-        self.store, self.size, self.follow = store, size, follow
+        self.store = store
+        self.size = size
+        self.follow = follow
 
     def __len__(self) -> int:
         return -(-self.store.tokens // self.size)
 
     def __getitem__(self, i: int) -> Sample:
-        first, after, most = i * self.size, (i + 1) * self.size, self.size * (1 + self.follow)
+        first = i * self.size
+        after = (i + 1) * self.size
+        most = 2 * self.size if self.follow else self.size
         starts = self.store.sentences(first, after + most)
         sentence_starts = starts[: starts.searchsorted(after)]
         start = int(sentence_starts[0]) if len(sentence_starts) else first
         stop = min(start + most, self.store.tokens)
-        count = len(sentence_starts) + self.follow
+        count = len(sentence_starts) + (1 if self.follow else 0)
         if not len(sentence_starts):
             sentence_starts = np.array([first])
         else:

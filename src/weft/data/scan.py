@@ -1,7 +1,9 @@
-"""The first look at a piece: what the quality filters say of each row, and the keys by which rows are compared.
+"""The first look at a piece: what the quality filters say of each row, and the keys by which rows
+are compared.
 
-The keys of a piece lie in one file, sorted by the upper bits of their hashes: the rows that could be equal are then found in the same
-range of every such file, whatever the number of pieces (see `match`)."""
+The keys of a piece lie in one file, sorted by the upper bits of their hashes: the rows that could
+be equal are then found in the same range of every such file, whatever the number of pieces (see
+`match`)."""
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -40,7 +42,8 @@ class ScanJob(NamedTuple):
 
 class Scanner:
     def __init__(self, job: ScanJob) -> None:
-        self.folder, self.row = locate(job.folder), from_plain(job.row)
+        self.folder = locate(job.folder)
+        self.row = from_plain(job.row)
         self.source: R.Source = from_plain(job.source)
         self.filters = [
             (step, isinstance(value, R.Deduplication), implementation(value)(value))
@@ -70,8 +73,10 @@ class Scanner:
             )
 
     def scan_row(self, content: str | bytes | None, result: "ScanResult") -> None:
-        """Apply the filters in order up to the first that drops the row; one that cannot be read is set aside later."""
-        row, code = len(result.codes), 0
+        """Apply the filters in order up to the first that drops the row; one that cannot be read is
+        set aside later."""
+        row = len(result.codes)
+        code = 0
         for step, compares, apply in self.filters if content is not None else ():
             if compares:
                 result.add_keys(row, step, apply(content))
@@ -93,7 +98,8 @@ class ScanResult:
         code = self.reasons.setdefault(reason, len(self.reasons) + 1)
         if code > MANY_REASONS:
             raise ValueError(
-                f"a filter has more than {MANY_REASONS} reasons, such as {reason[1]!r}; return one of a few fixed texts"
+                f"a filter has more than {MANY_REASONS} reasons, such as {reason[1]!r}; return "
+                "one of a few fixed texts"
             )
         return code
 
@@ -107,7 +113,8 @@ class ScanResult:
         """Return where each bucket starts, then the keys by bucket, in the order of the rows."""
         keys = np.empty(len(self.keys), KEY)
         halves = np.frombuffer(b"".join(key for key, _, _ in self.keys), "<u8").reshape(-1, 2)
-        keys["high"], keys["low"] = halves[:, 0], halves[:, 1]
+        keys["high"] = halves[:, 0]
+        keys["low"] = halves[:, 1]
         keys["row"] = [row for _, row, _ in self.keys]
         keys["step"] = [step for _, _, step in self.keys]
         bucket = keys["high"] >> np.uint64(64 - BUCKETS.bit_length() + 1)
@@ -117,8 +124,8 @@ class ScanResult:
 
 
 def row_contents(items: Iterator[SourceItem], row: R.RowSchema) -> Iterator[str | bytes | None]:
-    """Yield what the filters see of each row: its text, or the bytes of its images; None for a row without either. The rows of a long
-    document are joined."""
+    """Yield what the filters see of each row: its text, or the bytes of its images; None for a row
+    without either. The rows of a long document are joined."""
     parts: list[str] = []
     open_document = False
     for item in items:

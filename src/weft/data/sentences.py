@@ -1,16 +1,17 @@
 """Where sentences end, by one small rule for every language that writes spaces.
 
-A sentence takes the gap before it along: every tokenizer here cuts at such a gap anyway, so the tokens of the sentences, one after another,
-are those of the whole text."""
+A sentence takes the gap before it along: every tokenizer here cuts at such a gap anyway, so the
+tokens of the sentences, one after another, are those of the whole text."""
 
 import re
 from itertools import pairwise
 
 TITLES = frozenset({"Mr", "Mrs", "Ms", "Dr", "St", "Prof", "vs"})
+# A line always ends a sentence, a mark only before what may begin one
 END = re.compile(
-    r"[ \t\r]*\n[ \t\r\n]*(?=[^ \t\r\n])"  # a line ends a sentence always,
+    r"[ \t\r]*\n[ \t\r\n]*(?=[^ \t\r\n])"
     r"|(?<=[.!?…])((?: ?[\"'”’»)\]])*)([ \t]+)(?=(?:[\"'“‘«(\[¿¡] ?)*(\w))"
-)  # a mark only before what may begin one
+)
 
 
 def sentence_starts(text: str) -> list[int]:
@@ -40,7 +41,8 @@ def split_sentences(text: str) -> list[str]:
 
 
 def last_word_boundary(text: str) -> int:
-    """Where to cut a long text without sentences: before its last word, or inside that if it is the only one."""
+    """Where to cut a long text without sentences: before its last word, or inside that if it is the
+    only one."""
     end = len(text.rstrip())
     place = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end))
     while place > 0 and text[place - 1] in " \t\r\n":

@@ -1,4 +1,5 @@
-"""A shard: one Arrow file of one record batch, made column by column with bounded memory, under its name only when it is whole."""
+"""A shard: one Arrow file of one record batch, made column by column with bounded memory, under its
+name only when it is whole."""
 
 import mmap
 import os
@@ -19,13 +20,16 @@ Array = np.ndarray[Any, Any]
 
 
 class Column:
-    """Values, and for each level of lists the places where they end. Bytes are lists of bytes to this class."""
+    """Values, and for each level of lists the places where they end. Bytes are lists of bytes to
+    this class."""
 
     def __init__(self, kind: Any, folder: Path | None) -> None:
         self.kind = kind
-        leaf, self.depth = kind, 0
+        leaf = kind
+        self.depth = 0
         while pa.types.is_large_list(leaf):
-            leaf, self.depth = leaf.value_type, self.depth + 1
+            leaf = leaf.value_type
+            self.depth += 1
         flat = pa.types.is_large_binary(leaf) or pa.types.is_large_string(leaf)
         self.depth += flat
         self.leaf = np.dtype(np.uint8) if flat else np.dtype(leaf.to_pandas_dtype())
@@ -38,7 +42,8 @@ class Column:
             file.write(np.zeros(1, np.int64).tobytes())
 
     def extend(self, values: Array, *ends: Array) -> None:
-        """`ends` from the innermost level out, counted in this call; values after the last end start the next list."""
+        """`ends` from the innermost level out, counted in this call; values after the last end
+        start the next list."""
         assert len(ends) == self.depth
         for level, array in enumerate((values.astype(self.leaf, copy=False), *ends)):
             shifted = array if not level else array.astype(np.int64) + self.counts[level - 1]
@@ -72,10 +77,12 @@ def build_arrow_array(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
 
 
 class ShardWriter:
-    """`extend` with columns, then leave the block: the file is there. Left by an error, nothing is."""
+    """`extend` with columns, then leave the block: the file is there. Left by an error, nothing
+    is."""
 
     def __init__(self, path: Location, schema: Any) -> None:
-        self.path, self.schema = path, schema
+        self.path = path
+        self.schema = schema
         folder = path.parent if isinstance(path, Path) else None  # None: the system's own
         self.columns = {field.name: Column(field.type, folder) for field in schema}
 

@@ -1,6 +1,5 @@
 """A shard from its piece: a pure function of it."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -39,8 +38,10 @@ class ShardBuilder:
     """Everything that is loaded once for many pieces."""
 
     def __init__(self, job: SplitJob) -> None:
-        self.job, self.folder = job, locate(job.folder)
-        self.source, self.row = from_plain(job.source), from_plain(job.row)
+        self.job = job
+        self.folder = locate(job.folder)
+        self.source = from_plain(job.source)
+        self.row = from_plain(job.row)
         self.read = PieceReader(self.source, self.row, self.folder)
         self.tokenizer = Tokenizer.load(job.tokenizer) if job.tokenizer else None
         self.labels = None if job.labels is None else tuple(job.labels)
@@ -78,7 +79,8 @@ class ShardBuilder:
                 good += len(good_rows)
                 if len(bad) > max(MANY, allowed_bad_rows(good + len(bad), self.job.max_bad_rows)):
                     raise ValueError(
-                        f"{len(bad):,} of {good + len(bad):,} rows cannot be read ({describe_bad_rows(bad)})"
+                        f"{len(bad):,} of {good + len(bad):,} rows cannot be read "
+                        f"({describe_bad_rows(bad)})"
                     )
                 tick(
                     WorkerProgress(size, self.tokenizer.seconds - before if self.tokenizer else 0.0)
@@ -99,36 +101,31 @@ class ShardBuilder:
 
 
 def shard_facts(split: Location, task: PieceTask, verify: bool = False) -> dict[str, Any] | None:
-    """What a finished shard says of itself, if it was made from this very piece; `verify` also compares its SHA-256."""
+    """What a finished shard says of itself, if it was made from this very piece; `verify` also
+    compares its SHA-256."""
     path = split / f"{task.number:05d}.arrow"
     shard = read_shard_facts(path.with_suffix(".json"))
+    if shard is None or shard["fingerprint"] != task.fingerprint:
+        return None
     try:
-        fits = (
-            shard is not None
-            and shard["fingerprint"] == task.fingerprint
-            and path.stat().st_size == shard["bytes"]
-        )
-        return (
-            shard
-            if shard and fits and (not verify or file_sha256(str(path)) == shard["sha256"])
-            else None
-        )
+        if path.stat().st_size != shard["bytes"]:
+            return None
+        if verify and file_sha256(str(path)) != shard["sha256"]:
+            return None
     except OSError:
         return None
+    return shard
 
 
 def read_shard_facts(path: Location) -> dict[str, Any] | None:
     """The facts in a file, if it is one that `ShardBuilder.shard` wrote."""
     try:
         text = path.read_text()
-        content = (
-            unseal_json(text) if '"seal": "' in text else json.loads(text)
-        )  # those of an earlier version hold no SHA-256 of their own
+        content = unseal_json(text)
     except (OSError, ValueError):
         return None
     is_shard_facts = (
-        isinstance(content, dict)
-        and NEEDED <= content.keys() <= NEEDED | {"rows", "tokens", "sentences", "quarantine"}
+        NEEDED <= content.keys() <= NEEDED | {"rows", "tokens", "sentences", "quarantine"}
         and content["file"] == f"{path.stem}.arrow"
     )
     return content if is_shard_facts else None
@@ -140,14 +137,12 @@ def batches(items: Iterator[SourceItem]) -> Iterator[tuple[list[SourceItem], int
     size = 0
     for item in items:
         rows.append(item)
-        size += (
-            64
-            if isinstance(item, BadRow)
-            else sum(len(cell) for cell in item.fields.values() if isinstance(cell, str | bytes))
-            + 64
-        )
+        size += 64
+        if isinstance(item, SourceRow):
+            size += sum(len(cell) for cell in item.fields.values() if isinstance(cell, str | bytes))
         if size > BATCH:
             yield rows, size
-            rows, size = [], 0
+            rows = []
+            size = 0
     if rows:
         yield rows, size

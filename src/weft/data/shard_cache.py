@@ -1,8 +1,8 @@
 """Local copies of shards that lie in object storage, in $WEFT_CACHE or ~/.cache/weft.
 
-Data may be larger than the disk: before a download the copies that were read longest ago are removed until the new one fits into
-$WEFT_CACHE_GB, or leaves a twentieth of the disk free. A file that another process has open stays readable until it closes it.
-"""
+Data may be larger than the disk: before a download the copies that were read longest ago are
+removed until the new one fits into $WEFT_CACHE_GB, or leaves a twentieth of the disk free. A file
+that another process has open stays readable until it closes it."""
 
 import hashlib
 import os
@@ -47,7 +47,8 @@ def read_times(root: Path) -> Iterator[tuple[float, int, Path]]:
 
 def make_room(size: int) -> None:
     """Remove the copies that were read longest ago, until `size` bytes more fit."""
-    root, limit = cache_root(), cache_limit()
+    root = cache_root()
+    limit = cache_limit()
     copies = sorted(read_times(root))
     used = sum(copy for _, copy, _ in copies)
     if limit is not None and size > limit:
@@ -70,5 +71,6 @@ def fits(root: Path, size: int, used: int, limit: float | None) -> bool:
 
 def no_room(where: str, size: int) -> ValueError:
     return ValueError(
-        f"{where} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a larger disk"
+        f"{where} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a "
+        "larger disk"
     )

@@ -27,7 +27,8 @@ def format_of(source: R.Source) -> Format:
 
 
 def resolve_source(source: R.Source, row: R.RowSchema) -> R.Source:
-    """The source with its format and that format's options, from the row schema and the files where they are not given."""
+    """The source with its format and that format's options, from the row schema and the files where
+    they are not given."""
     source = replace(source, format=source.format or format_for(source, row))
     return format_of(source).complete(source)
 
@@ -56,7 +57,8 @@ def split_source(source: R.Source) -> list[Piece]:
         raise ValueError("Source.paths is empty; name at least one file")
     if source.fraction[0] >= source.fraction[1]:
         raise ValueError(
-            f"Source.fraction = {source.fraction}: give a start and a larger end, such as (0.0, 0.9)"
+            f"Source.fraction = {source.fraction}: give a start and a larger end, such as (0.0, "
+            "0.9)"
         )
     whole = source if source.split_seed is None else replace(source, fraction=WHOLE)
     return format_of(source).pieces(whole, PIECE_BYTES)
@@ -85,7 +87,8 @@ def keep_fraction(
 
 
 def row_position(seed: int, path: str, offset: int) -> float:
-    """Return where a row is in a random order, from 0 to 1: a pure function of the seed, the name of its file and its place there."""
+    """Return where a row is in a random order, from 0 to 1: a pure function of the seed, the name
+    of its file and its place there."""
     return random_position(seed, os.path.basename(path), offset)
 
 

@@ -34,9 +34,8 @@ class DataInfo:
     special_tokens: dict[str, int] = field(default_factory=dict)
     sentinels: tuple[int, ...] = ()  # the first one first
     labels: tuple[str, ...] | None = None
-    is_continuation: np.ndarray | None = field(
-        default=None, compare=False
-    )  # per token, whether it continues a word
+    # Per token, whether it continues a word
+    is_continuation: np.ndarray | None = field(default=None, compare=False)
     tokenizer: str | None = None
 
 
@@ -50,7 +49,8 @@ class ShardEntry(NamedTuple):
 
 
 def open_store(folder: str | Location, split: str = "train") -> "Store":
-    """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they are first read."""
+    """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they
+    are first read."""
     return Store(PreparedFolder(str(folder)), split)
 
 
@@ -59,28 +59,26 @@ class PreparedFolder:
 
     def __init__(self, address: str) -> None:
         self.location = locate(address)
-        self.address, self.remote = str(self.location), isinstance(self.location, ObjectPath)
+        self.address = str(self.location)
+        self.remote = isinstance(self.location, ObjectPath)
 
     def read_text(self, name: str) -> str:
         try:
             return (self.location / name).read_text(encoding="utf-8")
         except (FileNotFoundError, UnicodeDecodeError) as error:
-            wrong = (
-                "is damaged (no text)"
-                if isinstance(error, UnicodeDecodeError)
-                else "is missing: the data is not prepared completely"
-            )
+            wrong = "is missing: the data is not prepared completely"
+            if isinstance(error, UnicodeDecodeError):
+                wrong = "is damaged (no text)"
             raise ValueError(f"{self.address}/{name} {wrong}; {AGAIN}") from None
 
     def tokenizer(self) -> str:
         """Return the text of tokenizer.json, after comparing it with the SHA-256 in data.json."""
-        text, sha256 = (
-            self.read_text("tokenizer.json"),
-            self.read_sealed_json("data.json").get("sha256"),
-        )
+        text = self.read_text("tokenizer.json")
+        sha256 = self.read_sealed_json("data.json").get("sha256")
         if sha256 is not None and hashlib.sha256(text.encode()).hexdigest() != sha256:
             raise ValueError(
-                f"{self.address}/tokenizer.json is damaged (its SHA-256 is not that of data.json); {AGAIN}"
+                f"{self.address}/tokenizer.json is damaged (its SHA-256 is not that of "
+                f"data.json); {AGAIN}"
             )
         return text
 
@@ -91,7 +89,8 @@ class PreparedFolder:
             raise ValueError(f"{self.address}/{name} is damaged ({error}); {AGAIN}") from None
 
     def local_path(self, name: str, fingerprint: str) -> Path:
-        """Return the local file. It is downloaded under a temporary name, then renamed: other processes see all of it or nothing."""
+        """Return the local file. It is downloaded under a temporary name, then renamed: other
+        processes see all of it or nothing."""
         there = self.location / name
         if isinstance(there, Path):
             return there
@@ -112,7 +111,8 @@ class PreparedFolder:
 
 def read_meta(folder: PreparedFolder) -> DataInfo:
     plain = folder.read_sealed_json("data.json")
-    labels, continuation = plain.get("labels"), plain.get("is_continuation")
+    labels = plain.get("labels")
+    continuation = plain.get("is_continuation")
     if continuation is not None:  # one bit per token, the first token in the lowest bit
         bits = np.frombuffer(base64.b64decode(continuation), np.uint8)
         continuation = np.unpackbits(bits, count=plain["vocab_size"], bitorder="little").astype(
@@ -130,16 +130,15 @@ def read_meta(folder: PreparedFolder) -> DataInfo:
 
 
 class Store:
-    """One split. Positions are found by bisection over the shards, so that no access costs more as the data grows."""
+    """One split. Positions are found by bisection over the shards, so that no access costs more as
+    the data grows."""
 
     def __init__(self, folder: PreparedFolder, split: str) -> None:
         index = folder.read_sealed_json(f"{split}/index.json")
-        self.folder, self.split, self.meta, self.fingerprint = (
-            folder,
-            split,
-            read_meta(folder),
-            str(index["fingerprint"]),
-        )
+        self.folder = folder
+        self.split = split
+        self.meta = read_meta(folder)
+        self.fingerprint = str(index["fingerprint"])
         self.entries = [
             ShardEntry(e["file"], e["rows"], e.get("tokens", 0), e.get("sha256", ""))
             for e in index["shards"]
@@ -149,7 +148,8 @@ class Store:
         self.opened: OrderedDict[int, Shard] = OrderedDict()
         if index["rows"] != len(self):
             raise ValueError(
-                f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards {len(self)}; {AGAIN}"
+                f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards "
+                f"{len(self)}; {AGAIN}"
             )
 
     def __len__(self) -> int:
@@ -174,7 +174,8 @@ class Store:
         return values
 
     def stream(self, start: int, stop: int) -> np.ndarray:
-        """Return tokens [start, stop) of all documents, concatenated: a view, unless they span shards."""
+        """Return tokens [start, stop) of all documents, concatenated: a view, unless they span
+        shards."""
         parts = [shard.stream[a:b] for shard, a, b, _ in self.pieces(start, stop)]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint16), *parts])
 
@@ -191,12 +192,11 @@ class Store:
         )
 
     def lengths(self, rows: np.ndarray, column: str) -> np.ndarray:
-        """Return how many values each row has in a column of lists; for lists of lists, the longest."""
+        """Return how many values each row has in a column of lists; for lists of lists, the
+        longest."""
         rows = np.asarray(rows, np.int64)
-        shards, row_lengths = (
-            self.row_starts.searchsorted(rows, "right") - 1,
-            np.empty(len(rows), np.int64),
-        )
+        shards = self.row_starts.searchsorted(rows, "right") - 1
+        row_lengths = np.empty(len(rows), np.int64)
         together = shards.argsort(kind="stable")
         for group in (
             np.split(together, np.flatnonzero(np.diff(shards[together])) + 1) if len(rows) else ()
@@ -206,14 +206,18 @@ class Store:
         return row_lengths
 
     def pieces(self, start: int, stop: int) -> list[tuple["Shard", int, int, int]]:
-        """Return the shards that hold tokens [start, stop), each with the range in it and the position of its first token."""
-        pieces, stop = [], min(stop, self.tokens)
+        """Return the shards that hold tokens [start, stop), each with the range in it and the
+        position of its first token."""
+        pieces = []
+        stop = min(stop, self.tokens)
         s = int(self.token_starts.searchsorted(start, "right")) - 1
         while start < stop:
-            base, end = int(self.token_starts[s]), int(self.token_starts[s + 1])
+            base = int(self.token_starts[s])
+            end = int(self.token_starts[s + 1])
             if start < end:
                 pieces.append((self.shard(s), start - base, min(stop, end) - base, base))
-            start, s = end, s + 1
+            start = end
+            s += 1
         return pieces
 
     def shard(self, spec: int) -> "Shard":
@@ -252,15 +256,14 @@ class Shard:
             raise ValueError(
                 f"{path} is damaged ({self.batch.num_rows} rows, not {entry.rows}); {AGAIN}"
             )
-        self.path, self.tokens = (
-            path,
-            next((f.name for f in self.batch.schema if holds_tokens(f.type)), ""),
-        )
+        self.path = path
+        self.tokens = next((f.name for f in self.batch.schema if holds_tokens(f.type)), "")
         self.columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.readers: dict[str, Callable[[int], Any]] = {}
         if self.tokens and self.lists(self.tokens)[0][-1] != entry.tokens:
             raise ValueError(
-                f"{path} is damaged ({self.lists(self.tokens)[0][-1]} tokens, not {entry.tokens}); {AGAIN}"
+                f"{path} is damaged ({self.lists(self.tokens)[0][-1]} tokens, not "
+                f"{entry.tokens}); {AGAIN}"
             )
 
     def lists(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -292,23 +295,23 @@ class Shard:
     def documents(self, start: int, stop: int) -> np.ndarray:
         starts = self.lists(self.tokens)[0]
         first, last = starts.searchsorted((start, stop))
-        document_starts, ends = starts[first:last], starts[first + 1 : last + 1]
-        return np.asarray(
-            document_starts[document_starts < ends]
-        )  # an empty document starts where the next one does
+        document_starts = starts[first:last]
+        ends = starts[first + 1 : last + 1]
+        # An empty document starts where the next one does
+        return np.asarray(document_starts[document_starts < ends])
 
     def sentences(self, start: int, stop: int) -> np.ndarray:
-        """Return the starts of sentences. They are stored per document, relative to it: bisect the documents, then the sentences of the
-        first and the last."""
+        """Return the starts of sentences. They are stored per document, relative to it: bisect the
+        documents, then the sentences of the first and the last."""
         if "sentences" not in self.batch.schema.names:
             raise ValueError(
-                f"{self.path} has no sentence boundaries; prepare the data with Documents(sentence_boundaries=True)"
+                f"{self.path} has no sentence boundaries; prepare the data with "
+                "Documents(sentence_boundaries=True)"
             )
-        (starts, _), (bounds, values) = self.lists(self.tokens), self.lists("sentences")
-        first, last = (
-            int(starts.searchsorted(start, "right")) - 1,
-            int(starts.searchsorted(stop)) - 1,
-        )
+        starts, _ = self.lists(self.tokens)
+        bounds, values = self.lists("sentences")
+        first = int(starts.searchsorted(start, "right")) - 1
+        last = int(starts.searchsorted(stop)) - 1
         low = bounds[first] + values[bounds[first] : bounds[first + 1]].searchsorted(
             start - starts[first]
         )
@@ -320,8 +323,8 @@ class Shard:
 
 
 def memory_map(path: Path) -> pa.RecordBatch:
-    """Memory-map an Arrow file. It is a stream between two magic numbers: read as a stream, it takes no threads and a third of the
-    time."""
+    """Memory-map an Arrow file. It is a stream between two magic numbers: read as a stream, it
+    takes no threads and a third of the time."""
     with path.open("rb") as file:
         memory = mmap(file.fileno(), 0, access=ACCESS_READ)
     if memory[:6] != MARK or memory[-6:] != MARK:
@@ -338,14 +341,17 @@ def holds_tokens(kind: pa.DataType) -> bool:
 
 
 def as_numpy(array: pa.Array) -> np.ndarray:
-    """Return a view of the numbers. `array.to_numpy()` would first import pandas, where it is installed: 0.4 s of every start."""
+    """Return a view of the numbers. `array.to_numpy()` would first import pandas, where it is
+    installed: 0.4 s of every start."""
     return np.from_dlpack(array)
 
 
 def column_reader(column: pa.Array) -> Callable[[int], Any]:
-    """Return a function that reads one row of a column: a view, a list of views, a number, bytes or a string."""
+    """Return a function that reads one row of a column: a view, a list of views, a number, bytes or
+    a string."""
     if is_list(column.type):
-        starts, inside = as_numpy(column.offsets), column.values
+        starts = as_numpy(column.offsets)
+        inside = column.values
         if is_list(inside.type):
             inner = column_reader(inside)
             return lambda i: [inner(j) for j in range(starts[i], starts[i + 1])]
@@ -362,8 +368,8 @@ def concatenate(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def shard_problem(path: Path, entry: ShardEntry) -> str | None:
-    """Return what is wrong with a shard's bytes, if anything. They are hashed once per change of the file (`identity` caches), so that
-    a second start is free."""
+    """Return what is wrong with a shard's bytes, if anything. They are hashed once per change of
+    the file (`identity` caches), so that a second start is free."""
     try:
         sha256 = file_identity(str(path))
     except FileNotFoundError:

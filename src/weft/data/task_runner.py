@@ -13,7 +13,8 @@ SOON = 0.02  # fraction done before the time left is estimated
 
 
 class PrepareProgress(NamedTuple):
-    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside that of the whole."""
+    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside
+    that of the whole."""
 
     stage: str  # classes, tokenizer, train, valid
     done: float  # the share, about
@@ -48,23 +49,20 @@ class ProgressClock:
     """Turns ticks of all workers into progress, a few times per second."""
 
     def __init__(self, stage: str, total: int, workers: int, report: ReportProgress | None) -> None:
-        self.stage, self.workers, self.say, self.began, self.last_print = (
-            stage,
-            workers,
-            report,
-            time.perf_counter(),
-            0.0,
-        )
-        self.total, self.text, self.busy, self.lock = (
-            total,
-            0,
-            0.0,
-            threading.Lock(),
-        )
+        self.stage = stage
+        self.workers = workers
+        self.say = report
+        self.began = time.perf_counter()
+        self.last_print = 0.0
+        self.total = total
+        self.text = 0
+        self.busy = 0.0
+        self.lock = threading.Lock()
 
     def tick(self, tick: WorkerProgress) -> None:
         with self.lock:
-            self.text, self.busy = self.text + tick.text, self.busy + tick.busy
+            self.text += tick.text
+            self.busy += tick.busy
             if time.perf_counter() - self.last_print > 0.2:
                 self.last_print = time.perf_counter()
                 self.tell(min(0.99, self.text / max(1, self.total)))
@@ -89,7 +87,8 @@ def reporting(stage: str, report: ReportProgress | None) -> Iterator[None]:
     if report is None:
         yield
         return
-    began, over = time.perf_counter(), threading.Event()
+    began = time.perf_counter()
+    over = threading.Event()
 
     def tell(done: float) -> None:
         report(PrepareProgress(stage, done, 0, time.perf_counter() - began, 0.0, 1))
@@ -113,7 +112,9 @@ class TaskRunner:
     """Runs tasks where they are to run, with progress."""
 
     def __init__(self, workers: int, on: str, report: ReportProgress | None) -> None:
-        self.workers, self.on, self.report = workers, on, report
+        self.workers = workers
+        self.on = on
+        self.report = report
 
     def __call__(self, job: Job, tasks: Sequence[Any], stage: str) -> None:
         if not tasks:

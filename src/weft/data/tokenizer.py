@@ -1,4 +1,5 @@
-"""Tokenizers: text to ids and back. Each is a standard `tokenizer.json`; bytes and characters are looked up with numpy."""
+"""Tokenizers: text to ids and back. Each is a standard `tokenizer.json`; bytes and characters are
+looked up with numpy."""
 
 import hashlib
 import json
@@ -21,7 +22,8 @@ from .folder_files import MAX_TABLE_BYTES, read_bounded
 
 Array = np.ndarray[Any, Any]
 SPECIAL_TOKENS = ("pad", "unk", "bos", "eos", "mask")  # ids 0 to 4
-SPECIAL_TOKEN_NAMES = {  # as files call them, ours first
+# As files call them, ours first
+SPECIAL_TOKEN_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
     "bos": ("<s>", "[CLS]", "<|begin_of_text|>", "<bos>"),
@@ -37,8 +39,8 @@ GAPS = 1 << 20  # ids without a token, at most: arrays have a place for each id
 
 @contextmanager
 def library(what: str) -> Iterator[None]:
-    """Turn errors of the tokenizers library into a ValueError of one line. A panic of its Rust code is a BaseException, which callers
-    do not expect."""
+    """Turn errors of the tokenizers library into a ValueError of one line. A panic of its Rust code
+    is a BaseException, which callers do not expect."""
     try:
         yield
     except BaseException as error:
@@ -55,7 +57,8 @@ def library(what: str) -> Iterator[None]:
 def silent() -> Iterator[None]:
     """Silence standard error: a panic prints there before it can be caught."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
@@ -66,7 +69,8 @@ def silent() -> Iterator[None]:
 
 
 class SpecialTokenFrame(NamedTuple):
-    """Special tokens around a text, and between a text and a second one, which `end` follows too."""
+    """Special tokens around a text, and between a text and a second one, which `end` follows
+    too."""
 
     prefix: list[int]
     suffix: list[int]
@@ -74,13 +78,16 @@ class SpecialTokenFrame(NamedTuple):
 
 
 def with_special_frame(text: str, frame: SpecialTokenFrame) -> str:
-    """Return a tokenizer.json that adds these special tokens around texts; the same bytes if it already does."""
+    """Return a tokenizer.json that adds these special tokens around texts; the same bytes if it
+    already does."""
     inner = tokenizers.Tokenizer.from_str(text)
     inner.no_padding()
     inner.no_truncation()
     a, b = (inner.encode(letter, add_special_tokens=False).ids for letter in "ab")
-    single, pair = inner.encode("a"), inner.encode("a", "b")
-    first, second = [*frame.prefix, *a, *frame.separator], [*b, *frame.suffix]
+    single = inner.encode("a")
+    pair = inner.encode("a", "b")
+    first = [*frame.prefix, *a, *frame.separator]
+    second = [*b, *frame.suffix]
     if single.ids == [*frame.prefix, *a, *frame.suffix] and pair.ids == first + second:
         return text
     before, between, end = (
@@ -101,7 +108,8 @@ def with_special_frame(text: str, frame: SpecialTokenFrame) -> str:
 
 
 def byte_letters() -> list[str]:
-    """Return the character for each byte in a byte-level vocabulary: the byte itself if it is printable (Radford et al. 2019)."""
+    """Return the character for each byte in a byte-level vocabulary: the byte itself if it is
+    printable (Radford et al. 2019)."""
     seen = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace() and b != 0xAD]
     hidden = (chr(256 + i) for i in range(256))
     return [chr(b) if b in seen else next(hidden) for b in range(256)]
@@ -127,12 +135,10 @@ class Tokenizer:
             for mark in SPECIAL_TOKENS
         }
         self.special = {mark: ids[0] for mark, ids in ids_of_special.items() if ids}
-        if self.inner.encode("", "").ids == [
-            self.special.get(mark) for mark in ("bos", "eos", "eos", "eos")
-        ]:
-            self.special["extra_sep"] = self.special[
-                "eos"
-            ]  # RoBERTa's pair is <s> A </s></s> B </s>
+        # RoBERTa's pair is <s> A </s></s> B </s>
+        roberta_pair = [self.special.get(mark) for mark in ("bos", "eos", "eos", "eos")]
+        if self.inner.encode("", "").ids == roberta_pair:
+            self.special["extra_sep"] = self.special["eos"]
         count = 0
         while f"<extra_id_{count}>" in vocabulary:
             count += 1
@@ -141,12 +147,10 @@ class Tokenizer:
         self.byte_level = "ByteLevel" in json.dumps(parts["pre_tokenizer"])
         single = parts["model"]["type"] == "BPE" and not parts["model"]["merges"]
         self.table = self.lookup(vocabulary) if single else None
-        likely = (
-            parts["model"]["type"] == "Unigram"
-        )  # its special tokens are ordinary pieces: text could be read as one
-        self.forgeable_ids = (
-            [i for mark, i in self.special.items() if mark != "unk"] if likely else []
-        )
+        # The special tokens of Unigram are ordinary pieces: text could be read as one
+        self.forgeable_ids: list[int] = []
+        if parts["model"]["type"] == "Unigram":
+            self.forgeable_ids = [i for mark, i in self.special.items() if mark != "unk"]
         self.seconds = 0.0  # seconds in the library's own work
 
     def lookup(self, vocabulary: dict[str, int]) -> Array:
@@ -180,7 +184,8 @@ class Tokenizer:
             ) from None
 
     def probe(self) -> None:
-        """Raise what the library panics with on an ordinary text; a text that the vocabulary lacks is not an error of the file."""
+        """Raise what the library panics with on an ordinary text; a text that the vocabulary lacks
+        is not an error of the file."""
         if self.table is None:
             for ask in (
                 lambda: self.inner.decode(self.inner.encode(PROBE).ids),
@@ -197,8 +202,8 @@ class Tokenizer:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def encode_many(self, texts: list[str]) -> tuple[Array, Array]:
-        """Return the tokens of all texts, concatenated, and the end of each text; special tokens are not added. The type is the
-        smallest that fits."""
+        """Return the tokens of all texts, concatenated, and the end of each text; special tokens
+        are not added. The type is the smallest that fits."""
         if self.table is not None:
             return self.encode_by_table(texts)
         began = perf_counter()
@@ -226,8 +231,10 @@ class Tokenizer:
         """Return the ids; ValueError if one is outside the model's vocabulary."""
         if self.limit is not None and len(ids) and (largest := int(max(ids))) >= self.limit:
             raise ValueError(
-                f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model beside this tokenizer "
-                f"knows ids below {self.limit:,}; put the tokenizer there that the model was trained with"
+                f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the "
+                "model beside this tokenizer "
+                f"knows ids below {self.limit:,}; put the tokenizer there that the model was "
+                "trained with"
             )
         return ids
 
@@ -235,12 +242,11 @@ class Tokenizer:
         assert self.table is not None
         if self.byte_level:
             raw = [text.encode() for text in texts]
-            places, lengths = np.frombuffer(b"".join(raw), np.uint8), [len(r) for r in raw]
+            places = np.frombuffer(b"".join(raw), np.uint8)
+            lengths = [len(r) for r in raw]
         else:
-            places, lengths = (
-                np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32),
-                [len(t) for t in texts],
-            )
+            places = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
+            lengths = [len(t) for t in texts]
         ids = self.table[places]
         if not self.byte_level and (ids < 0).any():
             if "unk" not in self.special:
@@ -252,12 +258,13 @@ class Tokenizer:
         return self.within(ids).astype(self.dtype), np.cumsum(lengths, dtype=np.int64)
 
     def encode(self, text: str) -> Array:
-        """Return the ids of one text as int64, which PyTorch's embeddings take; special tokens are not added. `encode_many` is for the
-        store."""
+        """Return the ids of one text as int64, which PyTorch's embeddings take; special tokens are
+        not added. `encode_many` is for the store."""
         return self.encode_many([text])[0].astype(np.int64)
 
     def encode_spans(self, text: str) -> tuple[Array, Array]:
-        """Return the tokens, and the characters [start, end) of each without the space before a word: (tokens, 2)."""
+        """Return the tokens, and the characters [start, end) of each without the space before a
+        word: (tokens, 2)."""
         if self.table is None:
             began = perf_counter()
             with library("the tokenizer"):
@@ -276,7 +283,8 @@ class Tokenizer:
         """Return the special tokens that the file adds before and after a text."""
         with library("the tokenizer"):
             probe = self.inner.encode("a", add_special_tokens=True)
-        added, ids = probe.special_tokens_mask, self.within(probe.ids)
+        added = probe.special_tokens_mask
+        ids = self.within(probe.ids)
         first = added.index(0) if 0 in added else len(ids)
         last = len(ids) - added[::-1].index(0) if 0 in added else len(ids)
         return ids[:first], ids[last:]

@@ -22,7 +22,8 @@ RARE = 1000  # characters that any vocabulary may hold; large ones a quarter of 
 
 
 def fit_tokenizer(value: R.TokenizerSpec, texts: Texts) -> Tokenizer:
-    """Return the tokenizer that a recipe names. If the text is too small, its vocabulary is smaller than requested."""
+    """Return the tokenizer that a recipe names. If the text is too small, its vocabulary is smaller
+    than requested."""
     tokenizer: Tokenizer = implementation(value)(value, texts)
     return tokenizer
 
@@ -49,11 +50,13 @@ def character_tokenizer(value: R.CharacterTokenizer, texts: Texts) -> Tokenizer:
 def within_vocabulary(
     value: R.ByteBPE | R.BPE | R.WordPiece | R.Unigram, inner: Inner
 ) -> Tokenizer:
-    """Return the trained tokenizer with its sentinels; ValueError if it is larger than requested."""
+    """Return the trained tokenizer with its sentinels; ValueError if it is larger than
+    requested."""
     add_sentinels(inner, value.sentinels)
     if inner.get_vocab_size() > value.vocab_size:
         raise ValueError(
-            f"{type(value).__name__}.vocab_size = {value.vocab_size}: the characters of the text and the special tokens alone "
+            f"{type(value).__name__}.vocab_size = {value.vocab_size}: the characters of the text "
+            "and the special tokens alone "
             f"are {inner.get_vocab_size()}; give more"
         )
     return Tokenizer(inner.to_str(pretty=True))
@@ -83,14 +86,13 @@ def single_symbol_tokenizer(letters: list[str], special: bool) -> Inner:
 
 def train_byte_bpe(value: R.ByteBPE, texts: Texts) -> Tokenizer:
     inner = Inner(models.BPE())
-    inner.pre_tokenizer, inner.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    # The gap before a mask is the hidden word's
     specials = [
         AddedToken(name, special=True, lstrip=name == DEFAULT_SPECIALS[-1])
         for name in DEFAULT_SPECIALS
-    ]  # the gap before a mask is the hidden word's
+    ]
     inner.train_from_iterator(
         texts(),
         trainers.BpeTrainer(
@@ -121,10 +123,8 @@ def train_bpe(value: R.BPE, texts: Texts) -> Tokenizer:
         )
 
     inner.train_from_iterator(texts(), trainer())
-    letters, most = (
-        [name for name in inner.get_vocab() if len(name) == 1],
-        max_alphabet(value.vocab_size),
-    )
+    letters = [name for name in inner.get_vocab() if len(name) == 1]
+    most = max_alphabet(value.vocab_size)
     if len(letters) > most:
         inner.train_from_iterator(
             texts(),
@@ -137,8 +137,9 @@ def train_bpe(value: R.BPE, texts: Texts) -> Tokenizer:
 
 
 def mark_capitals(inner: Inner, texts: Iterable[str]) -> None:
-    """Replace a capital letter by a case marker and the lower-case letter, so that Hund and hund share a piece (inline case, Bérard et
-    al. 2019, arXiv:1907.06170). Letters without a case pair, and those that the text lacks, stay."""
+    """Replace a capital letter by a case marker and the lower-case letter, so that Hund and hund
+    share a piece (inline case, Bérard et al. 2019, arXiv:1907.06170). Letters without a case pair,
+    and those that the text lacks, stay."""
     letters = map(chr, np.flatnonzero(count_characters(texts)))
     pairs = [
         (large, large.lower())
@@ -158,8 +159,9 @@ def mark_capitals(inner: Inner, texts: Iterable[str]) -> None:
 
 
 def word_tokenizer(model: Any) -> Inner:
-    """Return a tokenizer of words between white space, each after SentencePiece's space symbol, so that decoding is exact. Punctuation
-    is split off, so that a word at the end of a sentence is the same word."""
+    """Return a tokenizer of words between white space, each after SentencePiece's space symbol, so
+    that decoding is exact. Punctuation is split off, so that a word at the end of a sentence is the
+    same word."""
     inner = Inner(model)
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
@@ -169,15 +171,13 @@ def word_tokenizer(model: Any) -> Inner:
 
 
 def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
-    """Train WordPiece. The library numbers the letters inside words in no fixed order and breaks ties by these numbers, so they are
-    collected and numbered first."""
+    """Train WordPiece. The library numbers the letters inside words in no fixed order and breaks
+    ties by these numbers, so they are collected and numbered first."""
 
     def trained(size: int, **more: Any) -> Inner:
         inner = Inner(models.WordPiece(unk_token=BERT_SPECIALS[1]))
-        inner.normalizer, inner.pre_tokenizer = (
-            normalizers.BertNormalizer(lowercase=value.lowercase),
-            pre_tokenizers.BertPreTokenizer(),
-        )
+        inner.normalizer = normalizers.BertNormalizer(lowercase=value.lowercase)
+        inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         inner.train_from_iterator(
             texts(),
             trainers.WordPieceTrainer(
@@ -186,7 +186,8 @@ def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
         )
         return inner
 
-    first, most = trained(0), max_alphabet(value.vocab_size)
+    first = trained(0)
+    most = max_alphabet(value.vocab_size)
     letters = sorted(name for name in first.get_vocab() if not name.startswith("##"))
     if len(letters) > most:
         letters = sorted(most_common_characters(texts(), first, most))
@@ -206,18 +207,16 @@ def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
             unk_token=BERT_SPECIALS[1],
         )
     )
-    fresh.normalizer, fresh.pre_tokenizer, fresh.decoder = (
-        inner.normalizer,
-        inner.pre_tokenizer,
-        decoders.WordPiece(),
-    )
+    fresh.normalizer = inner.normalizer
+    fresh.pre_tokenizer = inner.pre_tokenizer
+    fresh.decoder = decoders.WordPiece()
     fresh.add_special_tokens([AddedToken(name, special=True) for name in BERT_SPECIALS])
     return within_vocabulary(value, fresh)
 
 
 def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
-    """Train a unigram model. The library's scores differ between runs in their last digits, and between equally rare letters: both are
-    rounded away."""
+    """Train a unigram model. The library's scores differ between runs in their last digits, and
+    between equally rare letters: both are rounded away."""
     inner = word_tokenizer(models.Unigram())
     inner.train_from_iterator(
         texts(),
@@ -229,10 +228,8 @@ def train_unigram(value: R.Unigram, texts: Texts) -> Tokenizer:
         ),
     )
     tokenizer_json = json.loads(inner.to_str())
-    specials, pieces = (
-        tokenizer_json["model"]["vocab"][: len(DEFAULT_SPECIALS)],
-        tokenizer_json["model"]["vocab"][len(DEFAULT_SPECIALS) :],
-    )
+    specials = tokenizer_json["model"]["vocab"][: len(DEFAULT_SPECIALS)]
+    pieces = tokenizer_json["model"]["vocab"][len(DEFAULT_SPECIALS) :]
     least = min((score for name, score in pieces if len(name) > 1), default=0.0)
     worst = min(score for _, score in pieces)
     evened = [
@@ -275,13 +272,15 @@ def count_characters(texts: Iterable[str]) -> "np.ndarray[Any, np.dtype[np.int64
 
 def join_texts(texts: Iterable[str]) -> Iterator[str]:
     """Yield the texts joined into blocks of about four million characters."""
-    texts_so_far, size = [], 0
+    texts_so_far = []
+    size = 0
     for text in texts:
         texts_so_far.append(text)
         size += len(text)
         if size > 1 << 22:
             yield "".join(texts_so_far)
-            texts_so_far, size = [], 0
+            texts_so_far = []
+            size = 0
     yield "".join(texts_so_far)
 
 
@@ -304,7 +303,8 @@ def sample_texts(
 
 
 def message_text(message: Any) -> str:
-    """What is said in a message of a conversation; "" for what is none, which `check` sets aside."""
+    """What is said in a message of a conversation; "" for what is none, which `check` sets
+    aside."""
     return str(message.get("content", "")) if isinstance(message, dict) else ""
 
 

@@ -1,6 +1,8 @@
-"""Transforms: what `recipe.transforms` says, done by Pillow and numpy. An image is a PIL image until it is normalised.
+"""Transforms: what `recipe.transforms` says, done by Pillow and numpy. An image is a PIL image
+until it is normalised.
 
-Boxes are corners x1 y1 x2 y2 in pixels, (N, 4), or None; what an image goes through, its boxes go through."""
+Boxes are corners x1 y1 x2 y2 in pixels, (N, 4), or None; what an image goes through, its boxes go
+through."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -28,7 +30,8 @@ INTERPOLATION = {
 
 
 class ImagePipeline:
-    """Transforms one after another, from a PIL image to pixels. Without `Normalize`, pixels are from 0 to 1."""
+    """Transforms one after another, from a PIL image to pixels. Without `Normalize`, pixels are
+    from 0 to 1."""
 
     def __init__(self, transforms: Sequence[R.Transform]) -> None:
         check_order(transforms)
@@ -69,13 +72,17 @@ def resized_sides(
     """
     if isinstance(size, tuple):
         return size[1], size[0]
-    short, long = min(width, height), max(width, height)
-    new_short, new_long = size, int(size * long / short)
+    short = min(width, height)
+    long = max(width, height)
+    new_short = size
+    new_long = int(size * long / short)
     if max_size is not None and new_long > max_size:
-        new_short, new_long = max(1, int(max_size * short / long)), max_size
+        new_short = max(1, int(max_size * short / long))
+        new_long = max_size
     if new_short * new_long > MAX_PIXELS:
         raise ValueError(
-            f"an image of {width} × {height} pixels has {new_short * new_long:,} pixels when its shorter side is {new_short}; "
+            f"an image of {width} × {height} pixels has {new_short * new_long:,} pixels when its "
+            f"shorter side is {new_short}; "
             "give max_size, or leave the image out"
         )
     return (new_short, new_long) if width <= height else (new_long, new_short)
@@ -85,7 +92,8 @@ def resize(
     image: Image.Image, boxes_N4: BoxArray, sides: tuple[int, int], interpolation: str
 ) -> Transformed:
     if boxes_N4 is not None:
-        scale_x, scale_y = sides[0] / image.width, sides[1] / image.height
+        scale_x = sides[0] / image.width
+        scale_y = sides[1] / image.height
         boxes_N4 = boxes_N4 * np.array((scale_x, scale_y, scale_x, scale_y), boxes_N4.dtype)
     resized = image if image.size == sides else image.resize(sides, INTERPOLATION[interpolation])
     return resized, boxes_N4, None
@@ -94,7 +102,8 @@ def resize(
 def crop(
     image: Image.Image, boxes_N4: BoxArray, left: int, top: int, sides: tuple[int, int]
 ) -> Transformed:
-    """A part of the image, black where it reaches beyond; boxes are cut at its edges, and those outside of it are gone."""
+    """A part of the image, black where it reaches beyond; boxes are cut at its edges, and those
+    outside of it are gone."""
     width, height = sides
     part = image.crop((left, top, left + width, top + height))
     if boxes_N4 is None:
@@ -135,19 +144,23 @@ class CenterCropTransform:
 
 class RandomCropTransform:
     def __init__(self, value: R.RandomCrop) -> None:
-        self.size, self.padding = value.size, value.padding
+        self.size = value.size
+        self.padding = value.padding
 
     def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
-        size, padding = self.size, self.padding
+        size = self.size
+        padding = self.padding
         if padding and image.size != (size, size):  # evaluation sees the whole image, not a part
             raise ValueError(
-                f"RandomCrop(size={size}, padding={padding}) got an image of {image.width} × {image.height}; "
+                f"RandomCrop(size={size}, padding={padding}) got an image of {image.width} × "
+                f"{image.height}; "
                 f"put Resize(size=({size}, {size})) before it, or leave padding out"
             )
         room = [side + 2 * padding - size for side in image.size]
         if min(room) < 0:
             raise ValueError(
-                f"an image of {image.width} × {image.height} pixels has no part of RandomCrop.size = {size}; put Resize before it"
+                f"an image of {image.width} × {image.height} pixels has no part of "
+                f"RandomCrop.size = {size}; put Resize before it"
             )
         left, top = (int(rng.integers(r + 1)) - padding for r in room)
         return crop(image, boxes_N4, left, top, (size, size))
@@ -201,7 +214,8 @@ class RandomHorizontalFlipTransform:
 
 class NormalizeTransform:
     def __init__(self, value: R.Normalize) -> None:
-        self.mean, self.std = value.mean, value.std
+        self.mean = value.mean
+        self.std = value.std
 
     def __call__(self, image: Image.Image, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         return normalise(image, self.mean, self.std), boxes_N4, None
@@ -212,7 +226,8 @@ class RandomErasingTransform:
         self.value = value
 
     def __call__(self, pixels: PixelArray, boxes_N4: BoxArray, rng: Generator) -> Transformed:
-        value, (channels, rows, columns) = self.value, pixels.shape
+        value = self.value
+        (channels, rows, columns) = pixels.shape
         if rng.random() >= value.p:
             return pixels, boxes_N4, None
         boxes, fits = fitting_boxes(columns, rows, rng.random((TRIES, 4)), value.scale, value.ratio)
@@ -250,10 +265,14 @@ class CutMixTransform:
         """The first with a rectangle of the other, and the share of the first that is left."""
         rows, columns = pixels.shape[1:]
         side = sqrt(1 - rng.beta(self.alpha, self.alpha))
-        middle_x, middle_y = rng.integers(columns), rng.integers(rows)
-        half_x, half_y = int(columns * side) // 2, int(rows * side) // 2
-        left, right = max(0, middle_x - half_x), min(columns, middle_x + half_x)
-        top, bottom = max(0, middle_y - half_y), min(rows, middle_y + half_y)
+        middle_x = rng.integers(columns)
+        middle_y = rng.integers(rows)
+        half_x = int(columns * side) // 2
+        half_y = int(rows * side) // 2
+        left = max(0, middle_x - half_x)
+        right = min(columns, middle_x + half_x)
+        top = max(0, middle_y - half_y)
+        bottom = min(rows, middle_y + half_y)
         mixed = pixels.copy()
         mixed[:, top:bottom, left:right] = other[:, top:bottom, left:right]
         return mixed, 1 - (bottom - top) * (right - left) / (rows * columns)
@@ -273,7 +292,8 @@ class RandomChoiceTransform:
 
 class RandomApplyTransform:
     def __init__(self, value: R.RandomApply) -> None:
-        self.steps, self.p = [implementation(part)(part) for part in value.transforms], value.p
+        self.steps = [implementation(part)(part) for part in value.transforms]
+        self.p = value.p
 
     def __call__(self, image: Any, boxes_N4: BoxArray, rng: Generator) -> Transformed:
         if rng.random() >= self.p:

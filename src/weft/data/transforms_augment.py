@@ -74,8 +74,8 @@ def invert(image: Image.Image, _: float) -> Image.Image:
     return ImageOps.invert(image)
 
 
-# An operation, the strength of its largest magnitude, and whether it goes both ways (arXiv:1805.09501, table 6; the ranges are
-# torchvision's).
+# An operation, the strength of its largest magnitude, and whether it goes both ways
+# (arXiv:1805.09501, table 6; the ranges are torchvision's).
 OPERATIONS: dict[str, tuple[Operation, float, bool]] = {
     "Identity": (identity, 0.0, False),
     "ShearX": (shear_x, 0.3, True),

@@ -38,9 +38,8 @@ def run_tasks(job: Job, tasks: Sequence[Any], workers: int, tick: Tick) -> None:
         for task in tasks:
             work(task, tick)
         return
-    left = iter(
-        tasks
-    )  # threads only hand work on; taking the next from a list's iterator is atomic
+    # Threads only hand work on; taking the next from a list's iterator is atomic
+    left = iter(tasks)
     started: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -67,7 +66,8 @@ def run_worker(
     tick: Tick,
     started: list[subprocess.Popen[str]],
 ) -> None:
-    """One process: a line of JSON for each task, lines of ticks back. It ends when its input does, so it cannot outlive us for long."""
+    """One process: a line of JSON for each task, lines of ticks back. It ends when its input does,
+    so it cannot outlive us for long."""
     with subprocess.Popen(
         [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,
@@ -95,7 +95,8 @@ def run_worker(
 
 
 def worker_main() -> None:
-    """A worker's life: the job, then tasks. Answers are ticks, null for done, or a string for what is wrong."""
+    """A worker's life: the job, then tasks. Answers are ticks, null for done, or a string for what
+    is wrong."""
 
     def say(answer: Any) -> None:
         print(json.dumps(answer), flush=True)

@@ -11,7 +11,8 @@ Fields = dict[str, Any]
 
 
 def write_rows(path: str, rows: Sequence[Fields]) -> None:
-    """By the ending: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv an object is a column a name, a list is JSON."""
+    """By the ending: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv an object is a
+    column a name, a list is JSON."""
     suffix = Path(path).suffix.lower()
     rows = [flatten_row(row) for row in rows] if suffix in (".csv", ".tsv") else rows
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -44,7 +45,8 @@ def write_parquet(path: str, columns: dict[str, list[Any]]) -> None:
         pq.write_table(pa.table(columns), path)
     except pa.ArrowException as error:
         raise ValueError(
-            f"{path}: a Parquet column has values of one type ({str(error).splitlines()[0]}); write .jsonl"
+            f"{path}: a Parquet column has values of one type ({str(error).splitlines()[0]}); "
+            "write .jsonl"
         ) from None
 
 
@@ -53,7 +55,8 @@ def check_tsv_cells(path: str, rows: Sequence[Sequence[Any]]) -> None:
     wrong = next((cell for row in rows for cell in row if re.search(r"[\t\r\n]", str(cell))), None)
     if wrong is not None:
         raise ValueError(
-            f"{path}: {str(wrong)[:60]!r} contains a tab or a line end, which .tsv cannot represent; write .csv or .jsonl"
+            f"{path}: {str(wrong)[:60]!r} contains a tab or a line end, which .tsv cannot "
+            "represent; write .csv or .jsonl"
         )
 
 
@@ -67,10 +70,6 @@ def flatten_row(row: Fields) -> Fields:
 
 
 def format_cell(value: Any) -> Any:
-    return (
-        json.dumps(value, ensure_ascii=False)
-        if isinstance(value, list | dict)
-        else ""
-        if value is None
-        else value
-    )
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value

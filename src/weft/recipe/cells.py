@@ -41,13 +41,12 @@ def require_cell(fields: dict[str, Any], name: str, kind: type = str, each: type
 
 
 class ClassName(str):
-    """The name of a class that a table keeps as a number: a text to a reader of classes, its number to a reader of numbers, who calls
-    `float`.
+    """The name of a class that a table keeps as a number: a text to a reader of classes, its number
+    to a reader of numbers, who calls `float`.
 
     Attributes:
         number: of the class.
-        names: of all classes of the column, in their order.
-    """
+        names: of all classes of the column, in their order."""
 
     number: int
     names: tuple[str, ...]
@@ -66,7 +65,8 @@ def class_name(label: Any) -> str:
 
 
 def class_names(cell: Any) -> list[str]:
-    """The classes that a cell names, one or a list; what is no name is left out, for `check` sets its row aside."""
+    """The classes that a cell names, one or a list; what is no name is left out, for `check` sets
+    its row aside."""
     class_names = []
     for label in cell if isinstance(cell, list) else [cell]:
         with suppress(ValueError):
@@ -123,7 +123,8 @@ VISIBLE = 0.5  # of a box's area that must be inside the image; what is outside 
 
 
 def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
-    """Refuse boxes, as x, y, width and height in pixels, that are empty or for the most part outside an image of this size."""
+    """Refuse boxes, as x, y, width and height in pixels, that are empty or for the most part
+    outside an image of this size."""
     width, height = size
     for box in boxes:
         x, y, w, h = map(float, box)
@@ -144,7 +145,8 @@ def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
 
 
 def check_box_units(boxes: Sequence[Sequence[float]]) -> None:
-    """Refuse boxes, those of a data set or of a sample of it, if no number of them exceeds 1: they are fractions of their images."""
+    """Refuse boxes, those of a data set or of a sample of it, if no number of them exceeds 1: they
+    are fractions of their images."""
     if max(map(float, chain.from_iterable(boxes)), default=2.0) <= 1:
         raise ValueError(
             f"box {short(boxes[0])} looks like fractions of its image, and so do the others; "

@@ -13,7 +13,8 @@ ANSWERS = "assistant"  # the role whose words are learned
 
 @choice
 class ChatTemplate:
-    """How a turn of a conversation is written; special tokens stand in it by their names. Default: ChatML."""
+    """How a turn of a conversation is written; special tokens stand in it by their names. Default:
+    ChatML."""
 
     start: str = "<|im_start|>{role}\n"  # before what is said
     end: str = "<|im_end|>"  # after it; an answer learns to say it
@@ -51,7 +52,8 @@ def check_messages(messages: Any) -> None:
 
 @choice
 class Conversations(RowSchema):
-    """A list of messages, each an object with `role` and `content`; what the role `assistant` says is learned."""
+    """A list of messages, each an object with `role` and `content`; what the role `assistant` says
+    is learned."""
 
     name = "conversations"
     column_fields = ("messages",)
@@ -72,8 +74,8 @@ class Conversations(RowSchema):
 
 @choice
 class Preferences(RowSchema):
-    """A prompt and two answers, of which the first is preferred. With a template, the prompt is what a user says, or a list of messages;
-    without one, texts follow each other as they are."""
+    """A prompt and two answers, of which the first is preferred. With a template, the prompt is
+    what a user says, or a list of messages; without one, texts follow each other as they are."""
 
     name = "preferences"
     column_fields = ("prompt", "chosen", "rejected")
@@ -95,7 +97,8 @@ class Preferences(RowSchema):
             check_messages(fields[self.prompt])
             if self.template is None:
                 raise ValueError(
-                    f"{self.prompt} is a list of messages; give Preferences(template=ChatTemplate())"
+                    f"{self.prompt} is a list of messages; give "
+                    "Preferences(template=ChatTemplate())"
                 )
         else:
             require_cell(fields, self.prompt)

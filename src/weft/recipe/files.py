@@ -15,7 +15,8 @@ from .recipe import Recipe
 
 
 def load_recipe(name: str) -> Recipe:
-    """Return the recipe of `file.py` (its first), `file.py:name`, a JSON file, or the folder of a run."""
+    """Return the recipe of `file.py` (its first), `file.py:name`, a JSON file, or the folder of a
+    run."""
     file, _, variable = name.partition(":")
     path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
     if not path.exists():
@@ -38,7 +39,9 @@ def load_recipe(name: str) -> Recipe:
                 for frame in extract_tb(error.__traceback__)
                 if frame.filename == module_spec.origin
             ]
-            line = error.lineno if isinstance(error, SyntaxError) else inside[-1] if inside else "?"
+            if isinstance(error, SyntaxError):
+                inside.append(error.lineno)
+            line = inside[-1] if inside else "?"
             raise ValueError(f"{file}, line {line}: {type(error).__name__}: {error}") from error
         recipes = {key: thing for key, thing in vars(module).items() if isinstance(thing, Recipe)}
     if not all(isinstance(thing, Recipe) for thing in recipes.values()) or not recipes:
@@ -57,14 +60,15 @@ def recipe_of_run(folder: Path) -> Recipe:
         raise ValueError(f"{folder} {problem}; give the folder of a run, such as runs/NAME")
     if not path.exists():
         raise ValueError(
-            f"{folder} is not the folder of a run: it has no recipe.json; start one with weft train RECIPE"
+            f"{folder} is not the folder of a run: it has no recipe.json; start one with weft "
+            "train RECIPE"
         )
     return recipe_from_json(path)
 
 
 def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
-    """Return the recipe of a JSON file. If the file contains its own SHA-256, as that of a run does, it must match, unless `sealed` is
-    False."""
+    """Return the recipe of a JSON file. If the file contains its own SHA-256, as that of a run
+    does, it must match, unless `sealed` is False."""
     try:
         text = path.read_text("utf-8")
         plain = json.loads(text)
@@ -83,6 +87,7 @@ def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
         raise ValueError(f"{path} is not a recipe: {error}") from None
     if not isinstance(recipe_from_json, Recipe):
         raise ValueError(
-            f"{path} contains a {type(recipe_from_json).__name__}, not a Recipe; give the recipe.json of a run"
+            f"{path} contains a {type(recipe_from_json).__name__}, not a Recipe; give the "
+            "recipe.json of a run"
         )
     return recipe_from_json

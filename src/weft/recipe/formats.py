@@ -1,4 +1,5 @@
-"""Sources of data: files, and the formats by which they are divided into pieces of work and read."""
+"""Sources of data: files, and the formats by which they are divided into pieces of work and
+read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -35,7 +36,8 @@ Span = tuple[int, int | None]  # first, and one after the last; None: the end of
 
 
 class Piece(NamedTuple):
-    """Work for one process: files, and the span of each in bytes of the unpacked file or in rows, as the format counts."""
+    """Work for one process: files, and the span of each in bytes of the unpacked file or in rows,
+    as the format counts."""
 
     paths: tuple[str, ...]
     spans: tuple[Span, ...]
@@ -44,16 +46,20 @@ class Piece(NamedTuple):
 
 
 class Format(Named):
-    """Base of every data format. One instance is registered under its `name`, which is what `Source.format` holds.
+    """Base of every data format. One instance is registered under its `name`, which is what
+    `Source.format` holds.
 
-    A piece must give the same rows wherever it is read: pieces are read in other processes and on other machines.
+    A piece must give the same rows wherever it is read: pieces are read in other processes and on
+    other machines.
 
     Attributes:
         name: the name in recipes and after `--format`.
-        suffixes: suffixes of file names, lower case and with the dot; `.gz` and `.zst` are removed before they are compared.
-        offset_unit: what the offset of a row counts: bytes of the unpacked file, rows, or nothing, as each file is a row.
-        extra_columns: columns beside those of the files, which a row has where they are among `columns` of `read`.
-    """
+        suffixes: suffixes of file names, lower case and with the dot; `.gz` and `.zst` are removed
+            before they are compared.
+        offset_unit: what the offset of a row counts: bytes of the unpacked file, rows, or nothing,
+            as each file is a row.
+        extra_columns: columns beside those of the files, which a row has where they are among
+            `columns` of `read`."""
 
     name: str
     suffixes: tuple[str, ...] = ()
@@ -65,13 +71,13 @@ class Format(Named):
         return path.removesuffix(".gz").removesuffix(".zst").lower().endswith(self.suffixes)
 
     def sniff(self, head: bytes, path: str) -> float:
-        """Return how sure it is that a file has this format, from 0 (it has not) to 1; the surest format is taken.
+        """Return how sure it is that a file has this format, from 0 (it has not) to 1; the surest
+        format is taken.
 
         Args:
-            head: the first bytes of the unpacked file, up to a megabyte. A score of 1 for no bytes is final: the file is
-                then not opened.
-            path: the name of the file.
-        """
+            head: the first bytes of the unpacked file, up to a megabyte. A score of 1 for no bytes
+                is final: the file is then not opened.
+            path: the name of the file."""
         return SUFFIX_SCORE if self.has_suffix(path) else 0.0
 
     def complete(self, source: "Source") -> "Source":
@@ -85,17 +91,20 @@ class Format(Named):
         reference: "Source | None" = None,
         assume_header: bool = False,
     ) -> "Source":
-        """Return the source with `column_names` and `has_header`, where the files do not name their columns."""
+        """Return the source with `column_names` and `has_header`, where the files do not name their
+        columns."""
         return source
 
     def class_names(
         self, source: "Source", pieces: list[Piece], column: str
     ) -> Sequence[str] | None:
-        """Return the names of the classes in a column where they are known without reading the rows, else None."""
+        """Return the names of the classes in a column where they are known without reading the
+        rows, else None."""
         return None
 
     def pieces(self, source: "Source", piece_bytes: int) -> list[Piece]:
-        """Divide a source into pieces of about `piece_bytes` bytes, in the order of the files: a pure function of them."""
+        """Divide a source into pieces of about `piece_bytes` bytes, in the order of the files: a
+        pure function of them."""
         raise NotImplementedError
 
     def read(
@@ -115,8 +124,8 @@ class Format(Named):
 class Source:
     """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
 
-    A relative path is looked up here, then under $WEFT_DATA. `filters` drop rows when the data is prepared, in their order: put those
-    that look at one row before those that compare rows.
+    A relative path is looked up here, then under $WEFT_DATA. `filters` drop rows when the data is
+    prepared, in their order: put those that look at one row before those that compare rows.
 
     Attributes:
         paths: the files.
@@ -126,9 +135,9 @@ class Source:
         has_header: whether the first line of a csv or tsv names the columns.
         delimiter: of a csv; None: detected from its first lines.
         fraction: read only this part of each file.
-        split_seed: `fraction` picks rows of a table at random, by this seed; None: consecutive rows.
-        filters: what drops rows.
-    """
+        split_seed: `fraction` picks rows of a table at random, by this seed; None: consecutive
+            rows.
+        filters: what drops rows."""
 
     paths: tuple[str, ...]
     format: str | None = None

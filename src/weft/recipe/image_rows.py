@@ -33,8 +33,8 @@ class LabelledImages(RowSchema):
 
 @choice
 class ImagesWithBoxes(RowSchema):
-    """An image and the boxes in it, COCO's way. Where a row says the `width` and `height` that its boxes were drawn in, the image has
-    them."""
+    """An image and the boxes in it, COCO's way. Where a row says the `width` and `height` that its
+    boxes were drawn in, the image has them."""
 
     name = "boxed"
 
@@ -53,7 +53,8 @@ class ImagesWithBoxes(RowSchema):
         return "labels"
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
-        boxes, names = fields.get("boxes", []), fields.get("labels", [])
+        boxes = fields.get("boxes", [])
+        names = fields.get("labels", [])
         if len(boxes) != len(names) or any(len(box) != 4 or isinstance(box, str) for box in boxes):
             raise ValueError("boxes are four numbers and a label each")
         for side in chain(*boxes):
@@ -62,11 +63,13 @@ class ImagesWithBoxes(RowSchema):
             label_index(labels, name)
 
     def check_image(self, fields: dict[str, Any], size: tuple[int, int]) -> None:
-        width, height = fields.get("width", 0), fields.get("height", 0)
+        width = fields.get("width", 0)
+        height = fields.get("height", 0)
         is_size = all(is_number(side) and float(side) > 0 for side in (width, height))
         if is_size and (float(width), float(height)) != size:
             raise ValueError(
-                f"the image is {size[0]}×{size[1]} pixels as displayed, its boxes are of {width}×{height}; "
+                f"the image is {size[0]}×{size[1]} pixels as displayed, its boxes are of "
+                f"{width}×{height}; "
                 "mend width and height, or the orientation in its EXIF"
             )
         check_boxes(fields.get("boxes", []), size)

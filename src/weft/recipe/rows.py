@@ -11,15 +11,16 @@ TEMPLATE_FIELD = re.compile(r"\{([^{}]+)\}")  # a column's name in a template
 
 
 class RowSchema:
-    """Base of everything that a row of data can be: which columns are read, and what they must hold.
+    """Base of everything that a row of data can be: which columns are read, and what they must
+    hold.
 
-    What encodes it is registered with `implements`: a class that is called with the value, a tokenizer and the labels.
+    What encodes it is registered with `implements`: a class that is called with the value, a
+    tokenizer and the labels.
 
     Attributes:
         name: what `weft prepare --rows` calls it.
         column_fields: the fields of the value that name columns, in the order of `--columns`.
-        labels: the names of the classes in order; None: as sorted in the training data.
-    """
+        labels: the names of the classes in order; None: as sorted in the training data."""
 
     name: ClassVar[str]
     column_fields: ClassVar[tuple[str, ...]] = ()
@@ -47,7 +48,8 @@ class RowSchema:
 
     @property
     def number_column(self) -> str | None:
-        """The column whose values are numbers, also where the table names them as classes, if there is one."""
+        """The column whose values are numbers, also where the table names them as classes, if there
+        is one."""
         return None
 
     @property
@@ -85,7 +87,8 @@ class RowSchema:
 
 @choice
 class Documents(RowSchema):
-    """Running text. Each document ends with the end token; `sentences` also keeps where each sentence starts."""
+    """Running text. Each document ends with the end token; `sentences` also keeps where each
+    sentence starts."""
 
     name = "documents"
     column_fields = ("text",)
@@ -130,7 +133,8 @@ class SourceTargetPairs(RowSchema):
 
 @choice
 class TemplatedPairs(RowSchema):
-    """A source text written from columns by a template, and its target text: T5's text-to-text format (arXiv:1910.10683, section 2.4)."""
+    """A source text written from columns by a template, and its target text: T5's text-to-text
+    format (arXiv:1910.10683, section 2.4)."""
 
     name = "templated"
     length_columns = ("source", "target")
@@ -155,7 +159,8 @@ class TemplatedPairs(RowSchema):
             )
         if len(set(self.targets)) < len(self.targets):
             raise ValueError(
-                f"label_texts = {self.label_texts}: two classes with the same text cannot be told apart"
+                f"label_texts = {self.label_texts}: two classes with the same text cannot be told "
+                "apart"
             )
 
     @property
@@ -313,7 +318,8 @@ class TaggedWords(RowSchema):
 
 @choice
 class ContextQuestions(RowSchema):
-    """A question and a context that may hold its answer; long contexts are read in windows `stride` tokens apart (BERT, section 4.2)."""
+    """A question and a context that may hold its answer; long contexts are read in windows `stride`
+    tokens apart (BERT, section 4.2)."""
 
     name = "questions"
     length_columns = ("question", "context")
@@ -328,7 +334,8 @@ class ContextQuestions(RowSchema):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """`answer_start` and `answer_end` are the characters of the answer in the context, -1 where there is none."""
+        """`answer_start` and `answer_end` are the characters of the answer in the context, -1 where
+        there is none."""
         return *self.text_columns, "id", "answer_start", "answer_end"
 
     @property

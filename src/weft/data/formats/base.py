@@ -42,7 +42,8 @@ def row_spans(rows: tuple[int, int], row_bytes: int, piece_bytes: int) -> Iterat
 
 
 def unnest_translation(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with one column per language where it nests them, as data sets of the hub do: {"translation": {"en": …, "de": …}}."""
+    """Return a row with one column per language where it nests them, as data sets of the hub do:
+    {"translation": {"en": …, "de": …}}."""
     languages = fields.get("translation")
     if not isinstance(languages, dict):
         return fields
@@ -50,10 +51,12 @@ def unnest_translation(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class FileFormat(Format):
-    """A format whose files are read one by one. Small files are read together in one piece, a large one in several."""
+    """A format whose files are read one by one. Small files are read together in one piece, a large
+    one in several."""
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
-        """Divide a file into spans, in order and without gaps, with the bytes to read for each. Here: the whole file."""
+        """Divide a file into spans, in order and without gaps, with the bytes to read for each.
+        Here: the whole file."""
         return [((0, None), estimated_bytes(path))]
 
     def rows(
@@ -91,7 +94,8 @@ class FileFormat(Format):
 def if_undamaged(
     paths: tuple[str, ...], rows: Callable[[], Iterator[SourceItem]]
 ) -> Iterator[SourceItem]:
-    """Yield the rows of files. No row of a damaged archive can be trusted, since its checksum covers all of it: each one is bad."""
+    """Yield the rows of files. No row of a damaged archive can be trusted, since its checksum
+    covers all of it: each one is bad."""
     reason = next(filter(None, map(damage, paths)), None)
     if reason is None:
         yield from rows()

@@ -1,4 +1,5 @@
-"""Names of classes that the `datasets` library keeps beside a column of numbers (its `ClassLabel`)."""
+"""Names of classes that the `datasets` library keeps beside a column of numbers (its
+`ClassLabel`)."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ ClassNames = dict[str, list[ClassName]]  # of each column that has any
 
 
 def read_class_names(metadata: Mapping[bytes, bytes] | None) -> ClassNames:
-    """Return the names that the metadata of a Parquet file hold; damaged ones name nothing, and numbers stay numbers."""
+    """Return the names that the metadata of a Parquet file hold; damaged ones name nothing, and
+    numbers stay numbers."""
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return names_of_columns(json.loads((metadata or {})[b"huggingface"])["info"]["features"])
     return {}
@@ -43,7 +45,8 @@ def numbered(names: list[str]) -> list[ClassName]:
     """Return the names of a column, each with its number."""
     classes = list(map(ClassName, names))
     for number, name in enumerate(classes):
-        name.number, name.names = number, tuple(names)
+        name.number = number
+        name.names = tuple(names)
     return classes
 
 
@@ -62,7 +65,8 @@ def name_classes(fields: dict[str, Any], names: ClassNames) -> dict[str, Any]:
 
 
 def name_of_number(cell: Any, names: list[ClassName]) -> Any:
-    """Return the name of a number; what is no whole number was written over the column since, and stays."""
+    """Return the name of a number; what is no whole number was written over the column since, and
+    stays."""
     if isinstance(cell, list):
         return [name_of_number(number, names) for number in cell]
     if not isinstance(cell, int) or isinstance(cell, bool):

@@ -13,7 +13,8 @@ from .named_images import image_pieces, read_image, table_and_folder
 
 
 class COCOFormat(Format):
-    """`Source.paths` are two: the JSON, and the folder of its images (Lin et al. 2014, arXiv:1405.0312)."""
+    """`Source.paths` are two: the JSON, and the folder of its images (Lin et al. 2014,
+    arXiv:1405.0312)."""
 
     name = "coco"
     suffixes = (".json",)
@@ -43,7 +44,8 @@ Entry = dict[str, Any] | BadRow  # an image, a category or an annotation
 
 
 class Coco(NamedTuple):
-    """Images or why one is none, the annotations of each by its id, the names of categories, and annotations that are none."""
+    """Images or why one is none, the annotations of each by its id, the names of categories, and
+    annotations that are none."""
 
     images: list[Entry]
     boxes: dict[ID, list[Entry]]
@@ -110,7 +112,8 @@ def kept_fields(place: int, value: Any, section: str) -> Entry:
 
 
 def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) -> None:
-    """Raise ValueError if no annotation belongs to an image. That some do not is usual where images were left out."""
+    """Raise ValueError if no annotation belongs to an image. That some do not is usual where images
+    were left out."""
     known = dict.fromkeys(image["id"] for image in images if not isinstance(image, BadRow))
     notes = (note["image_id"] for note in annotations if not isinstance(note, BadRow))
     first = next(notes, None)
@@ -125,8 +128,8 @@ def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) ->
 
 
 def without_shared_ids(images: list[Entry]) -> list[Entry]:
-    """Return the images, with those set aside that are listed again, and those of several files under one id: nobody knows whose the
-    boxes are."""
+    """Return the images, with those set aside that are listed again, and those of several files
+    under one id: nobody knows whose the boxes are."""
     files: dict[ID, set[str]] = {}
     for image in images:
         if isinstance(image, dict):
@@ -164,7 +167,8 @@ def boxed_row(
     place: int, folder: str, image: dict[str, Any], annotations: list[Entry]
 ) -> SourceItem:
     path = os.path.join(folder, image["file_name"])
-    boxes, labels = [], []
+    boxes = []
+    labels = []
     for annotation in annotations:
         if isinstance(annotation, BadRow):
             return BadRow(place, annotation.reason)

@@ -1,4 +1,5 @@
-"""CoNLL: one word and its tags per line, an empty line between sentences (Tjong Kim Sang and De Meulder 2003)."""
+"""CoNLL: one word and its tags per line, an empty line between sentences (Tjong Kim Sang and De
+Meulder 2003)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -49,8 +50,8 @@ class CoNLLFormat(LineFormat):
         reference: Source | None = None,
         assume_header: bool = False,
     ) -> Source:
-        """Take the first column as the words, and the last one that looks like tags as the tags, unless a model was trained on
-        others."""
+        """Take the first column as the words, and the last one that looks like tags as the tags,
+        unless a model was trained on others."""
         if source.column_names:
             return source
         if reference is not None and reference.format == self.name:

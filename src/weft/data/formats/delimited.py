@@ -37,8 +37,8 @@ class TableFormat(FileFormat):
         reference: Source | None = None,
         assume_header: bool = False,
     ) -> Source:
-        """Fill in the names of the columns: `Source.column_names`, the header, those of `reference`, a table without a header that a
-        model was trained on, or numbers."""
+        """Fill in the names of the columns: `Source.column_names`, the header, those of
+        `reference`, a table without a header that a model was trained on, or numbers."""
         source = self.complete(source)
         raw = replace(source, column_names=(), has_header=False, fraction=WHOLE)
         rows = [list(row.fields.values()) for row in self.first_rows(raw, SNIFF_LINES)]
@@ -63,7 +63,8 @@ class TableFormat(FileFormat):
 
 
 class TSVFormat(TableFormat, LineFormat):
-    """Tab-separated columns without quotes. Without a header, rows may have more columns than names, as those of STS-B do."""
+    """Tab-separated columns without quotes. Without a header, rows may have more columns than
+    names, as those of STS-B do."""
 
     name = "tsv"
     suffixes = (".tsv",)
@@ -85,8 +86,9 @@ class TSVFormat(TableFormat, LineFormat):
 
 
 class CSVFormat(TableFormat):
-    """Comma-separated columns. A quoted field may contain line ends, so that a file is one piece and its parts are counted in rows.
-    Every row is as wide as the header or `column_names`: in a wider one, a delimiter without quotes has split a field."""
+    """Comma-separated columns. A quoted field may contain line ends, so that a file is one piece
+    and its parts are counted in rows. Every row is as wide as the header or `column_names`: in a
+    wider one, a delimiter without quotes has split a field."""
 
     name = "csv"
     suffixes = (".csv",)
@@ -101,7 +103,8 @@ class CSVFormat(TableFormat):
         delimiter = source.delimiter or ","
         names, width = column_layout(path, delimiter, source.column_names, source.has_header)
         skip = 1 if source.has_header else 0
-        begin, end = 0, None
+        begin = 0
+        end = None
         if source.fraction != WHOLE:
             count = sum(1 for _ in csv_records(path, delimiter)) - skip
             begin, end = stretch(count, source.fraction)
@@ -141,17 +144,20 @@ def check_unique_names(path: str, names: list[str]) -> tuple[str, ...]:
 def column_layout(
     path: str, delimiter: str, names: tuple[str, ...], named: bool
 ) -> tuple[tuple[str, ...], int | None]:
-    """Return the names of the columns, and how many a row has, where that is known. `column_names` override a header."""
+    """Return the names of the columns, and how many a row has, where that is known. `column_names`
+    override a header."""
     if not named:
         return names, len(names) or None
     first = read_first_row(path, delimiter)
     return names or check_unique_names(path, first), len(first)
 
 
-# pyarrow.csv is nine times as fast, but it has no offsets of rows, turns 01 into 1, and one open quote costs it every row that follows
+# pyarrow.csv is nine times as fast, but it has no offsets of rows, turns 01 into 1, and one open
+# quote costs it every row that follows
 def csv_records(path: str, delimiter: str) -> Iterator[tuple[int, list[str] | BadRow]]:
-    """Yield the rows of a table with the offset of their first line, bad lines in their place. If quotes are wrong, one line is bad and
-    those after it are read again: a quote that never closes would swallow them all."""
+    """Yield the rows of a table with the offset of their first line, bad lines in their place. If
+    quotes are wrong, one line is bad and those after it are read again: a quote that never closes
+    would swallow them all."""
     csv.field_size_limit(MAX_LINE_BYTES)
     lines = decoded_lines(path, (0, None))
     again: deque[tuple[int, str | BadRow]] = deque()  # lines to read again
@@ -210,8 +216,8 @@ def detect_delimiter(path: str) -> str:
 
 
 def most_consistent_delimiter(lines: Sequence[str], named: bool) -> str | None:
-    """Return the delimiter by which most rows have the same number of columns, at least two; on a tie a tab, a comma or a semicolon, in
-    this order."""
+    """Return the delimiter by which most rows have the same number of columns, at least two; on a
+    tie a tab, a comma or a semicolon, in this order."""
     many = MOST_OF_THEM * len(lines)
     if sum("\t" in line for line in lines) > many:
         return "\t"
@@ -245,8 +251,9 @@ def looks_like_header(
     expected: Sequence[str] = (),
     assume_header: bool = False,
 ) -> bool:
-    """Return whether the first line names the columns. By the names: all are common ones, or one does not occur below. By the types: no
-    number above numbers, short above long texts, a new word above few that repeat. Otherwise `assume_header` decides."""
+    """Return whether the first line names the columns. By the names: all are common ones, or one
+    does not occur below. By the types: no number above numbers, short above long texts, a new word
+    above few that repeat. Otherwise `assume_header` decides."""
     if set(expected) & set(first) or all(map(is_common_column_name, first)):
         return True
     if any(not cell.strip() or len(cell) > 40 or is_number(cell) for cell in first):

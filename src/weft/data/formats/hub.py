@@ -44,7 +44,8 @@ def load_hub_dataset(path: str) -> Any:
             f"{path}: data sets of the hub need the extra: {install_extra('hub')}"
         ) from None
     name, *rest = path.split(":")
-    config, split = (rest[0], rest[1]) if len(rest) == 2 else (None, rest[0] if rest else "train")
+    split = rest[-1] if rest else "train"
+    config = rest[0] if len(rest) == 2 else None
     data = datasets.load_dataset(name, config, split=split)
     for column, kind in data.features.items():  # an image as its bytes, not as pixels
         if type(kind).__name__ == "Image":
@@ -57,7 +58,8 @@ def hub_class_names(path: str) -> ClassNames:
 
 
 def read_hub(path: str, span: Span) -> Iterator[SourceItem]:
-    data, names = load_hub_dataset(path), hub_class_names(path)
+    data = load_hub_dataset(path)
+    names = hub_class_names(path)
     end = len(data) if span[1] is None else span[1]
     for first in range(span[0], end, ROWS_PER_READ):
         columns = data[first : min(end, first + ROWS_PER_READ)]

@@ -1,4 +1,5 @@
-"""idx, the format of MNIST and of the sets that took its place (LeCun et al. 1998): a file of images and one of their labels."""
+"""idx, the format of MNIST and of the sets that took its place (LeCun et al. 1998): a file of
+images and one of their labels."""
 
 import os
 import zlib
@@ -17,12 +18,14 @@ from ..images import encode_pixels
 from .base import ROWS_PER_READ, damage, row_spans, stretch
 
 UNSIGNED_BYTES = 8  # the third byte of a file: what its numbers are
-IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
+IMAGES = "-images-idx3-ubyte"
+LABELS = "-labels-idx1-ubyte"
 SUFFIXES = ("idx3-ubyte", "idx1-ubyte", ".idx")
 
 
 class IdxFormat(Format):
-    """`Source.paths` are the file of images and that of labels, a glob of both (`mnist/train-*`), or a folder that holds one such pair."""
+    """`Source.paths` are the file of images and that of labels, a glob of both (`mnist/train-*`),
+    or a folder that holds one such pair."""
 
     name = "idx"
     suffixes = SUFFIXES
@@ -72,12 +75,14 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The shape that a file says it has; ValueError where it is no idx file of bytes, or says more than it can hold."""
+    """The shape that a file says it has; ValueError where it is no idx file of bytes, or says more
+    than it can hold."""
     with open_file(path) as stream:
         mark = read_exactly(path, stream, 4)
         if mark[:3] != bytes((0, 0, UNSIGNED_BYTES)) or mark[3] not in (1, 3):
             raise ValueError(
-                f"{path} is not an idx file of bytes in one or three dimensions; fetch it again, or name its format"
+                f"{path} is not an idx file of bytes in one or three dimensions; fetch it again, "
+                "or name its format"
             )
         numbers = np.frombuffer(read_exactly(path, stream, 4 * mark[3]), ">u4")
     header = Header(tuple(map(int, numbers)), 4 + 4 * mark[3])
@@ -91,7 +96,8 @@ def read_header(path: str) -> Header:
 
 
 def read_exactly(path: str, stream: Any, count: int, start: int | None = None) -> bytes:
-    """The next bytes, or those from `start` on; ValueError for an archive that is damaged before or in them."""
+    """The next bytes, or those from `start` on; ValueError for an archive that is damaged before or
+    in them."""
     try:
         if start is not None:
             stream.seek(start)
@@ -143,7 +149,8 @@ def files_of_path(path: str) -> tuple[str, ...]:
 
 
 def pairs_in(folder: str) -> dict[str, tuple[str, str]]:
-    """Return the pairs of a folder by what their names start with: train and t10k in the published ones."""
+    """Return the pairs of a folder by what their names start with: train and t10k in the published
+    ones."""
     pairs = {}
     for images in sorted(glob(os.path.join(folder, f"*{IMAGES}*"))):
         labels = images.replace(IMAGES, LABELS)
@@ -155,7 +162,8 @@ def pairs_in(folder: str) -> dict[str, tuple[str, str]]:
 def check_pair(images: str, shape: Header, labels: str, label_shape: Header) -> None:
     if shape.sides[0] != label_shape.sides[0]:
         raise ValueError(
-            f"{images} holds {shape.sides[0]:,} images, {labels} {label_shape.sides[0]:,} labels; give two files that belong together"
+            f"{images} holds {shape.sides[0]:,} images, {labels} {label_shape.sides[0]:,} labels; "
+            "give two files that belong together"
         )
 
 

@@ -52,13 +52,15 @@ def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list
     classes = {name: files_of_class(folder, name) for name in class_folders(folder)}
     if not any(classes.values()):
         raise ValueError(
-            f"{folder} has no images in sub-folders; a class is a sub-folder{nested_split(folder) or named_by_table(folder)}"
+            f"{folder} has no images in sub-folders; a class is a "
+            f"sub-folder{nested_split(folder) or named_by_table(folder)}"
         )
     stretches = {name: stretch(len(files), fraction) for name, files in classes.items()}
     selected = [file for name, files in classes.items() for file in files[slice(*stretches[name])]]
     if not selected:
         raise ValueError(
-            f"{folder} has too few images of each class to train on some and validate on others; give more, or validation images of their own"
+            f"{folder} has too few images of each class to train on some and validate on others; "
+            "give more, or validation images of their own"
         )
     return selected
 

@@ -20,10 +20,9 @@ SAMPLE_ROWS = 100  # among which one must name an image that is there
 
 
 class ImageTableFormat(Format):
-    """
-    `Source.paths` are two: a table, and the folder of its images. The columns that name files are found by the files; in a row they hold
-    the images. A row whose table has no column `image` or `file` has its image and its path by these names.
-    """
+    """`Source.paths` are two: a table, and the folder of its images. The columns that name files
+    are found by the files; in a row they hold the images. A row whose table has no column `image`
+    or `file` has its image and its path by these names."""
 
     name = "image_table"
     offset_unit = "row"
@@ -53,7 +52,8 @@ class ImageTableFormat(Format):
 
 
 class NamedImages(NamedTuple):
-    """The rows of a table, and the columns that name images, the surest first, each with the suffix to append to its cells."""
+    """The rows of a table, and the columns that name images, the surest first, each with the suffix
+    to append to its cells."""
 
     rows: list[SourceItem]
     suffixes: dict[str, str]
@@ -92,8 +92,9 @@ def read_table(source: Source, folder: str, version: str) -> NamedImages:
 
 
 def find_columns(sample: list[dict[str, Any]], folder: str) -> dict[str, str]:
-    """Return the columns that name files, each with the suffix to append: those of whole names, and those of bare ones that name as many
-    files as any, since the numbers of classes may be names of a few."""
+    """Return the columns that name files, each with the suffix to append: those of whole names, and
+    those of bare ones that name as many files as any, since the numbers of classes may be names of
+    a few."""
     columns = sample[0] if sample else ()
     pairs = [(column, suffix) for suffix in ("", *IMAGE_SUFFIXES) for column in columns]
     files = {pair: count_files(sample, *pair, folder) for pair in pairs}
@@ -120,11 +121,11 @@ def file_name(cell: Any, suffix: str) -> str:
 def row_with_images(
     item: SourceItem, named: NamedImages, folder: str, columns: tuple[str, ...]
 ) -> SourceItem:
-    """Return a row with the bytes of those of its images that are read, known by its file if it is one.
+    """Return a row with the bytes of those of its images that are read, known by its file if it is
+    one.
 
     Raises:
-        ValueError: if an image cannot be read.
-    """
+        ValueError: if an image cannot be read."""
     if isinstance(item, BadRow):
         return item
     names = named.images_of(item)

@@ -25,7 +25,8 @@ class JSONFormat(FileFormat):
     def rows(
         self, path: str, span: Span, source: Source, columns: tuple[str, ...]
     ) -> Iterator[SourceItem]:
-        begin, end = 0, None
+        begin = 0
+        end = None
         if source.fraction != WHOLE:
             begin, end = stretch(sum(1 for _ in values(path)), source.fraction)
         for place, row in islice(values(path), begin, end):

@@ -27,14 +27,14 @@ def describe_missing_key(value: Any, fields: dict[str, Any]) -> str | None:
 
 
 class JSONCursor:
-    """A position in a JSON text. `elements` and `members` iterate over an array or an object; at each step the caller reads exactly one
-    value. Invalid JSON raises ValueError with the file and the character.
+    """A position in a JSON text. `elements` and `members` iterate over an array or an object; at
+    each step the caller reads exactly one value. Invalid JSON raises ValueError with the file and
+    the character.
 
     Attributes:
         text: what is read of the file and not yet passed.
         at: the position in `text`.
-        passed: the number of characters before `text`.
-    """
+        passed: the number of characters before `text`."""
 
     decoder = json.JSONDecoder()
 
@@ -106,7 +106,8 @@ class JSONCursor:
             raise self.wrong(str(error)) from None
 
     def double(self) -> bool:
-        """Read until twice as much is left of the text, so that a long value is parsed about twice; False at the end of the file."""
+        """Read until twice as much is left of the text, so that a long value is parsed about twice;
+        False at the end of the file."""
         left = len(self.text) - self.at
         if left > MAX_VALUE_CHARACTERS:
             raise self.wrong(f"a value of more than {MAX_VALUE_CHARACTERS:,} characters")
@@ -141,7 +142,8 @@ class JSONCursor:
             yield name
 
     def arrays(self, *names: str) -> Iterator[str]:
-        """Yield each of these members of an object that is an array, which the caller reads; all else is passed over."""
+        """Yield each of these members of an object that is an array, which the caller reads; all
+        else is passed over."""
         if self.peek() != "{":
             self.value()
             return

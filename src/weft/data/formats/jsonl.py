@@ -23,7 +23,8 @@ class JSONLinesFormat(LineFormat):
         return parse_json_lines(decoded_lines(path, span))
 
 
-# pyarrow.json is four times as fast, but one broken line costs it the whole file, and it has no offsets of rows
+# pyarrow.json is four times as fast, but one broken line costs it the whole file, and it has no
+# offsets of rows
 def parse_json_lines(lines: Iterable[tuple[int, str | BadRow]]) -> Iterator[SourceItem]:
     """Yield the object of each line with its offset."""
     for offset, line in lines:

@@ -31,7 +31,8 @@ StartsRow = Callable[[bytes, bool], bool]  # a line, and whether a blank one is 
 
 
 class LineFormat(FileFormat):
-    """A format of lines. A file is divided where a row starts, so that a piece reads whole rows only."""
+    """A format of lines. A file is divided where a row starts, so that a piece reads whole rows
+    only."""
 
     def starts_row(self, line: bytes, after_blank: bool, source: Source) -> bool:
         """Return whether a row starts at this line. A row of one line: always.
@@ -44,7 +45,8 @@ class LineFormat(FileFormat):
         return True
 
     def spans(self, path: str, source: Source, piece_bytes: int) -> list[tuple[Span, int]]:
-        """Divide a file at rows; a compressed one is read from its start, so that it stays whole."""
+        """Divide a file at rows; a compressed one is read from its start, so that it stays
+        whole."""
         if is_compressed(path) and source.fraction == WHOLE:
             return [((0, None), estimated_bytes(path))]
         starts = partial(self.starts_row, source=source)
@@ -63,7 +65,8 @@ class LineFormat(FileFormat):
         return [((a, b), b - a) for a, b in pairwise(sorted(cuts))]
 
     def cut_key(self, path: str, source: Source) -> list[object]:
-        """Return what a cached division depends on: the bytes, the fraction, and the code that finds the start of a row."""
+        """Return what a cached division depends on: the bytes, the fraction, and the code that
+        finds the start of a row."""
         try:
             code = file_identity(inspect.getfile(type(self)))
         except (TypeError, OSError):  # a class that was typed at a prompt: never the same
@@ -79,7 +82,8 @@ def part_span(path: str, fraction: tuple[float, float], starts: StartsRow) -> tu
 
 
 def row_start_after(path: str, position: int, total: int, starts: StartsRow) -> int:
-    """Return the first position from `position` on at which a row starts, a pure function of the file."""
+    """Return the first position from `position` on at which a row starts, a pure function of the
+    file."""
     if position <= 0 or position >= total:
         return min(max(position, 0), total)
     after_blank = False
@@ -92,14 +96,17 @@ def row_start_after(path: str, position: int, total: int, starts: StartsRow) -> 
 
 
 def read_records(path: str, span: Span, starts: StartsRow) -> Iterator[SourceItem]:
-    """Yield rows of several lines, each a `text`. One above the maximum length of a line is split there, so that memory stays
-    bounded."""
+    """Yield rows of several lines, each a `text`. One above the maximum length of a line is split
+    there, so that memory stays bounded."""
     record_lines: list[bytes | None] = []
-    first, size, after_blank = span[0], 0, True
+    first = span[0]
+    size = 0
+    after_blank = True
     for offset, line in read_lines(path, span):
         if record_lines and (starts(line or b"x", after_blank) or size > MAX_LINE_BYTES):
             yield from join_record(first, record_lines)
-            record_lines, size = [], 0
+            record_lines = []
+            size = 0
         first = first if record_lines else offset
         record_lines.append(line)
         size += len(line or b"") + 1
@@ -121,7 +128,8 @@ def join_record(offset: int, record_lines: list[bytes | None]) -> Iterator[Sourc
 def read_lines(path: str, span: Span = (0, None)) -> Iterator[tuple[int, bytes | None]]:
     """Yield the lines that start in a range of bytes, None for one that is too long."""
     offset, end = span
-    rest, lost = b"", 0  # the start of an open line, and how much of a long one is gone already
+    rest = b""  # the start of an open line
+    lost = 0  # bytes of a long line that are gone already
     for block in read_blocks(path, offset):
         parts = (rest + block).split(b"\n")
         rest = parts.pop()
@@ -130,9 +138,11 @@ def read_lines(path: str, span: Span = (0, None)) -> Iterator[tuple[int, bytes |
                 return
             length = lost + len(line)
             yield offset, line if length <= MAX_LINE_BYTES else None
-            offset, lost = offset + length + 1, 0
+            offset += length + 1
+            lost = 0
         if lost + len(rest) > MAX_LINE_BYTES:
-            rest, lost = b"", lost + len(rest)
+            lost += len(rest)
+            rest = b""
     if (rest or lost) and (end is None or offset < end):
         yield offset, rest if lost + len(rest) <= MAX_LINE_BYTES else None
 
@@ -150,7 +160,8 @@ def decode_line(offset: int, line: bytes | None) -> str | BadRow:
     except UnicodeDecodeError as error:
         return BadRow(
             offset,
-            f"not UTF-8: byte 0x{error.object[error.start]:02x} at {offset + error.start}; {CONVERT}",
+            f"not UTF-8: byte 0x{error.object[error.start]:02x} at {offset + error.start}; "
+            f"{CONVERT}",
         )
 
 
@@ -174,7 +185,8 @@ def read_head(path: str) -> bytes:
 
 
 def is_binary(head: bytes) -> bool:
-    """Return whether the first bytes of a file are no text: zeros among what is not UTF-8, or many zeros, as UTF-16 has them."""
+    """Return whether the first bytes of a file are no text: zeros among what is not UTF-8, or many
+    zeros, as UTF-16 has them."""
     start = head[:SHORT]
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)  # its last character may be cut
@@ -184,7 +196,8 @@ def is_binary(head: bytes) -> bool:
 
 
 def binary_fix(head: bytes) -> str:
-    """Return what to do with a file that is no text. In UTF-16 without a byte order mark, the zeros are all at even or all at odd places."""
+    """Return what to do with a file that is no text. In UTF-16 without a byte order mark, the zeros
+    are all at even or all at odd places."""
     even = b"\0" in head[0:SHORT:2]
     odd = b"\0" in head[1:SHORT:2]
     if even == odd:
@@ -199,7 +212,8 @@ def refuse_binary(path: str) -> None:
 
 
 def head_lines(head: bytes) -> list[str]:
-    """Return the first lines of a file that starts with these bytes; of one long line, its start."""
+    """Return the first lines of a file that starts with these bytes; of one long line, its
+    start."""
     text = head.decode("utf-8-sig", errors="replace")
     lines = text.split("\n")
     whole = lines if len(text) <= SHORT else lines[: max(1, len(lines) - 1)]

@@ -14,10 +14,12 @@ from .base import group_by_size, stretch
 
 
 def table_and_folder(source: Source, table: str = "table") -> tuple[str, str]:
-    """Return the two paths of a source: what names the images, called `table` in an error, and their folder."""
+    """Return the two paths of a source: what names the images, called `table` in an error, and
+    their folder."""
     if len(source.paths) != 2:
         raise ValueError(
-            f"{source.format} reads two paths, the {table} and the folder of its images; give both, not {' '.join(source.paths)} alone"
+            f"{source.format} reads two paths, the {table} and the folder of its images; give "
+            f"both, not {' '.join(source.paths)} alone"
         )
     (path,), (folder,) = map(find, source.paths)
     return path, folder
@@ -27,9 +29,10 @@ def read_image(folder: str, name: str) -> bytes:
     """Return the bytes of an image.
 
     Raises:
-        ValueError: if it cannot be read, or lies outside the folder: who wrote the table may not choose from the whole disk.
-    """
-    path, root = Path(folder, name), Path(folder).resolve()
+        ValueError: if it cannot be read, or lies outside the folder: who wrote the table may not
+            choose from the whole disk."""
+    path = Path(folder, name)
+    root = Path(folder).resolve()
     try:
         target = path.resolve()
         inside = is_inside(root, target)

@@ -1,6 +1,7 @@
 """npz, numpy's archive: images as one array, or as encoded files end to end, with their labels.
 
-Arrays are read by rows, so that memory does not grow with the archive, and nothing is ever unpickled."""
+Arrays are read by rows, so that memory does not grow with the archive, and nothing is ever
+unpickled."""
 
 import zipfile
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ MAX_CLASSES = 1 << 20
 
 
 class NpzFormat(FileFormat):
-    """Keys: `images` (uint8, a row per image) or `jpeg` and `offsets` (encoded files end to end); `labels`; and, where labels are
-    numbers that stand for names, `classes`."""
+    """Keys: `images` (uint8, a row per image) or `jpeg` and `offsets` (encoded files end to end);
+    `labels`; and, where labels are numbers that stand for names, `classes`."""
 
     name = "npz"
     suffixes = (".npz",)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from ...recipe import Source
 from ...recipe.formats import BadRow, Format, Piece, SourceItem, SourceRow, Span
@@ -31,28 +31,29 @@ def read_parallel(
     paths: tuple[str, ...], spans: tuple[Span, ...], names: tuple[str, ...]
 ) -> Iterator[SourceItem]:
     """Yield line n of each file as one row."""
-    for row in zip_longest(
-        *(decoded_lines(path, span) for path, span in zip(paths, spans, strict=True))
-    ):
-        if None in row:
-            short = paths[row.index(None)]
+    files = [decoded_lines(path, span) for path, span in zip(paths, spans, strict=True)]
+    for lines in zip_longest(*files):
+        if None in lines:
+            short = paths[lines.index(None)]
+            longer = next(path for path in paths if path != short)
             raise ValueError(
-                f"{short} has fewer lines than {next(p for p in paths if p != short)}; aligned files must have the same number"
+                f"{short} has fewer lines than {longer}; aligned files must have the same number"
             )
-        offset, texts = row[0][0], [text for _, text in row]
-        bad = [
-            BadRow(offset, f"{text.reason} ({path})")
-            for text, path in zip(texts, paths, strict=True)
-            if isinstance(text, BadRow)
-        ]
-        yield bad[0] if bad else SourceRow(offset, dict(zip(names, texts, strict=True)))
+        offset = lines[0][0]
+        texts = [text for _, text in lines]
+        bad = next((i for i, text in enumerate(texts) if isinstance(text, BadRow)), None)
+        if bad is None:
+            yield SourceRow(offset, dict(zip(names, texts, strict=True)))
+        else:
+            yield BadRow(offset, f"{texts[bad].reason} ({paths[bad]})")
 
 
 def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
     """Divide aligned files at the same lines; each glob must match as many files."""
     if len(source.paths) < 2:
         raise ValueError(
-            f"parallel text needs two files or more, and there is only {source.paths[0]}; give the aligned file too"
+            f"parallel text needs two files or more, and there is only {source.paths[0]}; "
+            "give the aligned file too"
         )
     columns = [find(path) for path in source.paths]
     if len({len(files) for files in columns}) != 1:
@@ -60,35 +61,34 @@ def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
             f"{path} are {len(files)}" for path, files in zip(source.paths, columns, strict=True)
         )
         raise ValueError(f"every glob of aligned files must match as many files, but {counts}")
-    pieces = []
-    for paths in zip(*columns, strict=True):
-        for path in paths:
-            refuse_binary(path)
-        bytes_, word = (
-            sum(map(estimated_bytes, paths)),
-            digest_plain([file_identity(path) for path in paths]),
-        )
-        count = 1 if any(map(is_compressed, paths)) else max(1, -(-bytes_ // piece_bytes))
-        if count == 1 and source.fraction == WHOLE:
-            pieces.append(Piece(paths, ((0, None),) * len(paths), bytes_, word))
-            continue
-        places = cached_if_large(
-            paths,
-            ["aligned", word, source.fraction, count],
-            partial(aligned_offsets, paths, source.fraction, count),
-        )
-        pieces += [
-            Piece(paths, tuple((p[i], p[i + 1]) for p in places), bytes_ // count, word)
-            for i in range(count)
-            if places[0][i] < places[0][i + 1]
-        ]
-    return pieces
+    aligned = zip(*columns, strict=True)
+    return [piece for paths in aligned for piece in aligned_pieces(paths, source, piece_bytes)]
+
+
+def aligned_pieces(paths: tuple[str, ...], source: Source, piece_bytes: int) -> list[Piece]:
+    for path in paths:
+        refuse_binary(path)
+    size = sum(map(estimated_bytes, paths))
+    identity = digest_plain([file_identity(path) for path in paths])
+    count = 1 if any(map(is_compressed, paths)) else max(1, -(-size // piece_bytes))
+    if count == 1 and source.fraction == WHOLE:
+        return [Piece(paths, ((0, None),) * len(paths), size, identity)]
+    key = ["aligned", identity, source.fraction, count]
+    find_out = partial(aligned_offsets, paths, source.fraction, count)
+    cuts_by_file = cached_if_large(paths, key, find_out)
+    spans_by_file = [list(pairwise(cuts)) for cuts in cuts_by_file]
+    return [
+        Piece(paths, spans, size // count, identity)
+        for spans in zip(*spans_by_file, strict=True)
+        if spans[0][0] < spans[0][1]
+    ]
 
 
 def aligned_offsets(
     paths: Sequence[str], fraction: tuple[float, float], count: int
 ) -> list[list[int]]:
-    """Return the offsets in each file at which its `count` pieces start, and the end of the last."""
+    """Return the offsets in each file at which its `count` pieces start, and the end of the
+    last."""
     totals = {path: count_lines(path) for path in paths}
     if len(set(totals.values())) != 1:
         raise ValueError(
@@ -101,16 +101,19 @@ def aligned_offsets(
 
 
 def count_lines(path: str) -> int:
-    count, last = 0, b"\n"
+    count = 0
+    last = b"\n"
     for block in read_blocks(path):
-        count, last = count + block.count(b"\n"), block[-1:]
-    return count + (last != b"\n")
+        count += block.count(b"\n")
+        last = block[-1:]
+    return count if last == b"\n" else count + 1
 
 
 def line_offsets(path: str, numbers: list[int]) -> list[int]:
     """Return the offset at which each of these lines starts; the line numbers are sorted."""
     offsets: list[int] = []
-    seen, offset = 0, 0  # lines ended, bytes passed
+    seen = 0  # lines ended
+    offset = 0  # bytes passed
     for block in read_blocks(path):
         ended = block.count(b"\n")
         while len(offsets) < len(numbers) and numbers[len(offsets)] <= seen + ended:
@@ -118,7 +121,8 @@ def line_offsets(path: str, numbers: list[int]) -> list[int]:
             for _ in range(numbers[len(offsets)] - seen):
                 place = block.index(b"\n", place + 1)
             offsets.append(offset + place + 1)
-        seen, offset = seen + ended, offset + len(block)
+        seen += ended
+        offset += len(block)
     return offsets + [offset] * (len(numbers) - len(offsets))
 
 

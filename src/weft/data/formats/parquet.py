@@ -37,7 +37,8 @@ class ParquetFormat(FileFormat):
 
 @contextmanager
 def open_parquet(path: str) -> Iterator[Any]:
-    """ValueError for a file that is not Parquet's, damaged in what says where everything is, or a bomb."""
+    """ValueError for a file that is not Parquet's, damaged in what says where everything is, or a
+    bomb."""
     import pyarrow.parquet as pq
 
     options = {"memory_map": True} if not is_remote(path) else {}
@@ -51,7 +52,8 @@ def open_parquet(path: str) -> Iterator[Any]:
         ) from None
     if rows > unpacked_limit(path):
         raise ValueError(
-            f"{path} claims {rows:,} rows in {file_size(path):,} bytes; if that is right, write it without dictionaries"
+            f"{path} claims {rows:,} rows in {file_size(path):,} bytes; if that is right, write "
+            "it without dictionaries"
         )
     with file:
         yield file
@@ -90,7 +92,8 @@ def read_parquet(path: str, span: Span, columns: tuple[str, ...]) -> Iterator[So
 def group_rows(
     file: Any, group: int, first: int, count: int, wanted: list[str], names: ClassNames
 ) -> Iterator[SourceItem]:
-    """The rows of a row group. Damaged pages make those that follow unreadable: each of them is a bad row."""
+    """The rows of a row group. Damaged pages make those that follow unreadable: each of them is a
+    bad row."""
     place = first
     try:
         for batch in file.iter_batches(
@@ -105,7 +108,8 @@ def group_rows(
 
 
 def batch_rows(batch: Any, place: int, names: ClassNames) -> Iterator[SourceItem]:
-    """Row by row where one of them holds what Python has no value for, such as a time after the year 9999."""
+    """Row by row where one of them holds what Python has no value for, such as a time after the
+    year 9999."""
     try:
         rows: list[Any] = batch.to_pylist()
     except (ValueError, OverflowError):
@@ -141,13 +145,17 @@ def row_group_spans(
     groups = row_groups(path)
     begin, end = stretch(sum(rows for rows, _ in groups), fraction)
     spans: list[tuple[Span, int]] = []
-    place, first, group_bytes = 0, begin, 0
+    place = 0
+    first = begin
+    group_bytes = 0
     for i, (rows, bytes_) in enumerate(groups):
-        place, group_bytes = place + rows, group_bytes + bytes_
+        place += rows
+        group_bytes += bytes_
         stop = min(place, end)
         if stop > first and (group_bytes >= piece_bytes or i == len(groups) - 1 or place >= end):
             spans.append(((first, stop), group_bytes))
-            first, group_bytes = stop, 0
+            first = stop
+            group_bytes = 0
     return spans
 
 

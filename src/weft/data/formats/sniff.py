@@ -22,11 +22,11 @@ def formats_by_suffix(path: str) -> list[Format]:
 
 
 def detect_format(path: str) -> str:
-    """Return the name of the format that is surest of a file: a table in a .csv may have tabs, a .json may hold one object per line.
+    """Return the name of the format that is surest of a file: a table in a .csv may have tabs, a
+    .json may hold one object per line.
 
     Raises:
-        UnknownFormat: if none recognises it.
-    """
+        UnknownFormat: if none recognises it."""
     likely = formats_by_suffix(path)
     by_name = next((format for format in likely if format.sniff(b"", path) == 1), None)
     if by_name is not None:
@@ -53,7 +53,8 @@ def surest_format(head: bytes, path: str) -> Format:
     )
     if (score <= 0 or surest.name in ("csv", "tsv")) and is_array_without_objects(head, path):
         raise UnknownFormat(
-            f"{path} is a JSON array of other values than objects; write one object per row, such as "
+            f"{path} is a JSON array of other values than objects; write one object per row, such "
+            "as "
             '[{"text": "…"}, {"text": "…"}]'
         )
     if score <= 0 and is_binary(head):
@@ -62,7 +63,8 @@ def surest_format(head: bytes, path: str) -> Format:
         )
     if score <= 0:
         raise UnknownFormat(
-            f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or SQuAD's JSON; save it as one "
+            f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or "
+            "SQuAD's JSON; save it as one "
             "of these, or name its format (weft prepare --format, in a recipe Source.format)"
         )
     return surest

@@ -13,7 +13,8 @@ from .lines import full_lines
 
 
 class SQuADFormat(FileFormat):
-    """Versions 1.1 and 2.0. A row is a question with its first answer, as characters `begin` to `end` of the context."""
+    """Versions 1.1 and 2.0. A row is a question with its first answer, as characters `begin` to
+    `end` of the context."""
 
     name = "squad"
     suffixes = (".json",)
@@ -144,7 +145,8 @@ def squad_row(question: Question) -> SourceItem:
     """Return a question with its first answer; one that starts elsewhere is searched for."""
     context = question.context
     answer = question.answers[0] if question.answers else ""
-    begin, end = -1, -1
+    begin = -1
+    end = -1
     if answer:
         begin = question.starts[0]
         if begin < 0 or not context.startswith(answer, begin):
@@ -166,8 +168,10 @@ def squad_row(question: Question) -> SourceItem:
 def read_questions(
     path: str, fraction: tuple[float, float] = WHOLE, max_bad_rows: float = MAX_BAD_ROWS
 ) -> list[Question]:
-    """Return all questions with all their answers; bad ones are skipped by the rule of `weft prepare`."""
-    questions, bad = list[Question](), list[dict[str, object]]()
+    """Return all questions with all their answers; bad ones are skipped by the rule of `weft
+    prepare`."""
+    questions = list[Question]()
+    bad = list[dict[str, object]]()
     for question in iterate_questions(find(path)[0], fraction):
         if isinstance(question, BadRow):
             bad.append(bad_row_entry(question, question, path, "squad"))

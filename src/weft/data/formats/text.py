@@ -12,7 +12,8 @@ from .lines import CONVERT, LineFormat, characters, read_records, refuse_binary
 
 
 class TextFormat(LineFormat):
-    """Where a document ends is `Source.document_boundary`. A file cannot be recognised as text: any bytes may be."""
+    """Where a document ends is `Source.document_boundary`. A file cannot be recognised as text: any
+    bytes may be."""
 
     name = "text"
 
@@ -47,14 +48,17 @@ def is_wiki_heading(line: bytes) -> bool:
 
 
 def read_whole_file(path: str, fraction: tuple[float, float]) -> Iterator[SourceItem]:
-    """Yield one document per file, or a range of its characters, in blocks cut where tokenization does not change."""
+    """Yield one document per file, or a range of its characters, in blocks cut where tokenization
+    does not change."""
     try:
         count = sum(map(len, characters(path)))
     except UnicodeDecodeError as error:
         yield BadRow(0, f"not UTF-8: byte 0x{error.object[error.start]:02x}; {CONVERT}")
         return
-    begin, end = int(count * fraction[0]), int(count * fraction[1])
-    buffer, position = "", 0
+    begin = int(count * fraction[0])
+    end = int(count * fraction[1])
+    buffer = ""
+    position = 0
     for text in characters(path):
         buffer += text[max(0, begin - position) : max(0, end - position)]
         position += len(text)

@@ -56,12 +56,12 @@ LABEL_COLUMNS = (
     "answer",
 )
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo")
-WORD_COLUMNS, TAG_COLUMNS = ("words", "tokens"), ("tags", "ner_tags", "ner", "pos_tags", "labels")
-CONTEXT_COLUMNS, ENDING_COLUMNS = (
-    ("context", "ctx", "startphrase", "question", "premise", "sent1", "text"),
-    ("endings", "choices", "options", "answers"),
-)
-SOURCE_COLUMNS, TARGET_COLUMNS = ("source", "src", "en"), ("target", "tgt", "trg", "de", "fr")
+WORD_COLUMNS = ("words", "tokens")
+TAG_COLUMNS = ("tags", "ner_tags", "ner", "pos_tags", "labels")
+CONTEXT_COLUMNS = ("context", "ctx", "startphrase", "question", "premise", "sent1", "text")
+ENDING_COLUMNS = ("endings", "choices", "options", "answers")
+SOURCE_COLUMNS = ("source", "src", "en")
+TARGET_COLUMNS = ("target", "tgt", "trg", "de", "fr")
 COMMON_COLUMNS = {
     *TEXT_COLUMNS,
     *SECOND_TEXT_COLUMNS,
@@ -100,7 +100,8 @@ def find_column(fields: Fields, names: Iterable[str], but: Sequence[str | None] 
 def require_column(fields: Fields, column: str | None, what: str, option: str = "--columns") -> str:
     if column is None:
         raise ValueError(
-            f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with {option}"
+            f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with "
+            f"{option}"
         )
     return column
 

@@ -52,7 +52,8 @@ def infer_row_schema(
         pair: two texts are needed.
     """
     rows = typical_first(rows)
-    fields, names = rows[0], list(columns)
+    fields = rows[0]
+    names = list(columns)
     check_columns_exist(fields, [*names, *([label] if label else [])])
     match row:
         case R.ContextQuestions():
@@ -107,15 +108,15 @@ def typical_first(rows: Sequence[Fields]) -> list[Fields]:
 
 
 def infer_pairs(fields: Fields, names: list[str]) -> R.SourceTargetPairs:
-    source, target = (
-        names
-        if len(names) == 2
-        else (find_column(fields, SOURCE_COLUMNS), find_column(fields, TARGET_COLUMNS))
-    )
+    if len(names) == 2:
+        return R.SourceTargetPairs(source=names[0], target=names[1])
     if len(fields) < 2:
         raise ValueError(f"a pair needs two columns; there is only {', '.join(map(repr, fields))}")
+    source = find_column(fields, SOURCE_COLUMNS)
+    target = find_column(fields, TARGET_COLUMNS)
     free = [name for name in fields if not ID.search(name)]
-    if len(free) == 2:  # where one is known, the other is the other
+    # Of two columns, the one that is not known is the other
+    if len(free) == 2:
         source = source or next(name for name in free if name != target)
         target = target or next(name for name in free if name != source)
     return R.SourceTargetPairs(
@@ -125,46 +126,45 @@ def infer_pairs(fields: Fields, names: list[str]) -> R.SourceTargetPairs:
 
 
 def infer_tagged_words(fields: Fields, names: list[str], tags: str | None) -> R.TaggedWords:
-    lists = [name for name, cell in fields.items() if isinstance(cell, list)]
-    among = {name: fields[name] for name in lists}
-    tags = tags or find_column(among, TAG_COLUMNS) or (lists[-1] if len(lists) > 1 else None)
-    words = (
-        names[0]
-        if names
-        else find_column(among, WORD_COLUMNS, [tags])
-        or next((name for name in lists if name != tags), None)
-    )
+    lists = {name: cell for name, cell in fields.items() if isinstance(cell, list)}
+    if tags is None:
+        tags = find_column(lists, TAG_COLUMNS)
+    if tags is None and len(lists) > 1:
+        tags = list(lists)[-1]
+    words = names[0] if names else find_column(lists, WORD_COLUMNS, [tags])
+    if words is None:
+        words = next((name for name in lists if name != tags), None)
     if tags is None or words is None:
         raise ValueError(
-            "tagging needs a list of words and a list of tags per row; give --columns WORDS TAGS or a CoNLL file"
+            "tagging needs a list of words and a list of tags per row; give --columns WORDS TAGS "
+            "or a CoNLL file"
         )
     return R.TaggedWords(words=words, tags=tags)
 
 
 def ending_columns(fields: Fields) -> list[str]:
     """Return the columns of the endings in the order of the file, since a label is their index."""
-    numbered_columns = [name for name in fields if ENDING.fullmatch(name)]
-    lists = find_column(
-        {name: cell for name, cell in fields.items() if isinstance(cell, list)}, ENDING_COLUMNS
-    )
-    return numbered_columns if len(numbered_columns) > 1 else [lists] if lists else []
+    numbered = [name for name in fields if ENDING.fullmatch(name)]
+    if len(numbered) > 1:
+        return numbered
+    lists = {name: cell for name, cell in fields.items() if isinstance(cell, list)}
+    column = find_column(lists, ENDING_COLUMNS)
+    return [column] if column else []
 
 
 def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -> R.ChoiceQuestions:
-    context, endings = (
-        (names[0], names[1:])
-        if names
-        else (find_column(rows[0], CONTEXT_COLUMNS), ending_columns(rows[0]))
-    )
+    if names:
+        context, *endings = names
+    else:
+        context = find_column(rows[0], CONTEXT_COLUMNS)
+        endings = ending_columns(rows[0])
     if context is None or not endings:
         raise ValueError(
-            "which columns are the context and its endings? Give --columns CONTEXT ENDING ENDING … LABEL"
+            "which columns are the context and its endings? Give --columns CONTEXT ENDING ENDING "
+            "… LABEL"
         )
-    return R.ChoiceQuestions(
-        context=context,
-        endings=tuple(endings),
-        label=label or infer_label_column(rows, [context, *endings]),
-    )
+    label = label or infer_label_column(rows, [context, *endings])
+    return R.ChoiceQuestions(context=context, endings=tuple(endings), label=label)
 
 
 # Texts
@@ -193,75 +193,74 @@ def column_values(rows: Sequence[Fields], name: str) -> list[Any]:
 def infer_label_column(
     rows: Sequence[Fields], texts: Sequence[str], number: bool | None = None
 ) -> str:
-    """Return a column with the name of a label; else the most likely of those with few values, next to a text if there are several.
-    With `number`, only numeric columns, or None."""
+    """Return a column with the name of a label; else the most likely of those with few values, next
+    to a text if there are several. With `number`, only numeric columns, or None."""
     fields = rows[0]
     if len(fields) < 2:
         raise ValueError(f"there is only the column {', '.join(map(repr, fields))}, and no label")
     free = [name for name in fields if name not in texts]
     if number is not None:
         free = [name for name in free if label_score(column_values(rows, name), number)] or free
-    named = [
-        name
-        for label_name in LABEL_COLUMNS
-        for name in free
-        if name.lower().strip("#_ ") == label_name
-    ]
-    if named:
-        return named[0]
-    likely = {name: rank for name in free if (rank := label_score(column_values(rows, name)))}
-    best = [name for name, rank in likely.items() if rank == max(likely.values())]
+    named = find_label(free)
+    if named is not None:
+        return named
+    scores = {name: label_score(column_values(rows, name)) for name in free}
+    highest = max(scores.values(), default=0)
+    best = [name for name in free if highest and scores[name] == highest]
     if len(best) > 1:
-        long = [
-            place for place, name in enumerate(fields) if looks_like_text(column_values(rows, name))
-        ]
-        places = (
-            {name: min(abs(list(fields).index(name) - place) for place in long) for name in best}
-            if long
-            else {}
-        )
-        best = [name for name in best if places.get(name) == min(places.values(), default=None)]
+        best = nearest_to_texts(rows, best)
     if len(best) != 1:
         raise ValueError(
-            f"which of {', '.join(map(repr, fields))} is the label? Name the columns: --columns TEXT [TEXT] LABEL"
+            f"which of {', '.join(map(repr, fields))} is the label? Name the columns: --columns "
+            "TEXT [TEXT] LABEL"
         )
     return best[0]
 
 
+def find_label(names: Sequence[str]) -> str | None:
+    """Return the column with the name of a label, the surest name first."""
+    by_name = {name.lower().strip("#_ "): name for name in reversed(names)}
+    return next((by_name[label] for label in LABEL_COLUMNS if label in by_name), None)
+
+
+def nearest_to_texts(rows: Sequence[Fields], columns: list[str]) -> list[str]:
+    """Return those of the columns that are nearest to a text; none without a text."""
+    names = list(rows[0])
+    texts = [i for i, name in enumerate(names) if looks_like_text(column_values(rows, name))]
+    if not texts:
+        return []
+    distances = {name: min(abs(names.index(name) - i) for i in texts) for name in columns}
+    return [name for name in columns if distances[name] == min(distances.values())]
+
+
 def label_score(cells: list[Any], number: bool | None = None) -> int:
-    """Return how much a column looks like a label: 0 if it is constant, often empty, or almost unique per row."""
+    """Return how much a column looks like a label: 0 if it is constant, often empty, or almost
+    unique per row."""
     full = [
         cell
         for cell in cells
         if cell is not None and str(cell).strip() and not isinstance(cell, list | dict)
     ]
-    few, numbers = len(set(map(str, full))), mostly_numbers(full)
-    if (
-        few < 2
-        or len(full) < MOST_OF_THEM * len(cells)
-        or (number is True and not numbers)
-        or (number is False and numbers and few > MAX_CLASSES)
-    ):
+    few = len(set(map(str, full)))
+    numbers = mostly_numbers(full)
+    if few < 2 or len(full) < MOST_OF_THEM * len(cells):
         return 0
-    if numbers:
-        return (
-            3
-            if few <= MAX_CLASSES or (any("." in str(cell) for cell in full) and few < len(cells))
-            else 0
-        )
-    return 2 if few <= MAX_CLASSES and few < len(cells) / 2 else 0
+    if (number is True and not numbers) or (number is False and numbers and few > MAX_CLASSES):
+        return 0
+    if not numbers:
+        return 2 if few <= MAX_CLASSES and few < len(cells) / 2 else 0
+    has_fractions = any("." in str(cell) for cell in full)
+    return 3 if few <= MAX_CLASSES or (has_fractions and few < len(cells)) else 0
 
 
 def infer_text_columns(rows: Sequence[Fields], but: Sequence[str | None]) -> list[str]:
-    """Return the columns of text in the order of the file: those with the name of a text, and those whose values are texts."""
+    """Return the columns of text in the order of the file: those with the name of a text, and those
+    whose values are texts."""
     free = [name for name in rows[0] if name not in but and not ID.search(name)]
+    usual_names = (*TEXT_COLUMNS, *SECOND_TEXT_COLUMNS)
+    usual = {name for name in free if find_column({name: 0}, usual_names)}
     text_columns = [
-        name
-        for name in free
-        if looks_like_text(
-            column_values(rows, name),
-            usual=find_column({name: 0}, (*TEXT_COLUMNS, *SECOND_TEXT_COLUMNS)) is not None,
-        )
+        name for name in free if looks_like_text(column_values(rows, name), name in usual)
     ]
     if not text_columns and any(isinstance(cell, bytes) for cell in rows[0].values()):
         raise ValueError("the rows hold images, and no text; give texts")

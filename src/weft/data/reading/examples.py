@@ -45,7 +45,8 @@ class Examples(NamedTuple):
 
 
 def expected_rows(task: str | None) -> R.RowSchema | None:
-    """Return the row schema of a task whose examples have a format of their own; None: any format may hold them."""
+    """Return the row schema of a task whose examples have a format of their own; None: any format
+    may hold them."""
     if task is None:
         return None
     if task not in R.tunable_names():
@@ -145,23 +146,33 @@ def describe_rows(task: str, row: R.RowSchema, rows: list[Fields], source: R.Sou
     """Describe what is read in one sentence."""
     if isinstance(row, R.ContextQuestions):
         without = sum(row["answer_start"] < 0 for row in rows)
-        return f"{len(rows):,} questions (SQuAD), {f'{without:,} without' if without else 'each with'} an answer: answer"
-    form = str(source.format) + (
-        f" by {source.delimiter!r}" if source.delimiter not in (None, ",") else ""
-    )
-    counted = f"{len(rows):,} rows ({form}{', no header' * (source.format in ('csv', 'tsv') and not source.has_header)}), "
+        answers = f"{without:,} without an answer" if without else "each with an answer"
+        return f"{len(rows):,} questions (SQuAD), {answers}: answer"
+    form = str(source.format)
+    if source.delimiter not in (None, ","):
+        form += f" by {source.delimiter!r}"
+    if source.format in ("csv", "tsv") and not source.has_header:
+        form += ", no header"
+    return f"{len(rows):,} rows ({form}), {describe_columns(row)}{task}"
+
+
+def describe_columns(row: R.RowSchema) -> str:
+    labels = row.labels or ()
     match row:
         case R.LabelledTexts():
-            texts = f"{row.text!r} and {row.second_text!r}" if row.second_text else f"{row.text!r}"
-            labels = row.labels or ()
-            what = (
-                f"numbers in {row.label!r}"
-                if row.numeric_label
-                else f"{len(labels)} classes in {row.label!r} ({format_labels(labels)})"
-            )
-            return f"{counted}text in {texts}, {what}: {task}"
+            texts = " and ".join(map(repr, row.text_columns))
+            what = f"{len(labels)} classes in {row.label!r} ({format_labels(labels)})"
+            if row.numeric_label:
+                what = f"numbers in {row.label!r}"
+            return f"text in {texts}, {what}: "
         case R.ChoiceQuestions():
-            return f"{counted}context in {row.context!r}, {len(row.endings)} endings, the right one's number in {row.label!r}: {task}"
+            return (
+                f"context in {row.context!r}, {len(row.endings)} endings, "
+                f"the right one's number in {row.label!r}: "
+            )
         case R.TaggedWords():
-            return f"{counted}words in {row.words!r}, {len(row.labels or ())} tags in {row.tags!r} ({format_labels(row.labels or ())}): {task}"
-    return counted + task
+            return (
+                f"words in {row.words!r}, "
+                f"{len(labels)} tags in {row.tags!r} ({format_labels(labels)}): "
+            )
+    return ""

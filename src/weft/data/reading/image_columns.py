@@ -41,7 +41,8 @@ def check_column_order(rows: Sequence[Fields], image: str, label: str) -> None:
 
 
 def find_image_column(rows: Sequence[Fields], names: Sequence[str]) -> str | None:
-    """Return a column that holds images, else one that seems to: by its name, or as the `datasets` library wraps images."""
+    """Return a column that holds images, else one that seems to: by its name, or as the `datasets`
+    library wraps images."""
     names = sorted(names, key=lambda name: name.lower() not in IMAGE_COLUMNS)
     sample = rows[:SAMPLE_IMAGES]
     readable = (name for name in names if any(is_image(fields.get(name)) for fields in sample))

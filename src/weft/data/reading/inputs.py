@@ -26,8 +26,8 @@ FEW = 5  # lines that tell JSON from text
 
 
 def training_source(data: R.Data) -> R.Source:
-    """Return the source that a run was trained on. Columns named by numbers belong to a table without a header, even if it was split
-    into other files."""
+    """Return the source that a run was trained on. Columns named by numbers belong to a table
+    without a header, even if it was split into other files."""
     source = next(data.parts("train")).source
     if not any(map(is_remote, source.paths)):
         # A run may outlive its data
@@ -47,7 +47,8 @@ def open_input(
     max_bad_rows: float = 0.0,
     whole: bool = False,
 ) -> Table:
-    """Open the input of a trained model: what `open_table` reads, else JSON lines, or one text per line in the column `text`.
+    """Open the input of a trained model: what `open_table` reads, else JSON lines, or one text per
+    line in the column `text`.
 
     Args:
         path: a file or an address; "-" is standard input, which holds JSON lines or texts.
@@ -55,8 +56,7 @@ def open_input(
         column_names: the names of the columns, where the file has none.
         reference: the source that the model was trained on.
         max_bad_rows: the largest fraction of rows that may be set aside.
-        whole: whether texts on standard input are one text.
-    """
+        whole: whether texts on standard input are one text."""
     if path != "-" and is_table(path):
         return open_table(
             [path],
@@ -90,8 +90,9 @@ def table_of_rows(
 
 
 def is_table(path: str) -> bool:
-    """Return whether a file is a table: by its name; else by a signature of its format, or by a first line of common names of columns.
-    Other files hold one text per line, whatever delimiters the texts have."""
+    """Return whether a file is a table: by its name; else by a signature of its format, or by a
+    first line of common names of columns. Other files hold one text per line, whatever delimiters
+    the texts have."""
     if formats_by_suffix(path):
         return True
     where = find(path)[0]
@@ -115,7 +116,8 @@ def has_common_header(lines: Sequence[str]) -> bool:
 
 
 def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
-    """Split at line ends alone: `str.splitlines` also splits at form feeds and Unicode separators, which occur inside texts."""
+    """Split at line ends alone: `str.splitlines` also splits at form feeds and Unicode separators,
+    which occur inside texts."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return list(enumerate(lines[:-1] if not lines[-1] else lines))
 
@@ -123,7 +125,8 @@ def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
 def rows_from_lines(
     lines: Iterable[tuple[int, str | BadRow]], default: list[SourceItem] | None = None
 ) -> list[SourceItem]:
-    """Return JSON rows if one of the first lines is an object; else one text per line, or `default`."""
+    """Return JSON rows if one of the first lines is an object; else one text per line, or
+    `default`."""
     lines = list(lines)
     if any(
         map(

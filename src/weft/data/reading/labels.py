@@ -46,7 +46,8 @@ def with_labels(
     if row.numeric_label or (task is None and looks_like_regression(cells, row.label)):
         if not any(map(is_number, cells)):
             raise ValueError(
-                f"{row.label} is {short(cells[0])} in a row, not a number; regress needs numbers, classify does not"
+                f"{row.label} is {short(cells[0])} in a row, not a number; regress needs numbers, "
+                "classify does not"
             )
         return replace(row, numeric_label=True)
     return replace(row, labels=detect_classes(cells, row.label, task, allowed))
@@ -68,8 +69,8 @@ def looks_like_regression(cells: list[Any], label: str) -> bool:
 
 
 def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -> tuple[str, ...]:
-    """Return the classes; numbers are sorted by value, as in `weft prepare`. Among integers, a few other values count as bad rows,
-    unless the task is classification."""
+    """Return the classes; numbers are sorted by value, as in `weft prepare`. Among integers, a few
+    other values count as bad rows, unless the task is classification."""
     seen = Counter(map(str, cells))
     broken = [name for name in seen if not is_number(name)]
     if (
@@ -81,12 +82,14 @@ def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -
     once = [name for name, count in seen.items() if count == 1]
     if task is None and len(once) >= MAX_SINGLETON_CLASSES and len(once) > len(seen) / 2:
         raise ValueError(
-            f"{label} has {len(seen)} classes, of which {len(once)} occur once ({format_labels(once)}); is it the label? Name another: "
+            f"{label} has {len(seen)} classes, of which {len(once)} occur once "
+            f"({format_labels(once)}); is it the label? Name another: "
             "--columns TEXT [TEXT] LABEL, or say --task classify, or --task regress for numbers"
         )
     if len(seen) < 2:
         raise ValueError(
-            f"every row has {label} = {short(next(iter(seen)))}; name the columns: --columns TEXT [TEXT] LABEL"
+            f"every row has {label} = {short(next(iter(seen)))}; name the columns: --columns TEXT "
+            "[TEXT] LABEL"
         )
     return tuple(sorted_classes(seen))
 
@@ -116,5 +119,6 @@ def check_classes_in_training(
     missing = [name for name in classes if name not in training_classes]
     if missing:
         raise ValueError(
-            f"{path}: {missing[0]} has no image to train on beside the held-out ones; give more of them, or validation images with --valid"
+            f"{path}: {missing[0]} has no image to train on beside the held-out ones; give more "
+            "of them, or validation images with --valid"
         )

@@ -1,4 +1,5 @@
-"""Rows of files in memory: one reader and one rule for bad rows, for fine-tuning, evaluation and inference."""
+"""Rows of files in memory: one reader and one rule for bad rows, for fine-tuning, evaluation and
+inference."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -19,7 +20,8 @@ def load_source(
     read: ReadPiece | None = None,
     max_rows: int | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return all rows, those that `read` keeps, or the first `max_rows`, and those that cannot be read."""
+    """Return all rows, those that `read` keeps, or the first `max_rows`, and those that cannot be
+    read."""
     items = (
         (item, piece.paths[0])
         for n, piece in enumerate(split_source(source))
@@ -31,7 +33,8 @@ def load_source(
 def split_bad_rows(
     items: Iterable[tuple[SourceItem, str]], format: str | None
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    rows, bad = list[SourceRow](), BadRowEntries()
+    rows = list[SourceRow]()
+    bad = BadRowEntries()
     for item, path in items:
         if isinstance(item, BadRow):
             bad.append(bad_row_entry(item, item, path, format))
@@ -58,7 +61,8 @@ def set_aside(
     format: str | None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
     """Return the rows of which `check` says nothing, and the others."""
-    good, bad = list[SourceRow](), BadRowEntries()
+    good = list[SourceRow]()
+    bad = BadRowEntries()
     for item in rows:
         wrong = check(item)
         if wrong is None:

@@ -48,13 +48,13 @@ class Table:
 
     Attributes:
         source: the files, with their format, header, delimiter and names of columns.
-        requested: the columns to read, the label last unless `label` names it; (): they are inferred.
+        requested: the columns to read, the label last unless `label` names it; (): they are
+            inferred.
         label: the column of the label; None: the last of `requested`, or inferred.
         max_bad_rows: the largest fraction of rows that may be set aside.
         expected: what a row is, where a task or a model says it.
 
-    `items` are the rows and the bad ones of what is read already, such as standard input.
-    """
+    `items` are the rows and the bad ones of what is read already, such as standard input."""
 
     def __init__(
         self,
@@ -102,7 +102,8 @@ class Table:
         return self.all_items[1]
 
     def first_rows(self, count: int) -> UsableRows:
-        """Return the first rows and those among them that cannot be read, however many these are."""
+        """Return the first rows and those among them that cannot be read, however many these
+        are."""
         if "all_items" in self.__dict__ and len(self.rows) + len(self.bad) <= count:
             return UsableRows(*self.all_items)
         return UsableRows(*load_source(self.source, max_rows=count))
@@ -176,7 +177,8 @@ class Table:
 
     @cached_property
     def holds_images(self) -> bool:
-        """Whether the rows hold images: by the format, or by the cells of the first column that is requested, or of any."""
+        """Whether the rows hold images: by the format, or by the cells of the first column that is
+        requested, or of any."""
         if self.format in IMAGE_FORMATS:
             return True
         fields = [item.fields for item in self.first_rows(SAMPLE_IMAGES).rows]
@@ -189,7 +191,8 @@ class Table:
 
     @cached_property
     def examined(self) -> list[Fields]:
-        """The rows that tell what the columns hold: all of them, of documents and images the first ones."""
+        """The rows that tell what the columns hold: all of them, of documents and images the first
+        ones."""
         if "all_items" in self.__dict__:
             return self.require_rows()
         if isinstance(self.expected, R.Documents):
@@ -214,18 +217,19 @@ class Table:
     def row_schema(
         self, task: type[R.Task], name: str = "", row: R.RowSchema | None = None
     ) -> R.RowSchema:
-        """Return which columns a task reads: those that are requested, else by their names, then by what they hold.
+        """Return which columns a task reads: those that are requested, else by their names, then by
+        what they hold.
 
         Args:
             task: the task.
             name: one of its names on the command line.
-            row: what a row is (default: what is expected, or what the task usually reads).
-        """
+            row: what a row is (default: what is expected, or what the task usually reads)."""
         row = row or self.expected or self.usual_schema(task)
         return task.infer_rows(self.examined, self.requested, self.label, name, row)
 
     def usual_schema(self, task: type[R.Task]) -> R.RowSchema:
-        """Return the row schema that a task usually reads: if the rows hold images, its schema of images."""
+        """Return the row schema that a task usually reads: if the rows hold images, its schema of
+        images."""
         schemas: tuple[type[R.RowSchema], ...] = task.row_schemas
         of_images = (schema() for schema in schemas if schema().image_columns)
         row = next(of_images, None) if len(schemas) > 1 else None
@@ -243,7 +247,8 @@ class Table:
         ]
 
     def classes(self, column: str, labels: Sequence[Sequence[str]] | None = None) -> list[str]:
-        """Return the classes of a column: as the files name them, else those of `labels` (default: of the rows), sorted."""
+        """Return the classes of a column: as the files name them, else those of `labels` (default:
+        of the rows), sorted."""
         known = format_of(self.source).class_names(self.source, split_source(self.source), column)
         found = self.labels(column) if labels is None and not known else labels or ()
         return list(known or sorted_classes(set(chain.from_iterable(found))))
@@ -259,8 +264,9 @@ class Table:
         return Table(source, self.requested, self.label, self.max_bad_rows, self.expected)
 
     def open_like(self, paths: Sequence[str]) -> "Table":
-        """Return other files with the same columns, such as those to validate on. Columns of text tables are renamed by their
-        position where they have other names, since headers of published splits differ."""
+        """Return other files with the same columns, such as those to validate on. Columns of text
+        tables are renamed by their position where they have other names, since headers of published
+        splits differ."""
         if self.format in ("conll", "parallel"):
             return self.with_source(replace(self.source, paths=tuple(paths)))
         names = () if self.source.has_header else self.source.column_names
@@ -315,17 +321,18 @@ def open_table(
 
     Args:
         paths: files, folders, patterns or addresses.
-        columns: the columns to read, in the order of the row schema, the label last (default: inferred).
+        columns: the columns to read, in the order of the row schema, the label last (default:
+            inferred).
         column_names: the names of the columns, where the files have none.
         label: the column of the label (default: the last of `columns`, or inferred).
         expected: what a row is, where a task or a model says it.
         reference: the source that a model was trained on, which these files probably look like.
-        assume_header: whether a first line that may be a header is one, as in files for a model that is trained.
+        assume_header: whether a first line that may be a header is one, as in files for a model
+            that is trained.
         max_bad_rows: the largest fraction of rows that may be set aside.
 
     Raises:
-        ValueError: if a file is missing, or if no format recognises it.
-    """
+        ValueError: if a file is missing, or if no format recognises it."""
     files = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not files:
         raise ValueError("paths is empty; give a file, or several")
@@ -365,8 +372,8 @@ def find_format(source: R.Source, expected: R.RowSchema | None) -> str:
 
 
 def like_reference(source: R.Source, reference: R.Source) -> R.Source:
-    """Return a source with the boundary of documents and the names of columns of another; without a header, names are for tables without
-    one."""
+    """Return a source with the boundary of documents and the names of columns of another; without a
+    header, names are for tables without one."""
     keeps_names = reference.has_header or reference.format not in ("csv", "tsv")
     return replace(
         source,
