@@ -1,13 +1,12 @@
 """The verbs of `weft`, one file per kind. Nothing heavy is imported before its verb needs it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..spec import Spec
 
 EXIT_STOPPED = 75  # stopped and saved, not finished: run it again (EX_TEMPFAIL)
-Fields = dict[str, Any]
 
 
 def export_hint(run: str) -> str:

@@ -24,7 +24,7 @@ ArrayRow = dict[str, np.ndarray]
 RaggedFields = dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
 
 
-class Preprocess(Protocol):
+class RowBuilder(Protocol):
     """From a sample to a row; see `tasks.base`."""
 
     fields: RaggedFields
@@ -37,7 +37,7 @@ class Preprocess(Protocol):
 
 def build_batch(
     samples: Samples,
-    preprocess: Preprocess,
+    preprocess: RowBuilder,
     groups: Sequence[Sequence[SampleIndex]],
     draws: SampleGenerators,
     packed: int | None = None,
@@ -80,7 +80,7 @@ def number_documents(
 
 
 def build_row(
-    samples: Samples, preprocess: Preprocess, pick: SampleIndex, draws: SampleGenerators
+    samples: Samples, preprocess: RowBuilder, pick: SampleIndex, draws: SampleGenerators
 ) -> ArrayRow:
     try:
         source, index = locate_sample(samples, pick.index)

@@ -10,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from .. import recipe as R
-from ..recipe.formats import SourceRow
+from ..recipe.formats import Fields, SourceRow
 from .encode import build_encoder
 from .shard import build_arrow_array
 from .store import DataInfo, Shard, Store, holds_tokens
 from .tokenizer import Tokenizer
-
-Fields = dict[str, Any]
 
 
 class InMemoryStore(Store):

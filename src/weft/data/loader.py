@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..processes import delayed_sigterm, die_with_parent, ignore_signals_of_others
 from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
-from .collate import Preprocess, build_batch, count_tokens, to_torch
+from .collate import RowBuilder, build_batch, count_tokens, to_torch
 from .order import SampleGenerators
 from .samples import Samples
 
@@ -52,7 +52,7 @@ class Loader:
         self,
         planner: BatchPlanner,
         samples: Samples,
-        preprocess: Preprocess,
+        preprocess: RowBuilder,
         seed: int,
         rank: int = 0,
         ranks: int = 1,
@@ -139,7 +139,7 @@ class BatchDataset(Dataset[MicroBatches | WorkerError]):
     """Makes what a plan asks for, in whatever process."""
 
     samples: Samples
-    preprocess: Preprocess
+    preprocess: RowBuilder
     draws: SampleGenerators
     packed: int | None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-Fields = dict[str, Any]
+from ..recipe.formats import Fields
 
 
 def write_rows(path: str, rows: Sequence[Fields]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .. import spec as S
 from ..data.batching import slice_of_rank
 from ..data.quarantine import MAX_BAD_ROWS
-from ..data.reading.column_names import Fields, check_columns_exist, find_column, require_column
+from ..data.reading.column_names import check_columns_exist, find_column, require_column
 from ..data.reading.columns import infer_text_columns
 from ..data.reading.inputs import open_input
 from ..data.reading.table import Table
@@ -18,7 +18,7 @@ from ..generate.session import max_positions
 from ..generate.text_generator import Progress, TextGenerator
 from ..metrics.classification import multiple_choice_accuracy
 from ..model.loaded_model import LoadedModel
-from ..recipe.formats import BadRow, SourceRow
+from ..recipe.formats import BadRow, Fields, SourceRow
 from ..tasks.predict import PredictOptions, gather_predictions
 from .arithmetic import TASKS, problems
 from .few_shot import DEFAULT_TEMPLATE, Example, build_prompts, choice_likelihoods, exact_match

@@ -8,7 +8,6 @@ from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import (
     SOURCE_COLUMNS,
     TARGET_COLUMNS,
-    Fields,
     check_columns_exist,
     find_column,
 )
@@ -16,6 +15,7 @@ from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.reading.examples import Examples, build_examples, find_examples
 from ..data.reading.labels import detect_classes, format_labels
 from ..data.reading.table import Table, Tables
+from ..recipe.formats import Fields
 from ..synonyms import suggest
 from .checkpoint import Checkpoint
 from .suggestion import FineTuning

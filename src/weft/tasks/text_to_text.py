@@ -20,6 +20,7 @@ from ..kernels.cross_entropy import IGNORE_INDEX
 from ..metrics.classification import classification_metrics
 from ..metrics.translation import translation_metrics
 from ..model.loaded_model import LoadedModel
+from ..recipe.formats import Fields
 from .base import (
     ArrayRow,
     Batch,
@@ -36,8 +37,6 @@ from .base import (
 from .predict import PredictOptions, default_row_length, device_of, predict_all
 from .task import EvaluateOptions, EvaluationData, HiddenTokenTask, Metrics
 from .translation import TranslationLoss, target_language, translate_all
-
-Fields = dict[str, Any]
 
 
 def labelled_rows(model: LoadedModel) -> R.TemplatedPairs | None:

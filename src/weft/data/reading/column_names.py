@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...recipe.cells import is_number
+from ...recipe.formats import Fields
 from ...synonyms import closest_name
-
-Fields = dict[str, Any]
 
 MOST_OF_THEM = 0.9  # of the lines of a file without a known name hold the delimiter
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import recipe as R
 from ...recipe.cells import is_number
+from ...recipe.formats import Fields
 from .column_names import (
     CONTEXT_COLUMNS,
     ENDING_COLUMNS,
@@ -19,7 +20,6 @@ from .column_names import (
     TARGET_COLUMNS,
     TEXT_COLUMNS,
     WORD_COLUMNS,
-    Fields,
     check_columns_exist,
     find_column,
     mostly_numbers,

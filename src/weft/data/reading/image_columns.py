@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from ... import recipe as R
+from ...recipe.formats import Fields
 from ..images import displayed_size
 from ..quarantine import image_bytes
-from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS, Fields, find_column, require_column
+from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS, find_column, require_column
 
 SAMPLE_IMAGES = 100
 COLUMNS_OPTION = "--columns IMAGE LABEL"

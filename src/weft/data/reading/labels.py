@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import recipe as R
 from ...recipe.cells import class_names, is_number, list_classes, short, sorted_classes
-from .column_names import Fields
+from ...recipe.formats import Fields
 from .columns import MAX_CLASSES
 from .image_columns import COLUMNS_OPTION
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ... import recipe as R
 from ...recipe.cells import class_names, sorted_classes
-from ...recipe.formats import BadRow, SourceRow
+from ...recipe.formats import BadRow, Fields, SourceRow
 from ..files import find, strip_compression_suffix
 from ..formats.lines import refuse_binary
 from ..formats.sniff import UnknownFormat, detect_format
@@ -23,7 +23,7 @@ from ..quarantine import (
     check_row,
 )
 from ..source import format_for, format_of, is_table_with_folder, read_piece, split_source
-from .column_names import Fields, check_columns_exist
+from .column_names import check_columns_exist
 from .columns import ending_columns, typical_first
 from .image_columns import SAMPLE_IMAGES, check_column_order, find_image_column
 from .rows import BadRowEntries, entry_position, load_source, set_aside
