@@ -41,11 +41,15 @@ def read_parallel(
             )
         offset = lines[0][0]
         texts = [text for _, text in lines]
-        bad = next((i for i, text in enumerate(texts) if isinstance(text, BadRow)), None)
-        if bad is None:
-            yield SourceRow(offset, dict(zip(names, texts, strict=True)))
+        wrong = [
+            f"{text.reason} ({path})"
+            for path, text in zip(paths, texts, strict=True)
+            if isinstance(text, BadRow)
+        ]
+        if wrong:
+            yield BadRow(offset, wrong[0])
         else:
-            yield BadRow(offset, f"{texts[bad].reason} ({paths[bad]})")
+            yield SourceRow(offset, dict(zip(names, texts, strict=True)))
 
 
 def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:

@@ -153,11 +153,8 @@ def ending_columns(fields: Fields) -> list[str]:
 
 
 def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -> R.ChoiceQuestions:
-    if names:
-        context, *endings = names
-    else:
-        context = find_column(rows[0], CONTEXT_COLUMNS)
-        endings = ending_columns(rows[0])
+    context = names[0] if names else find_column(rows[0], CONTEXT_COLUMNS)
+    endings = names[1:] if names else ending_columns(rows[0])
     if context is None or not endings:
         raise ValueError(
             "which columns are the context and its endings? Give --columns CONTEXT ENDING ENDING "
