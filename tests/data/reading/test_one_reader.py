@@ -99,36 +99,6 @@ def test_tabs_are_read_alike_through_every_door_whatever_the_name(
     same(path, given)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(
-    ("suffix", "kind"),
-    [
-        ("jsonl", "lines"),
-        ("json", "lines"),
-        ("json", "array"),
-        ("json", "indented"),
-        ("jsonl", "array"),
-    ],
-)
-def test_json_is_read_alike_through_every_door(
-    suffix: str, kind: str, encoding: str, tmp_path: Path
-) -> None:
-    given = rows(3, LETTERS + "\n\t")
-    text = {
-        "lines": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in given),
-        "array": json.dumps(given),
-        "indented": json.dumps(given, indent=2),
-    }[kind]
-    (tmp_path / f"a.{suffix}").write_bytes(encoded(text, encoding))
-    same(tmp_path / f"a.{suffix}", given)
-
-
-def test_parquet_is_read_alike_through_every_door(tmp_path: Path) -> None:
-    given = rows(4, LETTERS + "\n\t")
-    pq.write_table(pa.Table.from_pylist(given), tmp_path / "a.parquet")
-    same(tmp_path / "a.parquet", given)
-
-
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
 def test_languages_nested_as_the_hub_nests_them_are_columns(tmp_path: Path, ending: str) -> None:
     rows = [{"id": i, "translation": {"de": f"Satz {i}", "en": f"row {i}"}} for i in range(3)]
