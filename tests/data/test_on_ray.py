@@ -55,7 +55,7 @@ def test_work_is_done_in_other_processes_and_their_errors_are_one_line(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
-    monkeypatch.setattr("weft.data.shard_builder.ShardBuilder.shard", None)  # of this process
+    monkeypatch.setattr("weft.data.shard_builder.ShardBuilder.build", None)  # of this process
     folder = prepare(data_of(tmp_path), tmp_path / "out", on="ray").folder
     assert (folder / "train" / "index.json").exists()
     path = tmp_path / "a.jsonl"

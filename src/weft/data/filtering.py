@@ -6,7 +6,7 @@ number of processes gives the same tables, and a run that was killed continues."
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from .drop_table import (
     table_path,
     write_drop_table,
 )
-from .jobs import Job, PieceTask
+from .jobs import PieceTask, RunTasks
 from .match import DIGEST, DUPLICATE, MatchJob, count_keys, ranges
 from .scan import ScanJob
 from .source import reading_settings
@@ -36,7 +36,6 @@ VERSION = 1  # of what the filters write
 REPORT = "filters.json"
 SETTINGS = "settings.json"
 PIECES_TOGETHER = 1 << 10  # whose tables are completed at once
-RunTasks = Callable[[Job, Sequence[Any], str], None]  # the last is the name of the stage
 
 
 def check_filters(source: R.Source, row: R.RowSchema) -> None:
@@ -85,7 +84,11 @@ def filter_rows(
             for task in tasks
             if task.number % part[1] == part[0] and not is_scanned(split, task, compares)
         ]
-        run(ScanJob(str(split), to_plain(source), to_plain(row)), todo, "rows to keep")
+        run(
+            ScanJob(str(split), to_plain(source), to_plain(row)),
+            todo,
+            f"{split.name} (rows to keep)",
+        )
         if not all(is_scanned(split, task, compares) for task in tasks):
             return None
         try:
@@ -125,7 +128,7 @@ def match(split: Location, tasks: list[PieceTask], run: RunTasks) -> list[Locati
     ]
     paths = [table_path(split, n, ".match") for n, _, _, _ in jobs]
     todo = [job for job, path in zip(jobs, paths, strict=True) if not is_matched(path, job[-1])]
-    run(MatchJob(str(split), len(tasks)), todo, "duplicates")
+    run(MatchJob(str(split), len(tasks)), todo, f"{split.name} (duplicates)")
     return paths
 
 

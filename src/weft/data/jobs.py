@@ -1,7 +1,7 @@
 """Work on one piece of a source, and what is said of it while it is done."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +14,14 @@ class PieceTask(NamedTuple):
     on."""
 
     number: int
-    piece: Any
+    piece: Piece
     fingerprint: str
+
+    @classmethod
+    def from_json(cls, plain: Any) -> "PieceTask":
+        """Return a task that another process sent, or this one."""
+        number, piece, fingerprint = plain
+        return cls(number, piece_from_json(piece), fingerprint)
 
 
 class WorkerProgress(NamedTuple):
@@ -36,6 +42,9 @@ class Job(Protocol):
         """Load what many tasks need, once, and return what works on one of them."""
 
     def _asdict(self) -> dict[str, Any]: ...
+
+
+RunTasks = Callable[[Job, Sequence[Any], str], None]  # the last is the name of the stage
 
 
 def piece_from_json(plain: Any) -> Piece:

@@ -27,7 +27,7 @@ from ..values import to_plain
 from .drop_table import PieceReader
 from .files import MissingFile
 from .filtering import check_filters, filter_rows, remove_filters, remove_scratch
-from .jobs import PieceTask
+from .jobs import PieceTask, RunTasks
 from .ownership import (
     check_no_foreign_files,
     check_same_filters,
@@ -51,7 +51,7 @@ from .quarantine import write_quarantine
 from .shard_builder import SplitJob, shard_facts
 from .source import format_of, reading_settings
 from .task_runner import PrepareProgress as PrepareProgress
-from .task_runner import ReportProgress, TaskRunner, reporting
+from .task_runner import ReportProgress, reporting, run_stage
 from .tokenizer import Tokenizer
 from .train_tokenizer import fit_tokenizer, sample_texts
 
@@ -99,7 +99,7 @@ def prepare(
     if not overwrite:
         check_same_settings(root, tokenizer_and_labels_key(data, training))
     root.mkdir(parents=True, exist_ok=True)
-    run = TaskRunner(workers or available_cores(), on, report)
+    run = partial(run_stage, workers or available_cores(), on, report)
     dropped = filter_splits(splits, root, run, part, overwrite)
     if dropped is None:
         return PreparedData(data, root)  # other parts are to be scanned first
@@ -155,7 +155,7 @@ class Writing(NamedTuple):
 
 
 def write_split(
-    name: str, split: SplitWork, dropped: list[str] | None, writing: Writing, run: TaskRunner
+    name: str, split: SplitWork, dropped: list[str] | None, writing: Writing, run: RunTasks
 ) -> None:
     """Write the missing shards of a split, and its index once all of them are there."""
     source, rows, work = split
@@ -208,7 +208,7 @@ def shard_tasks(common: list[Any], work: list[Piece], dropped: list[str] | None)
 
 
 def filter_splits(
-    splits: Splits, root: Location, run: TaskRunner, part: tuple[int, int], overwrite: bool
+    splits: Splits, root: Location, run: RunTasks, part: tuple[int, int], overwrite: bool
 ) -> DropDigests | None:
     """Apply the filters of all sources; None if other parts are to be scanned first."""
     digests: DropDigests = {}
@@ -221,7 +221,7 @@ def filter_splits(
             remove_filters(split)
             continue
         check_filters(source, rows)
-        result = filter_rows(split, source, rows, work, partial(run.stage, name), part)
+        result = filter_rows(split, source, rows, work, run, part)
         complete = complete and result is not None
         digests[name] = result or []
     return digests if complete else None

@@ -18,7 +18,7 @@ from ..registry import implementation
 from ..storage import write_atomically
 from ..values import from_plain
 from .drop_table import DropTable, Reason, table_path, write_drop_table
-from .jobs import Tick, WorkerProgress, named_piece_errors, piece_from_json
+from .jobs import PieceTask, Tick, WorkerProgress, named_piece_errors
 from .quarantine import image_bytes
 from .source import read_piece
 from .train_tokenizer import text_cells
@@ -50,10 +50,9 @@ class Scanner:
             for step, value in enumerate(self.source.filters)
         ]
 
-    def scan(self, task: Any, tick: Tick) -> None:
+    def scan(self, plain: Any, tick: Tick) -> None:
         """Write the keys of a piece and, last, what the filters say of its rows."""
-        number, plain, fingerprint = task
-        piece = piece_from_json(plain)
+        number, piece, fingerprint = PieceTask.from_json(plain)
         with named_piece_errors(self.folder, table_path(self.folder, number).name, piece):
             items = read_piece(self.source, piece, self.row.columns)
             result = ScanResult()

@@ -10,7 +10,7 @@ from ..values import from_plain
 from .drop_table import PieceReader
 from .encode import build_encoder
 from .files import file_sha256
-from .jobs import PieceTask, Tick, WorkerProgress, named_piece_errors, piece_from_json
+from .jobs import PieceTask, Tick, WorkerProgress, named_piece_errors
 from .quarantine import allowed_bad_rows, bad_row_entry, check_row, describe_bad_rows
 from .shard import ShardWriter
 from .tokenizer import Tokenizer
@@ -46,58 +46,69 @@ class ShardBuilder:
         self.tokenizer = Tokenizer.load(job.tokenizer) if job.tokenizer else None
         self.labels = None if job.labels is None else tuple(job.labels)
 
-    def build(self, task: Any, tick: Tick) -> None:
-        """Write a shard, or raise one line about what is in its way."""
-        number, plain, fingerprint = task
-        piece = piece_from_json(plain)
-        with named_piece_errors(self.folder, f"{number:05d}.arrow", piece):
-            self.shard(PieceTask(number, plain, fingerprint), piece, tick)
+    def build(self, plain: Any, tick: Tick) -> None:
+        """Write a shard and, last, its facts: a shard without them is not finished. What is in its way
+        raises one line."""
+        task = PieceTask.from_json(plain)
+        path = self.folder / f"{task.number:05d}.arrow"
+        with named_piece_errors(self.folder, path.name, task.piece):
+            facts = self.write_shard(path, task, tick)
+            write_atomically(path.with_suffix(".json"), seal_json(facts))
 
-    def shard(self, task: PieceTask, piece: Piece, tick: Tick) -> None:
-        """The shard and, last, its facts: a shard without them is not finished."""
-        build = build_encoder(self.row, self.tokenizer, self.labels)
+    def write_shard(self, path: Location, task: PieceTask, tick: Tick) -> dict[str, Any]:
+        """Write a shard and return its facts."""
+        encode = build_encoder(self.row, self.tokenizer, self.labels)
         bad: list[dict[str, Any]] = []
         good = 0
-        path = self.folder / f"{task.number:05d}.arrow"
-        items = self.read(task.number, piece, self.row.columns)
-        with ShardWriter(path, build.schema) as shard:
+        items = self.read(task.number, task.piece, self.row.columns)
+        with ShardWriter(path, encode.schema) as shard:
             for batch, size in batches(items):
-                before = self.tokenizer.seconds if self.tokenizer else 0.0
-                good_rows = []
-                for item in batch:
-                    wrong = (
-                        item
-                        if isinstance(item, BadRow)
-                        else check_row(self.row, item, self.labels or ())
-                    )
-                    if isinstance(item, SourceRow) and wrong is None:
-                        good_rows.append(item)
-                    elif wrong:
-                        bad.append(bad_row_entry(wrong, item, piece.paths[0], self.source.format))
-                if good_rows:
-                    shard.extend(build(good_rows))
-                good += len(good_rows)
-                if len(bad) > max(MANY, allowed_bad_rows(good + len(bad), self.job.max_bad_rows)):
-                    raise ValueError(
-                        f"{len(bad):,} of {good + len(bad):,} rows cannot be read "
-                        f"({describe_bad_rows(bad)})"
-                    )
-                tick(
-                    WorkerProgress(size, self.tokenizer.seconds - before if self.tokenizer else 0.0)
-                )
-        facts = {
-            "file": path.name,
-            "rows": shard.rows,
-            "tokens": shard.counts[build.schema.names[0]][0] if self.tokenizer else 0,
-        }
-        facts |= {"sentences": shard.counts["sentences"][0]} if "sentences" in shard.counts else {}
-        facts |= {
+                before = self.tokenizer_seconds
+                rows = self.usable_rows(batch, task.piece, bad)
+                if rows:
+                    shard.extend(encode(rows))
+                good += len(rows)
+                self.check_bad_rows(good, bad)
+                tick(WorkerProgress(size, self.tokenizer_seconds - before))
+        facts: dict[str, Any] = {"file": path.name, "rows": shard.rows, "tokens": 0}
+        if self.tokenizer:
+            facts["tokens"] = shard.counts[encode.schema.names[0]][0]
+        if "sentences" in shard.counts:
+            facts["sentences"] = shard.counts["sentences"][0]
+        return facts | {
             "sha256": shard.sha256,
             "bytes": shard.bytes,
             "fingerprint": task.fingerprint,
             "quarantine": bad,
         }
-        write_atomically(path.with_suffix(".json"), seal_json(facts))
+
+    @property
+    def tokenizer_seconds(self) -> float:
+        return self.tokenizer.seconds if self.tokenizer else 0.0
+
+    def usable_rows(
+        self, items: list[SourceItem], piece: Piece, bad: list[dict[str, Any]]
+    ) -> list[SourceRow]:
+        """Return the rows that can be used, and append the others to `bad`."""
+        rows = []
+        for item in items:
+            if isinstance(item, BadRow):
+                wrong: BadRow | None = item
+            else:
+                wrong = check_row(self.row, item, self.labels or ())
+                if wrong is None:
+                    rows.append(item)
+            if wrong:
+                bad.append(bad_row_entry(wrong, item, piece.paths[0], self.source.format))
+        return rows
+
+    def check_bad_rows(self, good: int, bad: list[dict[str, Any]]) -> None:
+        """Raise ValueError where so many rows are bad that the piece is not what it should be."""
+        total = good + len(bad)
+        if len(bad) > max(MANY, allowed_bad_rows(total, self.job.max_bad_rows)):
+            raise ValueError(
+                f"{len(bad):,} of {total:,} rows cannot be read ({describe_bad_rows(bad)})"
+            )
 
 
 def shard_facts(split: Location, task: PieceTask, verify: bool = False) -> dict[str, Any] | None:

@@ -87,16 +87,13 @@ def reporting(stage: str, report: ReportProgress | None) -> Iterator[None]:
     if report is None:
         yield
         return
-    began = time.perf_counter()
+    clock = ProgressClock(stage, 0, 1, report)
     over = threading.Event()
 
-    def tell(done: float) -> None:
-        report(PrepareProgress(stage, done, 0, time.perf_counter() - began, 0.0, 1))
-
     def beat() -> None:
-        tell(0.0)
+        clock.tell(0.0)
         while not over.wait(0.2):
-            tell(0.0)
+            clock.tell(0.0)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -105,30 +102,26 @@ def reporting(stage: str, report: ReportProgress | None) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-    tell(1.0)
+    clock.tell(1.0)
 
 
-class TaskRunner:
-    """Runs tasks where they are to run, with progress."""
+def run_stage(
+    workers: int,
+    on: str,
+    report: ReportProgress | None,
+    job: Job,
+    tasks: Sequence[Any],
+    stage: str,
+) -> None:
+    """Run tasks in processes or on a Ray cluster, with progress."""
+    if not tasks:
+        return
+    sizes = [task.piece.size for task in tasks if isinstance(task, PieceTask)]
+    clock = ProgressClock(stage, sum(sizes), min(workers, len(tasks)), report)
+    if on == "ray":
+        from .on_ray import run_tasks_on_ray
 
-    def __init__(self, workers: int, on: str, report: ReportProgress | None) -> None:
-        self.workers = workers
-        self.on = on
-        self.report = report
-
-    def __call__(self, job: Job, tasks: Sequence[Any], stage: str) -> None:
-        if not tasks:
-            return
-        sizes = [task.piece.size for task in tasks if isinstance(task, PieceTask)]
-        clock = ProgressClock(stage, sum(sizes), min(self.workers, len(tasks)), self.report)
-        if self.on == "ray":
-            from .on_ray import run_tasks_on_ray
-
-            run_tasks_on_ray(job, tasks, clock.tick)
-        else:
-            run_tasks(job, tasks, self.workers, clock.tick)
-        clock.tell(1.0)
-
-    def stage(self, split: str, job: Job, tasks: Sequence[Any], stage: str) -> None:
-        """Run the tasks of a filter."""
-        self(job, tasks, f"{split} ({stage})")
+        run_tasks_on_ray(job, tasks, clock.tick)
+    else:
+        run_tasks(job, tasks, workers, clock.tick)
+    clock.tell(1.0)
