@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+Report = Callable[[str], None]  # takes one line for the user
 SPINNER_DELAY = 2.0  # seconds before a person wants to see that something happens
 
 

@@ -1,11 +1,12 @@
 """The data of an evaluation: a split of the run's data, or files."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
+from ..console import Report
 from ..data.in_memory import InMemoryStore
 from ..data.quarantine import MAX_BAD_ROWS
 from ..data.reading.inputs import training_source
@@ -17,7 +18,6 @@ from ..tasks.task import EvaluationData
 from .images import with_transforms
 from .methods import check_head, label_names
 
-Say = Callable[[str], None]
 # transformers' own name of a class without one, or a number
 PLACEHOLDER = re.compile(r"(LABEL_)?\d+")
 
@@ -48,7 +48,7 @@ def load_files(
     names: Sequence[str] = (),
     columns: Sequence[str] = (),
     max_bad_rows: float = MAX_BAD_ROWS,
-    report: Say,
+    report: Report,
 ) -> EvaluationData:
     """Load files in the format of the run's data, where it has some;
     other columns are detected and reported."""
@@ -94,7 +94,11 @@ def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
 
 
 def match_columns(
-    row: R.RowSchema, task: R.Task, rows: list[dict[str, Any]], columns: Sequence[str], report: Say
+    row: R.RowSchema,
+    task: R.Task,
+    rows: list[dict[str, Any]],
+    columns: Sequence[str],
+    report: Report,
 ) -> R.RowSchema:
     """Return the row schema if its columns exist;
     else the one that the columns suggest for the task."""

@@ -20,7 +20,7 @@ from .positions import apply_rope, build_position_bias
 from .roles import INPUT, OUTPUT, block_linear
 
 
-class Store(Protocol):
+class KeyValueStore(Protocol):
     """The interface of the key-value cache, which `model.cache` implements."""
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -75,7 +75,7 @@ class AttentionLayer(nn.Module):
         x_BLD: Tensor,
         memory_BMD: Tensor | None,
         context: AttentionContext,
-        store: Store | None = None,
+        store: KeyValueStore | None = None,
     ) -> Tensor:
         x_BLD = cast_for_autocast(x_BLD)
         if memory_BMD is None:
@@ -114,7 +114,7 @@ class AttentionLayer(nn.Module):
         return self.query(placed_BLD), self.key(placed_BLD), self.value(x_BLD)
 
     def cross_keys_values(
-        self, memory_BMD: Tensor, context: AttentionContext, store: Store | None
+        self, memory_BMD: Tensor, context: AttentionContext, store: KeyValueStore | None
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoder's output, computed once while decoding."""
         if store is not None and store.memory is not None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .. import spec as S
 from ..kernels.attention import AttentionBackend, add_position_bias
 from ..kernels.precision import cast_for_autocast
-from .attention import AttentionContext, AttentionLayer, Store
+from .attention import AttentionContext, AttentionLayer, KeyValueStore
 from .positions import interpolate_grid
 from .roles import Role, with_role
 
@@ -42,7 +42,7 @@ class ShiftedWindowAttention(AttentionLayer):
         x_BLD: Tensor,
         memory_BMD: Tensor | None,
         context: AttentionContext,
-        store: Store | None = None,
+        store: KeyValueStore | None = None,
     ) -> Tensor:
         assert context.grid is not None, "windows need the image grid"
         rows, columns = context.grid

@@ -4,16 +4,15 @@ Beside the fields of a value, a path may contain `*` (every item), `length` of a
 a block or branch (pre, post or sandwich)."""
 
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from ..console import Report
 from ..registry import CHOICES
 from ..synonyms import places_of, suggest
 from ..values import from_plain, nearest_path, to_plain
 
 T = TypeVar("T")
-Report = Callable[[str], None]
 DEEPEST = 10_000  # items that a list can be repeated to
 BRANCHES = ("attention", "cross_attention", "feedforward")
 # Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py

@@ -1,7 +1,6 @@
 """The checkpoints of a run: what one holds, how it is saved and copied, and how a run is restored from it."""
 
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +8,7 @@ from typing import Any, Self
 import torch
 
 from .. import storage
+from ..console import Report
 from ..ranks import Ranks
 from ..training.checkpoint import Checkpoint, CheckpointWriter, Writers, check_free_space
 from ..training.checkpoint_copies import CheckpointCopies
@@ -21,8 +21,6 @@ from ..user_code import LOADED
 from .directory import RunDirectory
 from .log import lines_until, restore_log
 from .run import Run
-
-Report = Callable[[str], None]
 
 # Restoring
 

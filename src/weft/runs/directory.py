@@ -1,10 +1,11 @@
 """The directory of a run as one object: its paths, its lock, and what is in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .. import recipe as R
+from ..console import Report
 from ..interop.manifest import check_model_of_run, find_damage
 from ..ranks import Ranks
 from ..storage import seal_json, write_if_changed
@@ -15,7 +16,6 @@ from ..values import to_plain
 from .lock import RunLock
 from .log import check_log, is_finished
 
-Report = Callable[[str], None]
 RUNS = "runs"  # the folder that runs are written to by default
 
 

@@ -1,17 +1,14 @@
 """The choice of a run's final weights: those of its last step, an average, or the best so far."""
 
-from collections.abc import Callable
-
 import torch
 
+from ..console import Report
 from ..ranks import Ranks
 from ..training.averages import BestWeights, average_states
 from ..training.checkpoint_parts import read_into, read_like
 from .checkpoints import check_fingerprints
 from .directory import RunDirectory
 from .run import Run
-
-Report = Callable[[str], None]
 
 
 def selected_weights(

@@ -1,8 +1,8 @@
 """The end of a run: its last validation, its final weights, its model."""
 
-from collections.abc import Callable
 from functools import partial
 
+from ..console import Report
 from ..training.averages import BestWeights
 from ..training.checkpoint_parts import load_weights
 from .directory import RunDirectory
@@ -12,7 +12,6 @@ from .log import RunLog
 from .run import Run
 from .validation import log_validation, validate_run
 
-Report = Callable[[str], None]
 COMPLETE = "complete"
 
 

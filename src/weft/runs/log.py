@@ -1,7 +1,6 @@
 """The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
 
 import os
-from collections.abc import Callable
 from functools import partial
 from math import isfinite
 from mmap import ACCESS_READ, mmap
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
+from ..console import Report
 from ..data.files import file_identity
 from ..interop.manifest import CURVE, FINISHED_FILE, read_finished, write_finished
 from ..storage import named_os_errors, sync_handle, write_atomically
@@ -25,8 +25,6 @@ from .loggers import (
     detach_trackers,
     line_key,
 )
-
-Say = Callable[[str], None]
 
 
 class LogLabels(NamedTuple):
@@ -57,7 +55,7 @@ class RunLog:
         validated: int = 0,
         labels: LogLabels = LogLabels(),
         trackers: LogWriters | None = None,
-        report: Say = lambda line: None,
+        report: Report = lambda line: None,
     ) -> None:
         self.folder = folder
         self.path = folder / "log.jsonl"
@@ -146,7 +144,7 @@ def mark_unfinished(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def check_log(folder: Path, report: Say) -> None:
+def check_log(folder: Path, report: Report) -> None:
     """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
     path, problems = folder / "log.jsonl", list[str]()
     read_log(path, problems.append)
@@ -166,7 +164,7 @@ PART = 1 << 18  # and of the end of a longer one
 BLOCK, BLOCKS = 1 << 12, 64  # and of the blocks that stand for all of it
 
 
-def truncate_log(path: Path, step: int, validated: int, report: Say) -> LineKey:
+def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineKey:
     """Remove all lines after `step`; return what the last one was. Report which lines are damaged, and whether some up to `step` are
     missing: the checkpoint has the state of a run, so the run continues."""
     last, kept, damaged = NOTHING, NOTHING, list[int]()
@@ -247,7 +245,7 @@ def restore_log(path: Path, step: int, copied: bytes) -> None:
         write_atomically(path, copied)
 
 
-def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report: Say) -> None:
+def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report: Report) -> None:
     """Report in one line which lines are damaged or foreign, what was done with them, and what is missing."""
     parts = []
     for numbers, did in damaged:
@@ -260,7 +258,7 @@ def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report:
         report(f"{path}, {'; '.join(parts)}")
 
 
-def read_log(path: Path, report: Say = lambda line: None) -> list[dict[str, Any]]:
+def read_log(path: Path, report: Report = lambda line: None) -> list[dict[str, Any]]:
     """Return all complete lines. A kill may have cut the last one; other damaged lines are reported."""
     if not path.exists():
         return []
@@ -283,7 +281,7 @@ class Excerpt(NamedTuple):
     whole: bool  # are these all there are?
 
 
-def excerpt(path: Path, report: Say) -> Excerpt:
+def excerpt(path: Path, report: Report) -> Excerpt:
     size = path.stat().st_size if path.exists() else 0
     if size <= LONG:
         lines = read_log(path, report)

@@ -1,13 +1,14 @@
 """The start of a run: the processes it trains in, and what is checked before its first step."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal
 
 from .. import recipe as R
+from ..console import Report
 from ..data.prepare import prepare_for_run
 from ..data.prepared import PreparedData
 from ..data.task_runner import ReportProgress
@@ -23,7 +24,6 @@ from ..training.parallel import DistributedRanks, init_ranks
 from ..user_code import load_code_of_run
 from .directory import RunDirectory
 
-Report = Callable[[str], None]
 Precision = Literal["auto", "fp32", "bf16"]
 
 

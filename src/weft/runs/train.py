@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from .. import recipe as R
-from ..console import report_on_first_rank
+from ..console import Report, report_on_first_rank
 from ..data.prepared import PreparedData
 from ..recipe.recipe import sample_unit, warmup_warning
 from ..training.interpreter_exit import close_at_exit
@@ -21,7 +21,6 @@ from .run import Run
 from .start import check_arguments, check_start, ignore_message, joined_ranks
 from .validation import log_validation, validate_run, validation_pending
 
-Report = Callable[[str], None]
 OnStart = Callable[[Run, float, int], None]
 
 

@@ -2,12 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .. import recipe as R
+from ..console import Report
 from ..interop.companion_files import copy_companion_files
 from ..interop.manifest import CURVE, find_damage, write_finished, write_manifest
 from ..runs.log import is_finished, mark_unfinished, read_log
@@ -16,7 +17,6 @@ from ..training.compatibility import recipe_differences, recipe_of
 from .plan import RESULTS_FILE, TunePlan
 from .runs import StudyRun, has_model
 
-Report = Callable[[str], None]
 Result = dict[str, Any]
 
 

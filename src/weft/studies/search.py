@@ -1,10 +1,11 @@
 """The search of `weft tune` over learning rates and seeds; each trial is a run of a study."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..console import Report
 from ..interop.manifest import check_model_of_run
 from ..runs.directory import RunDirectory
 from ..runs.log import read_log
@@ -16,7 +17,6 @@ from .results import Results, publish_best, trial_folders
 from .runner import run_all
 from .runs import StudyRun, has_begun, refuse_differences
 
-Report = Callable[[str], None]
 # of weft tune, by what they set in the recipe of a trial
 OPTIONS = {
     "steps": "--epochs",

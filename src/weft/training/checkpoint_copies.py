@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import storage
 from ..addresses import ObjectPath
+from ..console import Report
 from .checkpoint import (
     FOLDER,
     Writers,
@@ -25,7 +26,6 @@ from .interpreter_exit import BackgroundThread
 PATIENCE = 600.0  # seconds that a copy waits for the parts of other ranks
 LOG = "log.jsonl"
 DOWNLOADS = 8  # at once
-Report = Callable[[str], None]
 
 
 class CheckpointCopies:

@@ -6,12 +6,12 @@ from itertools import islice
 from typing import Any
 
 from ... import recipe as R
+from ...console import Report
 from ...recipe.formats import BadRow, SourceItem, SourceRow
 from ..quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
 from ..source import ReadPiece, read_piece, split_source
 
 BadRowEntries = list[dict[str, Any]]
-Say = Callable[[str], None]
 
 
 def load_source(
@@ -77,7 +77,7 @@ def entry_position(entry: dict[str, Any]) -> tuple[str, int]:
     return entry["file"], entry["offset"]
 
 
-def report_bad_rows(rows: int, bad: BadRowEntries, share: float, report: Say) -> None:
+def report_bad_rows(rows: int, bad: BadRowEntries, share: float, report: Report) -> None:
     """Raise ValueError if more than `share` of the rows are bad; else report the skipped ones."""
     bad.sort(key=entry_position)
     check_bad_row_limit(rows, bad, share)
