@@ -1,12 +1,13 @@
 """The verbs of `weft`, one file per kind. Nothing heavy is imported before its verb needs it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..spec import Spec
 
 EXIT_STOPPED = 75  # stopped and saved, not finished: run it again (EX_TEMPFAIL)
+Fields = dict[str, Any]  # as in recipe.formats, which `weft --help` must not load
 
 
 def export_hint(run: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from ..console import count_of, print_result, report, spinner
 from ..options.declare import Option
 from ..options.shared import Images, VerbOptions
-from ..recipe.formats import Fields
+from . import Fields
 from .files import (
     check_different_outputs,
     check_keeps_inputs,

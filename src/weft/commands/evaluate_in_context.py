@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..console import print_result, report, spinner
-from ..recipe.formats import Fields
+from . import Fields
 from .evaluate_options import COUNT, EvaluateOptions
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..options.shared import (
     Texts,
     VerbOptions,
 )
-from ..recipe.formats import Fields
+from . import Fields
 from .files import check_outside_model
 from .rows import TABLE_SUFFIXES, add_columns, input_rows, report_written, write_output_rows
 

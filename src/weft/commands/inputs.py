@@ -4,7 +4,7 @@ words, questions or images."""
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..recipe.formats import Fields
+from . import Fields
 from .predict_options import AnswerOptions, TagOptions, TextOptions
 from .rows import TABLE_SUFFIXES, image_rows, input_rows, input_table, rows_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..console import count_of, report
 from ..options.shared import COLUMN_PREFIX, RowOptions
-from ..recipe.formats import Fields
+from . import Fields
 from .files import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 from .predict_options import TextOptions
 
