@@ -82,6 +82,7 @@ def similar_pair(random: Random, i: int) -> str:
 
 
 TEXTS: dict[str, Callable[[Random], str]] = {
+    "src/weft/demo/shakespeare.txt.gz": lines(60, lambda random, i: sentence(random)),
     "tinyshakespeare/input.txt.gz": lines(300, lambda random, i: sentence(random).upper()),
     "wikitext-2/wiki.train.tokens.gz": lines(24, article),
     "wikitext-2/wiki.valid.tokens.gz": lines(3, article),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import spec as S
 from ..kernels.precision import cast_for_autocast
-from .attention import AttentionContext, AttentionLayer, Store
+from .attention import AttentionContext, AttentionLayer, KeyValueStore
 from .roles import INPUT, block_linear
 
 
@@ -48,7 +48,11 @@ class ConditionalAttention(ProjectedAttention):
         )
 
     def forward(  # type: ignore[override]
-        self, x_BND: Tensor, memory_BMD: Tensor, anchored: AnchorContext, store: Store | None = None
+        self,
+        x_BND: Tensor,
+        memory_BMD: Tensor,
+        anchored: AnchorContext,
+        store: KeyValueStore | None = None,
     ) -> Tensor:
         context = anchored.context
         q_BND = self.query(cast_for_autocast(x_BND))
