@@ -506,14 +506,8 @@ def test_the_readme_runs_by_copy_and_paste(
 ) -> None:
     root = Path(__file__).parents[1]
     text = (root / "README.md").read_text()
-    for part in (
-        "recipes",
-        "docs",
-        "README.md",
-    ):  # what the first run reads, from the root of a clone
-        (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, tmp_path / part)
-    (tmp_path / "src" / "weft").mkdir(parents=True)
-    shutil.copy(root / "src" / "weft" / "storage.py", tmp_path / "src" / "weft" / "storage.py")
+    (tmp_path / "examples").mkdir()
+    shutil.copy(root / "examples" / "reviews.csv", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"^```(python|sh)\n(.*?)^```", text, re.M | re.S):
         if block[0] == "python":
@@ -527,7 +521,7 @@ def test_the_readme_runs_by_copy_and_paste(
                     else []
                 )
                 assert main([*words, *quick]) == 0, line
-                if words[0] == "train":  # its words before and meanwhile go to stderr
+                if words[0] == "train":  # its progress goes to stderr
                     capsys.readouterr()
     assert capsys.readouterr().err == ""
     assert Path("my-bert", "config.json").exists()
