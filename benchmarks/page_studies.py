@@ -1,4 +1,4 @@
-"""Sections of docs/results.md on the studies of the lectures: what each choice did, at laptop size."""
+"""Sections of docs/results.md on the studies of the lectures: the effect of each choice at laptop size."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +16,8 @@ def table(*rows: tuple[Any, ...]) -> Lines:
 
 def deep(found: Result) -> Lines:
     yield (
-        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same learning rate for all: the loss on held-out text, and the runs that "
-        f"learned no more than how often each byte occurs ({found['entropy']:.2f} nats)."
+        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same learning rate for all: held-out loss, and the number of failed runs, which "
+        f"reach only the unigram entropy of the bytes ({found['entropy']:.2f} nats)."
     )
     yield ""
     depths = list(next(iter(found["kinds"].values())))
@@ -43,11 +43,11 @@ def ladder(found: Result) -> Lines:
         return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
     yield (
-        "Five GPTs on the bytes of WikiText-2, nats per byte of held-out text where a branch of the constant learning rate has decayed. "
-        f"L = E + A / N^a + B / D^b: a = {interval('a')}, b = {interval('b')}; the best loss at each compute falls as C^-g, "
-        f"-g = {interval('minus_g')}; 90 % intervals of the bootstrap; the largest error of the fit is {found['fit']['largest_error']:.2f} "
-        "nats. More data helps; an effect of size is not resolved at this length, since the loss does not fall steadily with it: the ladder shows "
-        "the method, not the exponents of large models."
+        "Five GPTs on the bytes of WikiText-2, nats per held-out byte. Each point is a decay branch of a run with a constant learning rate. "
+        f"L = E + A / N^a + B / D^b: a = {interval('a')}, b = {interval('b')}; the best loss for a given compute scales as C^-g, "
+        f"-g = {interval('minus_g')}; 90 % bootstrap intervals; the largest error of the fit is {found['fit']['largest_error']:.2f} "
+        "nats. More data helps. The effect of the model size is unresolved at this budget, since the loss is not monotonic in the size: the "
+        "table shows the method, not the exponents of large models."
     )
     yield ""
     sizes = sorted({point["parameters"] for point in found["points"]})
@@ -62,8 +62,8 @@ def recurrent(found: Result) -> Lines:
     times = found["seconds_a_step"]
     lengths = list(times["recurrent"])
     yield (
-        "A recurrent encoder-decoder with Bahdanau attention (examples/bahdanau.py) beside a Transformer: processor seconds per step with "
-        "the same number of tokens, against the length of the sequences. The recurrent one computes position after position."
+        "A recurrent encoder-decoder with Bahdanau attention (examples/bahdanau.py) compared with a Transformer: CPU seconds per step with "
+        "the same number of tokens, by sequence length. The recurrent model processes one position after another."
     )
     yield ""
     yield from table(
@@ -75,7 +75,7 @@ def recurrent(found: Result) -> Lines:
         seeds = len({run["seed"] for run in found["runs"]})
         yield ""
         yield (
-            "Lower-cased BLEU of Multi30k's test_2016_flickr, English to German, of small models from scratch, after few steps, "
+            "Lowercased BLEU of Multi30k's test_2016_flickr, English to German, of small models trained from scratch for a few steps, "
             f"{seeds} seed{'s' * (seeds > 1)}:"
         )
         yield ""
@@ -96,20 +96,20 @@ def recurrent(found: Result) -> Lines:
             ),
         )
         yield ""
-        yield "![What each German piece attends to](results/alignment.svg)"
+        yield "![Attention of each German piece](results/alignment.svg)"
 
 
 def mixtures(found: Result) -> Lines:
     yield (
-        "A small T5 on three tasks by prefixes, mixed in proportion to the data or in equal shares, beside one model per task with a third of "
-        "the steps each (equal FLOPs in total): validation loss per token, one seed. The accuracy on reviews is that of guessing everywhere."
+        "A small T5 on three tasks with prefixes, mixed in proportion to the data or equally, compared with one model per task with a third of "
+        "the steps each (equal FLOPs in total): validation loss per token, one seed. The accuracy on reviews is at chance level in all cases."
     )
     yield ""
     tasks = list(found["proportional"]["runs"][0])
     rows = {
-        "in proportion": found["proportional"]["runs"][0],
-        "equal shares": found["fixed"]["runs"][0],
-        "alone": {task: found[f"{task} alone"]["runs"][0][task] for task in tasks},
+        "proportional": found["proportional"]["runs"][0],
+        "equal": found["fixed"]["runs"][0],
+        "one model per task": {task: found[f"{task} alone"]["runs"][0][task] for task in tasks},
     }
     yield from table(
         ("", *tasks),
@@ -119,8 +119,8 @@ def mixtures(found: Result) -> Lines:
 
 def auxiliary(found: Result) -> Lines:
     yield (
-        f"GPT's auxiliary language modelling loss while fine-tuning ({found['pretraining_steps']} steps of pre-training, "
-        f"{found['tuning_steps']} of tuning, three seeds, one learning rate for both): accuracy. So short a run is no verdict on the method."
+        f"GPT's auxiliary language modelling loss during fine-tuning ({found['pretraining_steps']} steps of pre-training, "
+        f"{found['tuning_steps']} steps of fine-tuning, three seeds, one learning rate for both): accuracy. These runs are too short to judge the method."
     )
     yield ""
     yield from table(
@@ -139,8 +139,8 @@ def auxiliary(found: Result) -> Lines:
 
 def multilingual(found: Result) -> Lines:
     yield (
-        "One small encoder over English, German and a little French, languages drawn by n^exponent: loss per masked token of each language, and "
-        "the share of French in what was read. A small exponent helps the small language at the cost of the large one."
+        "A small encoder on English, German and a small amount of French, with languages sampled in proportion to n^exponent: loss per masked token "
+        "of each language, and the share of French in the training data. A small exponent improves the smallest language and worsens the largest."
     )
     yield ""
     yield from table(
@@ -156,7 +156,8 @@ def multilingual(found: Result) -> Lines:
     )
     yield ""
     yield (
-        "Questions learned in English, answered in German (XQuAD, F1): no transfer is shown, so little training answers nothing in either language."
+        "Question answering fine-tuned in English and evaluated in German (XQuAD, F1). The budget is too small for either language, so the table shows "
+        "no transfer."
     )
     yield ""
     yield from table(
@@ -169,7 +170,7 @@ def multilingual(found: Result) -> Lines:
 
 
 def variations(found: Result) -> Lines:
-    """Write a table of variations: each measure beside what the paper reports of the same change."""
+    """Yield a table of ablations: each measure, and the direction of its change here and in the paper."""
     measures = [name for name, part in found["base"].items() if isinstance(part, dict)]
     seeds = len(found["base"][measures[0]]["runs"])
     judged = [
@@ -181,7 +182,7 @@ def variations(found: Result) -> Lines:
     yield (
         f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse than `base`, here and in the paper."
         + (
-            f" The direction is the paper's in {sum(judged)} of {len(judged)} cases."
+            f" The direction agrees with the paper in {sum(judged)} of {len(judged)} cases."
             if judged
             else ""
         )
@@ -205,7 +206,7 @@ def variations(found: Result) -> Lines:
 
 
 def variation(part: dict[str, Any]) -> tuple[str, str]:
-    """Return the value of a row, and its direction here and in the paper."""
+    """Return the value of a row and its direction here and in the paper."""
     spread = "" if part["stdev"] is None else f" ± {part['stdev']:.2f}"
     said = f"{part['here']}, {part.get('paper says', 'no figure')}" if "here" in part else ""
     return f"{part['mean']:.2f}{spread}", said
@@ -213,14 +214,14 @@ def variation(part: dict[str, Any]) -> tuple[str, str]:
 
 def retrieved(found: Result) -> Lines:
     yield (
-        f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads passages it finds by itself (examples/realm.py), "
+        f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads retrieved passages (examples/realm.py), "
         f"on {found['passages']:,} passages of WikiText-2: nats per masked piece of {found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
     )
     yield ""
     hits = [row["retrieved"]["same_article"] for row in found["runs"]]
     begin = [row["start"]["retrieved"]["same_article"] for row in found["runs"]]
     yield from table(
-        ("passages read", "nats", "steps"),
+        ("passages", "nats", "steps"),
         *(
             (
                 name,
@@ -232,6 +233,6 @@ def retrieved(found: Result) -> Lines:
     )
     yield ""
     yield (
-        f"Found passages of the same article: {', '.join(f'{hit:.1%}' for hit in hits)}; before training "
+        f"Share of retrieved passages from the same article: {', '.join(f'{hit:.1%}' for hit in hits)}; before training "
         f"{', '.join(f'{hit:.1%}' for hit in begin)}."
     )

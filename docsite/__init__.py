@@ -1,8 +1,6 @@
-"""The documentation site: pages that follow from the code,
-put beside those written by hand in docs/.
+"""The documentation site: generated pages and the handwritten pages of docs/.
 
-`python -m docsite FOLDER` writes all pages as Markdown; `scripts/docs` turns them into HTML. The
-generated pages are not committed: they are made from the registry, the parser and the docstrings
-whenever the site is built, so that a new part appears by itself and no copy
-of it can be out of date.
+`python -m docsite FOLDER` writes all pages as Markdown; `scripts/docs` converts them to HTML.
+Generated pages are not committed: every build derives them from the registry, the parser and the
+docstrings, so a new part appears automatically and no page is out of date.
 """

@@ -1,5 +1,4 @@
-"""python -m docsite FOLDER: write all pages of the site as Markdown,
-and refuse links that lead nowhere."""
+"""python -m docsite FOLDER: write all pages of the site as Markdown and report broken links."""
 
 import argparse
 import sys
@@ -12,14 +11,14 @@ from .site import site_settings, write_site
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m docsite", description=__doc__)
     parser.add_argument(
-        "folder", type=Path, help="its docs/ is replaced, and its zensical.toml written"
+        "folder", type=Path, help="output directory: replaces docs/ and zensical.toml"
     )
     folder = parser.parse_args().folder
     pages = write_site(folder / "docs")
     (folder / "zensical.toml").write_text(site_settings())
     broken = list(broken_links(pages, folder / "docs"))
     for line in broken:
-        print(f"leads nowhere: {line}", file=sys.stderr)
+        print(f"broken link: {line}", file=sys.stderr)
     print(f"{len(pages)} pages in {folder / 'docs'}")
     return bool(broken)
 

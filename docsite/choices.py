@@ -1,5 +1,4 @@
-"""The table of choices, from the registry: what each computes, its paper,
-who uses it and what was measured of it."""
+"""The table of choices, from the registry: computation, paper, usage and measured effect."""
 
 from collections.abc import Iterator
 from typing import Literal, get_args, get_type_hints
@@ -16,8 +15,7 @@ from .markdown import first_paragraph, fold, paper_links, prose, slug, table
 from .measured import measured_effect
 from .usage import usage_of
 
-# Sections by the module that defines a choice or its open base; a module without a title is a
-# section of its own name.
+# Section titles by the module of a choice or of its open base; other modules use their own name.
 TITLES = {
     "norms": "Norms",
     "positions": "Positions",
@@ -25,38 +23,38 @@ TITLES = {
     "feedforward": "Feed-forward layers",
     "block": "Blocks and stacks",
     "inputs": "Inputs",
-    "stems": "Stems of images",
+    "stems": "Image stems",
     "heads": "Heads",
     "initialisation": "Initialisation",
     "optimisers": "Optimisers",
     "schedules": "Schedules",
-    "averages": "Averages of weights",
-    "trainable": "What is trained",
+    "averages": "Weight averages",
+    "trainable": "Trainable parameters",
     "tasks": "Tasks",
     "assistant_tasks": "Tasks",
-    "rows": "Rows of data",
-    "conversations": "Rows of data",
+    "rows": "Row schemas",
+    "conversations": "Row schemas",
     "tokenizers": "Tokenizers",
     "batching": "Batches",
     "filters": "Filters",
-    "transforms": "Transforms of images",
+    "transforms": "Image transforms",
     "parallel": "Parallelism and memory",
     "sampling": "Sampling",
-    "spec": "The whole",
-    "recipe": "The whole",
-    "data": "The whole",
+    "spec": "Top-level values",
+    "recipe": "Top-level values",
+    "data": "Top-level values",
 }
 ACTIVATIONS = {
     "relu": ("max(0, x)", ""),
-    "gelu": ("x · Φ(x), Φ the normal distribution function", "arXiv:1606.08415"),
+    "gelu": ("x · Φ(x), Φ is the CDF of the normal distribution", "arXiv:1606.08415"),
     "gelu_tanh": (
-        "x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), which is close to gelu",
+        "x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), approximates gelu",
         "arXiv:1606.08415",
     ),
-    "quick_gelu": ("x · σ(1.702 x), which is close to gelu", "arXiv:1606.08415"),
+    "quick_gelu": ("x · σ(1.702 x), approximates gelu", "arXiv:1606.08415"),
     "silu": ("x · σ(x), also called swish", "arXiv:1702.03118, arXiv:1710.05941"),
     "tanh": ("tanh(x)", ""),
-    "prelu": ("max(0, x) + a · min(0, x), a is trained", "arXiv:1502.01852"),
+    "prelu": ("max(0, x) + a · min(0, x) with a trained a", "arXiv:1502.01852"),
 }
 PLACEMENTS = {
     "post_norm": "arXiv:1706.03762",
@@ -66,21 +64,20 @@ PLACEMENTS = {
     "deepnorm_branch": "arXiv:2203.00555",
     "parallel": "arXiv:2204.06745",
 }
-HEADER = ("choice", "what it is", "paper", "used by", "measured effect")
-INTRODUCTION = """# The table of choices
+HEADER = ("choice", "description", "paper", "used by", "measured effect")
+INTRODUCTION = """# Table of choices
 
-Every part that a model or a run can be made of, generated from the registry: a part that is added to Weft appears here by
-itself. A choice is a value with a name; put it into a spec or a recipe, or change one from the command line with
-`--set`. "Measured effect" links to a comparison with a receipt, or says that there is none yet. The fields of each value
-are in the [reference](reference/spec.md).
+All parts of models and runs, generated from the registry. A choice is a named value: use it in a spec or a recipe, or set
+it on the command line with `--set`. "Measured effect" links to a comparison with a receipt, or shows "not measured yet".
+The [reference](reference/spec.md) lists the fields of each value.
 """
 
 
 def section_of(choice: type) -> str:
-    """Return the title of a choice's section: that of its open base, or of its own module."""
+    """Return the section title of a choice, from the module of its open base or its own module."""
     bases = [base for base in choice.__mro__ if base.__module__.startswith("weft.")]
     name = bases[-1].__module__.rpartition(".")[2] if bases else choice.__module__
-    if name == "parts":  # the base of attention and of feed-forward layers alike
+    if name == "parts":  # the base of both attention and feed-forward layers
         name = bases[0].__module__.rpartition(".")[2]
     return TITLES.get(name, name.replace("_", " ").capitalize())
 
@@ -99,15 +96,15 @@ def row(mark: str, name: str, what: str, paper: str, measured: str = "") -> tupl
 
 
 def reference_page(choice: type) -> str:
-    """Return where the reference has a choice; "" for one of a user's own."""
+    """Return the reference link of a choice; "" for a user-defined one."""
     name = choice.__name__
-    package, *rooms = choice.__module__.split(".")
+    package, *modules = choice.__module__.split(".")
     if package != "weft":
         return ""
-    room = rooms[0]
+    module = modules[0]
     return (
-        f"reference/{room}.md#{name.lower()}"
-        if room in ("spec", "recipe")
+        f"reference/{module}.md#{name.lower()}"
+        if module in ("spec", "recipe")
         else f"reference/api.md#{slug(f'weft.{name}')}"
     )
 
@@ -153,26 +150,26 @@ def placement_rows() -> Iterator[tuple[str, ...]]:
 
 
 def choices_page() -> str:
-    """Return the page: sections in the order of the block, then of a run, each a table."""
+    """Return the page: one table per section, for parts of the block, then for parts of a run."""
     lines = [INTRODUCTION]
     for title, choices in choices_by_section().items():
         if choices:
             lines += [f"## {title}", "", *table(HEADER, choice_rows(choices)), ""]
         if title == "Norms":
-            lines += ["## Places of norms", "", *table(HEADER, placement_rows()), ""]
+            lines += ["## Norm placement", "", *table(HEADER, placement_rows()), ""]
         if title == "Feed-forward layers":
             lines += ["## Activations", "", *table(HEADER, activation_rows()), ""]
-    lines += ["## By name", "", "Registered by a name instead of as a value.", ""]
+    lines += ["## By name", "", "Registered by name instead of as a value.", ""]
     by_name = (
         ("metrics", Metric),
         ("data formats", Format),
         ("attention backends", AttentionBackend),
     )
     rows = ((kind, ", ".join(f"`{name}`" for name in names(base))) for kind, base in by_name)
-    lines += [*table(("what", "names"), rows), ""]
+    lines += [*table(("kind", "names"), rows), ""]
     return "\n".join(lines)
 
 
-# Importing these rooms registers what a run is made of, and how tokens are sampled.
+# Importing these modules registers the parts of a run and the sampling methods.
 assert weft.recipe
 assert weft.Sampling

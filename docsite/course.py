@@ -1,5 +1,4 @@
-"""The course page: its tables name topics by number;
-command and receipt of each come from docs/lectures.md."""
+"""The course page: docs/lectures.md supplies the command and receipt of each topic number."""
 
 import json
 import re
@@ -38,7 +37,7 @@ def receipt_link(text: str) -> str:
 
 
 def expand_course(text: str) -> str:
-    """Add to every table whose last column is `topic` the command and the receipt of its topics."""
+    """Add the columns `command` and `receipt` to every table whose last column is `topic`."""
     by_number = topics()
     lines = []
     inside = False
@@ -46,7 +45,7 @@ def expand_course(text: str) -> str:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and cells[-1] == "topic":
             inside = True
-            lines += [*table((*cells, "command", "receipt, or why there is none"), ())]
+            lines += [*table((*cells, "command", "receipt, or the reason for its absence"), ())]
         elif inside and line.startswith("|---"):
             continue
         elif inside and line.startswith("|"):
@@ -66,7 +65,7 @@ def expand_course(text: str) -> str:
 
 
 def trained_pictures() -> Iterator[str]:
-    """Yield the pictures of trained models with their receipt, or that there are none yet."""
+    """Yield the pictures of trained models with their receipt, or `Not measured yet.`"""
     path = ROOT / "docs" / "results" / "course.json"
     if not path.exists():
         yield "Not measured yet."
@@ -83,38 +82,37 @@ def trained_pictures() -> Iterator[str]:
         "Each small square in the middle compares one position with all others."
     )
     yield ""
-    yield "![Images, what the encoder sees, what it rebuilds](results/mae.png)"
+    yield "![Images, visible patches, reconstructions](results/mae.png)"
     yield ""
     yield (
         f"`recipes/mae.py:cifar10` after {result['steps']:,} steps: the image, "
-        "the patches that the encoder sees, what it rebuilds. "
-        "Brightness and contrast of a hidden patch are those of the original, "
+        "the patches visible to the encoder, and the reconstruction. "
+        "Masked patches have the brightness and contrast of the original, "
         "as in the paper's figures. "
         "Receipt: [course.json](results/course.json)."
     )
 
 
 def detection_pictures() -> Iterator[str]:
-    """Yield what a small detector finds and where it looks, with its receipt,
-    or that there is none yet."""
+    """Yield detections and attention maps with their receipt, or `Not measured yet.`"""
     path = ROOT / "docs" / "results" / "detection.json"
     if not path.exists():
         yield "Not measured yet."
         return
     best = max(json.loads(path.read_text())["result"], key=lambda run: float(run["averaged"]["ap"]))
     last = best["points"][-1]
-    yield "![Scenes with the digits that a small DETR finds](results/detection_boxes.png)"
+    yield "![Scenes with the digits detected by a small DETR](results/detection_boxes.png)"
     yield ""
     yield (
         f"{best['run']} after {last['step']:,} steps from random weights: held-out scenes, "
-        "boxes that score .3 or more; "
-        f"AP {best['averaged']['ap']:.3f}, at an overlap of .5 {best['averaged']['ap50']:.3f}."
+        "boxes with a score of at least 0.3; "
+        f"AP {best['averaged']['ap']:.3f}, at an IoU of 0.5 {best['averaged']['ap50']:.3f}."
     )
     yield ""
-    yield "![Where encoder and decoder look](results/detection_maps.png)"
+    yield "![Attention maps of encoder and decoder](results/detection_maps.png)"
     yield ""
     yield (
-        "Above: where the encoder looks from the middle of an object. Below: "
-        "where the decoder looks for it. Mean over the heads of the "
-        "last layer. Receipt: [detection.json](results/detection.json)."
+        "Top: attention of the encoder from the centre of an object. "
+        "Bottom: attention of the decoder for this object. Mean over the heads of the last layer. "
+        "Receipt: [detection.json](results/detection.json)."
     )

@@ -1,4 +1,4 @@
-"""A page per family, from its file: paper, sizes, equations, tree, published classes."""
+"""One page per family, generated from its file: paper, sizes, equations, tree, published classes."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -20,7 +20,7 @@ from .usage import recipe_files
 
 
 def module_text(family: Family) -> str:
-    """Return what the file of a family says of it, in one sentence."""
+    """Return the one-sentence description of a family from its module docstring."""
     return first_paragraph(import_module(family.build_spec.__module__).__doc__)
 
 
@@ -69,15 +69,14 @@ def load_lines(family: Family) -> Iterator[str]:
     yield "```"
     if not family.heads:
         yield ""
-        yield "transformers has no class for this family, so that there are no folders to load."
+        yield "transformers has no class for this family, so there are no published directories to load."
         return
     yield ""
     yield (
-        "`weft.load(FOLDER)` opens a folder or a name on the Hugging Face hub whose "
-        "`config.json` has "
-        f"`model_type` `{family.model_type}`, and `weft.save(model, FOLDER)` writes one; "
-        "`weft verify FOLDER` compares "
-        "the outputs of both libraries."
+        "`weft.load(FOLDER)` opens a directory or a name on the Hugging Face hub whose "
+        f"`config.json` has `model_type` `{family.model_type}`. "
+        "`weft.save(model, FOLDER)` writes such a directory. "
+        "`weft verify FOLDER` compares the outputs of both libraries."
     )
     yield ""
     heads = ((f"`{name}`",) for name in family.heads)
@@ -85,7 +84,7 @@ def load_lines(family: Family) -> Iterator[str]:
 
 
 def recipe_links(family: Family) -> str:
-    """Return the recipes whose file names the family."""
+    """Return links to the recipes that use the family."""
     words = (f"weft.{family.name}(", f"families.{family.name}", f" {family.name}(")
     return ", ".join(
         f"[{path.name}](../recipe/{path.stem}.md)"
@@ -124,7 +123,7 @@ def family_page(family: Family) -> str:
         "",
         "## Sizes",
         "",
-        "Parameters and FLOPs are counted from the spec; FLOPs are those of matrix products, "
+        "Parameters and FLOPs are computed from the spec. FLOPs count matrix products only, "
         "two per multiply-add.",
         "",
         *table(header, size_rows(family)),
@@ -133,13 +132,13 @@ def family_page(family: Family) -> str:
         "",
         *load_lines(family),
         "",
-        "## The block",
+        "## Block",
         "",
         "```text",
         *equations,
         "```",
         "",
-        f"## The model `{family.name}-{size}`",
+        f"## Model `{family.name}-{size}`",
         "",
         "```text",
         *tree,
@@ -169,10 +168,9 @@ def families_page() -> str:
     lines = [
         "# Families",
         "",
-        "One file per architecture: the paper's size table, "
-        "a function from its columns to a spec, and a table of weights that",
-        "reads and writes the published files. `weft families` prints the same list, "
-        "`weft show NAME` one model.",
+        "Each architecture is one file: the size table of the paper, a function from its columns "
+        "to a spec, and a weight table that reads and writes the published files. "
+        "`weft families` prints the same list; `weft show NAME` describes one model.",
         "",
         *table(header, family_rows()),
         "",

@@ -1,5 +1,4 @@
-"""Which links of the pages lead nowhere: files that are not there,
-headings that are not in their page."""
+"""Broken links of the pages: missing files and missing headings."""
 
 import posixpath
 import re
@@ -13,7 +12,7 @@ FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page: its headings, numbered where one occurs again."""
+    """Return the anchors of a page: one per heading, with a number if a heading repeats."""
     seen: dict[str, int] = {}
     names = set()
     for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M):
@@ -25,8 +24,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(pages: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Yield `page: link` for every relative link that has no target among the pages and
-    the files of the folder."""
+    """Yield `page: link` for every relative link without a target among the pages and files."""
     known = {name: anchors(text) for name, text in pages.items()}
     for page, text in pages.items():
         plain = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))

@@ -1,4 +1,4 @@
-"""Small helpers: tables, links, headings as Markdown."""
+"""Markdown helpers: tables, links, headings."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 
 def cell(text: object) -> str:
-    """Return a text that fits into one cell of a table; inside code, a bar ends no cell."""
+    """Return a text as one table cell: on one line, with escaped bars outside of code."""
     parts = re.split(r"(`[^`]*`)", re.sub(r"\s+", " ", str(text)).strip())
     return "".join(p if p.startswith("`") else p.replace("|", "\\|") for p in parts) or "–"
 
@@ -25,7 +25,7 @@ def first_paragraph(docstring: str | None) -> str:
 
 
 def prose(text: str) -> str:
-    """Escape what Markdown would read as markup in a docstring, outside of its code spans."""
+    """Escape Markdown markup in a docstring, except in code spans."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part
@@ -36,7 +36,7 @@ def prose(text: str) -> str:
 
 
 def paper_links(text: str) -> str:
-    """Return the arXiv numbers of a text as links."""
+    """Return links to the arXiv numbers in a text."""
     return ", ".join(
         f"[arXiv:{number}](https://arxiv.org/abs/{number})"
         for number in dict.fromkeys(ARXIV.findall(text))
@@ -44,7 +44,7 @@ def paper_links(text: str) -> str:
 
 
 def fold(summary: str, text: str, length: int = 60) -> str:
-    """Return a text that is hidden behind its summary where it is long."""
+    """Return a text, folded under its summary if it is longer than `length`."""
     plain = re.sub(r"\]\([^)]*\)", "]", text)
     return (
         text if len(plain) <= length else f"<details><summary>{summary}</summary>{text}</details>"
@@ -52,5 +52,5 @@ def fold(summary: str, text: str, length: int = 60) -> str:
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading, as Markdown's table of contents writes it."""
+    """Return the anchor of a heading, in the format of Markdown's table of contents."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())

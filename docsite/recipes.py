@@ -1,4 +1,4 @@
-"""A page per recipe file: what it trains, what each of its recipes costs, and the file itself."""
+"""One page per recipe file: description, cost of each recipe, and source."""
 
 import ast
 from collections.abc import Iterator

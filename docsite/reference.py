@@ -1,5 +1,4 @@
-"""The reference: every verb from the parser,
-every public name from `weft/__init__.pyi` and its docstring."""
+"""The reference: verbs from the parser, public names from `weft/__init__.pyi`."""
 
 import argparse
 import ast
@@ -25,23 +24,23 @@ LINE = 90  # columns of a signature
 STUB = Path(weft.__file__).with_suffix(".pyi")
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):$")
 PAGES = {
-    "spec": "What a model is: values without torch, checked when they are made.",
+    "spec": "Values that describe a model. They do not import torch and are validated on creation.",
     "recipe": "What a run is: model, task, data, optimiser, schedule and plan, "
     "as values without torch.",
-    "observe": "What a model does: attention maps and what is read from them.",
-    "testing": "Checks for parts of your own, the same that Weft's parts pass.",
+    "observe": "Attention maps and their analysis.",
+    "testing": "Checks for user-defined parts. All parts of Weft pass the same checks.",
 }
 TITLES = {
-    "api": "In one call",
-    "inference": "An opened model",
+    "api": "High-level functions",
+    "inference": "Opened models",
     "model": "Models",
-    "interop": "Folders",
+    "interop": "Model directories",
     "generate": "Generation",
-    "observe": "Looking inside",
+    "observe": "Inspection",
     "families": "Families",
-    "registry": "Parts of your own",
+    "registry": "Registering parts",
     "runs": "Runs",
-    "recipe": "Bases of what a run is made of",
+    "recipe": "Base classes of recipe values",
     "kernels": "Kernels",
     "layers": "Layers",
 }
@@ -74,11 +73,11 @@ def cli_page() -> str:
     lines = [
         "# Command line",
         "",
-        "Generated from the parser; `weft VERB --help` prints the same.",
+        "Generated from the argument parser; `weft VERB --help` prints the same text.",
         "",
     ]
     rows = ((f"[`weft {name}`](#weft-{name})", verb.description) for name, verb in verbs().items())
-    lines += [*table(("verb", "what it does"), ((a, prose(b or "")) for a, b in rows)), ""]
+    lines += [*table(("verb", "description"), ((a, prose(b or "")) for a, b in rows)), ""]
     for name, verb in verbs().items():
         actions = [action for action in verb._actions if action.dest != "help"]
         options = [
@@ -87,7 +86,14 @@ def cli_page() -> str:
         ]
         usage = re.sub(r"\s+", " ", verb.format_usage().removeprefix("usage: ")).strip()
         lines += [f"## weft {name}", "", prose(verb.description or ""), ""]
-        lines += ["```text", usage, "```", "", *table(("option", "value", "what"), options), ""]
+        lines += [
+            "```text",
+            usage,
+            "```",
+            "",
+            *table(("option", "value", "description"), options),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -95,25 +101,27 @@ def cli_page() -> str:
 
 
 def stub_names() -> dict[str, list[str]]:
-    """Return the public names of `weft`, by the room that defines them;
-    modules and values have pages of their own."""
-    rooms: dict[str, list[str]] = {}
+    """Return the public names of `weft` by defining package.
+
+    Modules and values have separate pages.
+    """
+    by_package: dict[str, list[str]] = {}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.ImportFrom) and node.module:
-            room = node.module.partition(".")[0]
-            rooms.setdefault(room, []).extend(alias.name for alias in node.names)
-    return rooms
+            package = node.module.partition(".")[0]
+            by_package.setdefault(package, []).extend(alias.name for alias in node.names)
+    return by_package
 
 
 def plain_type(text: str) -> str:
-    """Return annotations without modules and quotes, and functions as defaults by their name."""
+    """Return a signature without module names and quotes, with functions in defaults as their names."""
     text = re.sub(r"\b(?:[a-zA-Z_]\w*\.)+(?=[A-Z]\w*)", "", text)
     text = re.sub(r"<(?:built-in )?function (\w+)[^>]*>", r"\1", text)
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
 
 
 def signature(name: str, thing: Any) -> str:
-    """Return a call as it is written: on one line, or a line per argument where it is long."""
+    """Return the signature on one line, or with one line per argument if it is long."""
     try:
         whole = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -134,7 +142,7 @@ def signature(name: str, thing: Any) -> str:
 
 
 def docstring_lines(thing: Any) -> Iterator[str]:
-    """Yield a Google-style docstring as Markdown: paragraphs, and a list per section."""
+    """Yield a Google-style docstring as Markdown: paragraphs, and one list per section."""
     text = inspect.getdoc(thing) if "__doc__" in vars(thing) or callable(thing) else None
     inside = False
     for line in (text or "").splitlines():
@@ -156,7 +164,7 @@ def docstring_lines(thing: Any) -> Iterator[str]:
 
 
 def value_lines(name: str, value: type) -> Iterator[str]:
-    """Yield a value: its fields, their types and defaults, then what it says of itself."""
+    """Yield the docstring of a value and a table of its fields, types and defaults."""
     yield from (f"### {name}", "")
     yield from docstring_lines(value)
     yield ""
@@ -167,12 +175,12 @@ def value_lines(name: str, value: type) -> Iterator[str]:
         annotation, comment = sources[field.name]
         rows.append((f"`{field.name}`", f"`{annotation}`", default, prose(comment)))
     if rows:
-        yield from table(("field", "type", "default", "what"), rows)
+        yield from table(("field", "type", "default", "description"), rows)
         yield ""
 
 
 def field_sources(value: type) -> dict[str, tuple[str, str]]:
-    """Return the type of each field of a value as its source has it, and the comment beside it."""
+    """Return the annotation of each field, as in the source, and its comment."""
     sources: dict[str, tuple[str, str]] = {}
     for cls in reversed([c for c in value.__mro__ if c.__module__.startswith("weft.")]):
         source = textwrap.dedent(inspect.getsource(cls))
@@ -216,7 +224,7 @@ def entry_lines(name: str, thing: Any) -> Iterator[str]:
 
 
 def api_page() -> str:
-    """Return the page of what is an attribute of `weft` itself."""
+    """Return the page of the attributes of `weft`."""
     lines = [
         "# weft",
         "",
@@ -227,18 +235,18 @@ def api_page() -> str:
         "the [families](../families/index.md).",
         "",
     ]
-    for room, names in stub_names().items():
-        if room in PAGES and room != "recipe":
-            names = [name for name in names if room == "observe"]
+    for package, names in stub_names().items():
+        if package in PAGES and package != "recipe":
+            names = [name for name in names if package == "observe"]
         if names:
-            lines += [f"## {TITLES.get(room, room)}", ""]
+            lines += [f"## {TITLES.get(package, package)}", ""]
             for name in names:
                 lines += entry_lines(f"weft.{name}", getattr(weft, name))
     return "\n".join(lines)
 
 
 def module_page(name: str) -> str:
-    """Return the page of a public module: everything in its `__all__`."""
+    """Return the page of a public module: all names in its `__all__`."""
     module = import_module(f"weft.{name}")
     public = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
     lines = [f"# weft.{name}", "", PAGES[name], ""]

@@ -1,5 +1,4 @@
-"""All pages in one folder: those written by hand, with links that fit the site,
-and those that follow from the code."""
+"""All pages in one directory: handwritten pages, with adapted links, and generated pages."""
 
 import re
 import shutil
@@ -16,13 +15,13 @@ from .reference import PAGES, api_page, cli_page, module_page
 from .tasks import extension_examples, tasks_table
 from .usage import ROOT, recipe_files
 
-# Pages from the root of the project, and their place on the site.
+# Pages of the repository root -> their path on the site.
 MOVED = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
-# `<!-- include: NAME -->` in a page is replaced by what the function yields.
+# `<!-- include: NAME -->` in a page is replaced by the lines of this function.
 INCLUDES: dict[str, Callable[[], Iterator[str]]] = {
     "tasks": tasks_table,
     "extension": extension_examples,
@@ -32,8 +31,7 @@ INCLUDES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def site_link(target: str) -> str:
-    """Return where a link of a page in docs/ leads on the site:
-    recipes and examples have pages, the rest is as it is."""
+    """Return the target on the site of a link in docs/: recipes and examples have their own pages."""
     path, hash_sign, anchor = target.partition("#")
     name = path.removeprefix("../")
     if name in MOVED:
@@ -62,7 +60,7 @@ def with_includes(text: str) -> str:
 
 
 def root_page(name: str) -> str:
-    """Return a page of the project's root, its links as from docs/."""
+    """Return a page of the repository root, with links relative to docs/."""
     text = (ROOT / name).read_text()
     return re.sub(
         r"(?<=\]\()(?!https?:|#|mailto:)([^)\s]+)(?=\))",
@@ -74,7 +72,7 @@ def root_page(name: str) -> str:
 
 
 def generated_pages() -> Iterator[tuple[str, str]]:
-    """Yield every page that follows from the code: its path and its text."""
+    """Yield the path and the text of every generated page."""
     yield "choices.md", choices_page()
     yield "families/index.md", families_page()
     for family in families():
@@ -96,12 +94,12 @@ def handwritten_pages() -> Iterator[tuple[str, str]]:
 
 
 def all_pages() -> dict[str, str]:
-    """Return every page of the site by its path."""
+    """Return the text of every page by path."""
     return dict((*handwritten_pages(), *generated_pages()))
 
 
 def write_site(folder: Path) -> dict[str, str]:
-    """Write all pages, pictures and receipts, and return the pages."""
+    """Write all pages, pictures and receipts; return the pages."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.md"))
     pages = all_pages()
@@ -113,7 +111,7 @@ def write_site(folder: Path) -> dict[str, str]:
 
 
 def site_settings() -> str:
-    """Return zensical.toml with every family in the navigation."""
+    """Return zensical.toml with all families in the navigation."""
     first = '{ "All families" = "families/index.md" },\n'
     rows = "".join(f'      {{ "{f.name}" = "families/{f.name}.md" }},\n' for f in families())
     return (ROOT / "zensical.toml").read_text().replace(first, first + rows)

@@ -1,4 +1,4 @@
-"""Tables that pages written by hand include: tasks, formats, examples of parts of one's own."""
+"""Tables for handwritten pages: tasks and examples of user-defined parts."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .usage import ROOT, usage_of
 def task_rows() -> Iterator[tuple[str, ...]]:
     for task in members(Task):
         if not task.__module__.startswith("weft."):
-            continue  # a user's own, which the reference does not have
+            continue  # user-defined: not in the reference
         usage = usage_of(task.__name__)
         yield (
             f"[`{task.__name__}`](reference/recipe.md#{task.__name__.lower()})",
@@ -28,7 +28,7 @@ def task_rows() -> Iterator[tuple[str, ...]]:
 
 
 def tasks_table() -> Iterator[str]:
-    header = ("task", "what", "rows", "head", "metrics", "verb", "recipes")
+    header = ("task", "description", "rows", "head", "metrics", "verb", "recipes")
     yield from table(header, task_rows())
 
 
@@ -37,7 +37,7 @@ def example_files() -> list[Path]:
 
 
 def extension_examples() -> Iterator[str]:
-    """Yield every example of a part of one's own: what it is, how it is used, the file."""
+    """Yield the examples of user-defined parts: description and source of each."""
     for path in example_files():
         source = path.read_text()
         tree = ast.parse(source)

@@ -1,4 +1,4 @@
-"""Which families and recipes use a choice: read from their values, never from a list."""
+"""The families and recipes that use each choice, computed from their values."""
 
 import re
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Usage:
-    """Where something is used: names of families and of recipe files, in their order."""
+    """Usage of a choice: sorted names of families and recipe files."""
 
     families: tuple[str, ...] = ()
     recipes: tuple[str, ...] = ()
 
     def links(self, up: str = "") -> str:
-        """Return both as links, from a page that is `up` from the root of the site."""
+        """Return links to both; `up` is the relative path to the root of the site."""
         of_families = [f"[{name}]({up}families/{name}.md)" for name in self.families]
         of_recipes = [f"[{name}.py]({up}recipe/{name}.md)" for name in self.recipes]
         return ", ".join((*of_families, *of_recipes))
@@ -39,7 +39,7 @@ def recipe_files() -> list[Path]:
 
 @cache
 def recipes_of(path: Path) -> dict[str, Recipe]:
-    """Return every recipe that a file defines, by its variable; none for a file of parts."""
+    """Return the recipes of a file by variable name; empty for a file that only defines parts."""
     variables = re.findall(r"^(\w+) = ", path.read_text(), re.M)
     recipes = {}
     for name in variables:
@@ -51,7 +51,7 @@ def recipes_of(path: Path) -> dict[str, Recipe]:
 
 
 def placement(branch: Branch) -> str:
-    """Return the name of the function that makes a branch with its norms at these places."""
+    """Return the name of the function that creates a branch with this norm placement."""
     if branch.residual_scale != 1 and branch.after:
         return "deepnorm_branch"
     if branch.before and branch.out:
@@ -64,8 +64,7 @@ def placement(branch: Branch) -> str:
 
 
 def marks(value: Any) -> Iterator[str]:
-    """Yield the name of every choice inside a value, `activation=gelu` for its activations,
-    and the placement of norms."""
+    """Yield the names of the choices, activations (`activation=gelu`) and norm placements in a value."""
     if is_dataclass(value):
         yield type(value).__name__
         if isinstance(value, Branch):
@@ -84,8 +83,7 @@ def marks(value: Any) -> Iterator[str]:
 
 @cache
 def usages() -> dict[str, Usage]:
-    """Return where each mark occurs,
-    over all sizes of all families and all recipes of all files."""
+    """Return the usage of each mark, over all family sizes and all recipes."""
     by_family: dict[str, dict[str, None]] = {}
     by_recipe: dict[str, dict[str, None]] = {}
     for family in families():

@@ -1,14 +1,15 @@
-"""The first run: a small character model of this project's own source, with nothing to download.
+"""First run: a small character-level language model of Weft's source code, without downloads.
 
     weft train recipes/first_run.py                 # from the root of a clone
-    weft resume runs/first_run --verify             # proves that it resumes bit for bit
-    weft train recipes/first_run.py:shakespeare     # the plays that ship with Weft
+    weft resume runs/first_run --verify             # verifies bit-exact resuming
+    weft train recipes/first_run.py:shakespeare     # the plays included in Weft
 
-Paper:  Radford et al. 2019, the architecture of GPT-2, made small; `shakespeare` is Llama's (Touvron et al. 2023), made small.
+Paper:  Radford et al. 2019, a small GPT-2; `shakespeare` is a small Llama (Touvron et al. 2023).
 Cost:   about a minute on two cores, bf16 on processors with AMX, else fp32; `shakespeare` about two.
-Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last tenth of every file is held out, and a tenth of that is
-        enough to validate on. `shakespeare` falls from ln 65 = 4.2, and writes what looks like a play.
-Data:   the source of Weft; 300,000 characters of Shakespeare (public domain) inside the package.
+Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last tenth of every file
+        is held out, and a tenth of it is used for validation. `shakespeare` starts at ln 65 = 4.2
+        and generates text in the form of a play.
+Data:   the source of Weft; 300,000 characters of Shakespeare (public domain) from the package.
 """
 
 import weft

@@ -1,12 +1,12 @@
-"""GPT: the next piece of text (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training").
+"""GPT: next-token prediction (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training").
 
     weft train recipes/gpt_bpe.py
 
-Paper:  `paper` has the sizes and rates of section 4.1; the text of books is lower-cased, 40,478 pieces. A hundred epochs of about 1.1
-        billion pieces are 3.3 million steps.
+Paper:  `paper` has the sizes and rates of section 4.1; the books are lowercased, with a vocabulary of 40,478 pieces. 100 epochs of about
+        1.1 billion pieces are 3.3 million steps.
 Cost:   `tiny` 1,000 steps of 2,048 tokens, about four minutes on two cores; `paper` about 8e19 FLOP.
 Expect: `tiny` starts near ln 8192 = 9.0 and ends well below the unigram entropy of its pieces, 7.0 nats.
-Data:   wikitext-2/wiki.train.tokens.gz; for `paper` any text with a blank line between documents as books/*.txt.gz.
+Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line between documents: books/*.txt.gz.
 """
 
 import weft

@@ -1,11 +1,11 @@
-"""RoBERTa: hidden tokens alone, in full sentences, masks drawn anew (Liu et al. 2019, arXiv:1907.11692).
+"""RoBERTa: masked tokens only, full sentences, dynamic masking (Liu et al. 2019, arXiv:1907.11692).
 
     weft train recipes/roberta.py
 
-Paper:  `paper` is RoBERTa large, table 9: 500,000 steps of 8,192 rows of 512 tokens, byte-level pieces, no clipping.
-Cost:   `tiny` 1,000 steps of 4,096 tokens, some minutes on two cores; `paper` about 4e21 FLOP.
+Paper:  `paper` is RoBERTa large, table 9: 500,000 steps of 8,192 rows of 512 tokens, byte-level BPE, no gradient clipping.
+Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores; `paper` about 4e21 FLOP.
 Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram entropy of the pieces, 7.0 nats.
-Data:   wikitext-2/wiki.train.tokens.gz; for `paper` any text with a blank line between documents as web/*.txt.gz and so on.
+Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line between documents, such as web/*.txt.gz.
 """
 
 import weft

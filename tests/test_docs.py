@@ -167,7 +167,7 @@ def test_a_part_of_a_users_own_appears_in_the_table_of_choices() -> None:
 
     weft.register(MyNorm)
     try:
-        norms = choices_page().partition("## Norms")[2].partition("## Places")[0]
+        norms = choices_page().partition("## Norms")[2].partition("## Norm placement")[0]
         assert "`MyNorm`" in norms
     finally:
         del CHOICES["MyNorm"]

@@ -3,8 +3,8 @@
     python -m benchmarks.tables inputs
     weft train recipes/tables/inputs.py:sentence_pair
 
-The two inputs of pairs are trained with next-sentence prediction, the other two without, as in the paper. All rows have the same number
-of rows of the same length per step and the same steps; pairs of sentences fill a row least, as in the paper, where the batch grows.
+As in the paper, the two pair inputs are trained with next-sentence prediction, the other two without. All recipes use the same batch
+size, row length and number of steps. Sentence pairs fill a row least; the paper increases the batch size for them.
 """
 
 from dataclasses import replace

@@ -1,12 +1,12 @@
-"""BERT's ablations of masking and of steps, one recipe per row (Devlin et al. 2018, arXiv:1810.04805, table 8 and figure 5), at laptop
+"""BERT's ablations of masking and number of steps, one recipe per row (Devlin et al. 2018, arXiv:1810.04805, table 8 and figure 5), at laptop
 size.
 
     python -m benchmarks.tables masking
     python -m benchmarks.tables steps
     weft train recipes/tables/masking.py:always_mask
 
-Every row predicts 15 % of the tokens of the same rows in the same order for the same steps, so all cost the same FLOPs; they differ in
-what stands where a token is predicted. Named entities are then tagged, once with every weight trained and once with a new head alone.
+Every recipe predicts 15 % of the tokens of the same data in the same order for the same number of steps, so the FLOPs are equal. They
+differ in the replacement of the predicted tokens. The models are then evaluated on named entity recognition, fine-tuned and as features.
 """
 
 from dataclasses import replace
