@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from weft.inference.arithmetic import documents, tokenizer
+from weft.evaluation.arithmetic import documents, tokenizer
 
 from . import command
 

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from weft import spec as S
-from weft.layers.sequence import HiddenStates
-from weft.model.stack import StackLayer
+from weft.nn.layers.sequence import HiddenStates
+from weft.nn.stack import StackLayer
 
 from . import command, receipt
 

@@ -29,8 +29,8 @@ import weft
 from weft import observe
 from weft import recipe as R
 from weft import spec as S
-from weft.data.files import find
-from weft.runs.log import read_log
+from weft.data.reading.files import find
+from weft.runs.logs.log import read_log
 
 from . import command, receipt, trials
 from .plots import INK, STYLE, WEFT
@@ -52,7 +52,7 @@ def save(figure: Figure, file: Path) -> None:
 
 def draw_positions(count: int = 64, width: int = 64) -> Figure:
     """Draw the sinusoids, and the product of every two positions."""
-    from weft.layers.positions import SinusoidalPositionsLayer
+    from weft.nn.layers.positions import SinusoidalPositionsLayer
 
     layer = SinusoidalPositionsLayer(S.SinusoidalPositions(), width)
     table_LD = layer(torch.arange(count)[None], torch.zeros(1, count, width))[0]
@@ -112,7 +112,7 @@ def draw_masks() -> Figure:
 
 
 def draw_activations() -> Figure:
-    from weft.layers.activations import ACTIVATIONS
+    from weft.nn.layers.activations import ACTIVATIONS
 
     x = torch.linspace(-4, 3, 281)
     figure, axis = plt.subplots(figsize=(6, 3.4))

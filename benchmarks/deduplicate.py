@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from weft import recipe as R
-from weft.data import match, scan
-from weft.data.deduplicate import ngram_hashes
-from weft.data.filtering import read_report
-from weft.data.formats.base import MAX_PIECES
-from weft.data.prepare import prepare
-from weft.data.train_tokenizer import fit_tokenizer
-from weft.registry import implementation
-from weft.storage import seal_json
-from weft.values import to_plain
+from weft.data.preparing import match, scan
+from weft.data.preparing.deduplicate import ngram_hashes
+from weft.data.preparing.filtering import read_report
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.formats.base import MAX_PIECES
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
+from weft.support.registry import implementation
+from weft.support.storage import seal_json
+from weft.support.values import to_plain
 
 from . import command, receipt
 from .prepare import zipfian
@@ -98,7 +98,7 @@ def compare_rate(count: int = 2_000_000) -> float:
 
 def dropped_rows(folder: Path) -> set[int]:
     """The numbers of the dropped documents, over all pieces."""
-    from weft.data.drop_table import read_drop_table
+    from weft.data.preparing.drop_table import read_drop_table
 
     split, rows, first = folder / "train", set[int](), 0
     for number in range(len(list((split / "filter").glob("[0-9]*.json")))):
@@ -129,7 +129,7 @@ def prepared(data: R.Data, folder: Path, **more: Any) -> tuple[float, str]:
 
 def open_seconds(folder: Path) -> float:
     """Processor seconds to open a store of ten billion rows in as many shards as a source may have."""
-    from weft.data.store import open_store
+    from weft.data.shards.store import open_store
 
     (folder / "train").mkdir(parents=True)
     rows = -(-(10**10) // MAX_PIECES)

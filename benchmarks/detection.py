@@ -72,7 +72,7 @@ def write_bccd(folder: Path, archive: Path) -> None:
 
 def with_noised_queries(recipe: R.Recipe) -> R.Recipe:
     """The recipe with as many queries as training has, for counting: noised ones too, for the most objects that an image has."""
-    from weft.data.files import find
+    from weft.data.reading.files import find
 
     assert isinstance(recipe.task, R.Detection)
     assert isinstance(recipe.data.train, R.Source)
@@ -89,9 +89,9 @@ def with_noised_queries(recipe: R.Recipe) -> R.Recipe:
 
 def curve(run: Path) -> dict[str, Any]:
     """The AP of each validation of a run, and what it had cost by then."""
-    from weft.recipe.cost import run_flops
+    from weft.plan.cost import run_flops
     from weft.recipe.files import load_recipe
-    from weft.runs.log import read_log
+    from weft.runs.logs.log import read_log
 
     recipe = load_recipe(str(run / "recipe.json"))
     if recipe.task.name != "detect":
@@ -144,7 +144,7 @@ def plot(curves: list[dict[str, Any]], path: Path) -> None:
 
 def validation_images(run: Path, count: int) -> list[Image.Image]:
     """The first validation images of a run whose data are in COCO's layout."""
-    from weft.data.files import find
+    from weft.data.reading.files import find
     from weft.recipe.files import load_recipe
 
     source = load_recipe(str(run / "recipe.json")).data.valid

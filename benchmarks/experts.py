@@ -17,7 +17,7 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.runs.log import read_log
+from weft.runs.logs.log import read_log
 
 from . import command, receipt
 from .trials import train_steps

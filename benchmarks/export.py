@@ -21,13 +21,13 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.inference.compare import LIMIT, compare_with_transformers
+from weft.evaluation.compare import LIMIT, compare_with_transformers
 from weft.inference.open_model import open_model
-from weft.interop import verify
-from weft.interop.equivalent_specs import find_family
+from weft.interop.huggingface import verify
+from weft.interop.huggingface.equivalent_specs import find_family
+from weft.interop.huggingface.sentence_transformers import read_modules
 from weft.interop.loading import load
 from weft.interop.saving import save
-from weft.interop.sentence_transformers import read_modules
 
 from . import command, receipt
 from .generated import make_clone, make_data, small

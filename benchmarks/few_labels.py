@@ -19,9 +19,9 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.data.prepare import prepare
-from weft.data.store import open_store
-from weft.inference.probe import probe
+from weft.data.preparing.prepare import prepare
+from weft.data.shards.store import open_store
+from weft.evaluation.probe import probe
 
 from . import command, receipt
 from .generated import small

@@ -13,7 +13,7 @@ from PIL import Image
 
 import weft
 from weft import recipe as R
-from weft.inference import arithmetic
+from weft.evaluation import arithmetic
 
 from . import assistant_data
 

@@ -23,16 +23,16 @@ from torch import Tensor
 
 from weft import observe
 from weft import recipe as R
-from weft.data.batching import build_planner
-from weft.data.collate import attention_mask
-from weft.data.loader import Loader
-from weft.data.store import Store
-from weft.layers.roles import Role, parameter_facts
-from weft.model.block import BranchLayer
+from weft.data.batches.batching import build_planner
+from weft.data.batches.collate import attention_mask
+from weft.data.batches.loader import Loader
+from weft.data.shards.store import Store
+from weft.nn.block import BranchLayer
+from weft.nn.layers.roles import Role, parameter_facts
 from weft.runs import run
 from weft.tasks.base import Batch, Loss, masks
 from weft.tasks.replaced_token_detection import ReplacedTokenLoss
-from weft.training.checkpoint import latest_checkpoint
+from weft.training.checkpoints.checkpoint import latest_checkpoint
 
 from . import command, receipt
 from .trials import build_run

@@ -9,9 +9,9 @@ import importlib.util
 import time
 from pathlib import Path
 
-from weft.data.conllu import read_conllu
+from weft.data.reading.formats.conllu import read_conllu
+from weft.evaluation.relations import probe_relations
 from weft.inference.open_model import open_model
-from weft.inference.relations import probe_relations
 from weft.observe.relations import table_rows
 
 from . import command, receipt

@@ -19,8 +19,8 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.recipe.cost import run_flops
-from weft.runs.log import read_log
+from weft.plan.cost import run_flops
+from weft.runs.logs.log import read_log
 
 from . import command, receipt
 from .trials import positive_int, train_steps

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from weft.evaluation import arithmetic, few_shot
 from weft.generate.text_generator import TextGenerator
-from weft.inference import arithmetic, few_shot
 from weft.inference.open_model import open_model
 
 from . import command, receipt

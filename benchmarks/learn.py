@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from weft import recipe as R
-from weft.data.batching import build_planner
-from weft.data.loader import Loader
-from weft.data.order import sample_generator
-from weft.data.store import Store
-from weft.ranks import Ranks
+from weft.data.batches.batching import build_planner
+from weft.data.batches.loader import Loader
+from weft.data.shards.store import Store
 from weft.recipe.recipe import sample_unit
 from weft.runs.checkpoints import restore_run
 from weft.runs.directory import RunDirectory
-from weft.runs.log import read_log
+from weft.runs.logs.log import read_log
 from weft.runs.run import Run
+from weft.support.order import sample_generator
+from weft.support.ranks import Ranks
 
 from . import command, receipt
 from .trials import build_run, train_steps

@@ -16,7 +16,7 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 from weft.inference.look import look
 from weft.inference.open_model import OpenModel
 from weft.observe.page import page_html

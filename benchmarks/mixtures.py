@@ -19,10 +19,10 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.generate.text_generator import TextGenerator
-from weft.recipe.cost import run_flops
-from weft.runs.log import read_log
+from weft.plan.cost import run_flops
+from weft.runs.logs.log import read_log
 from weft.tasks.task import EvaluationData
 from weft.tasks.text_to_text import class_probabilities
 

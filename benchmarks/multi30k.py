@@ -23,7 +23,7 @@ from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.metrics.translation import bleu as plain_bleu
 from weft.metrics.translation import chrf, tokenised_bleu
-from weft.runs.log import read_log
+from weft.runs.logs.log import read_log
 
 from . import command, receipt
 from .trials import train_steps

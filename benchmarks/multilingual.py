@@ -22,9 +22,9 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.data.files import find
-from weft.data.mixture import MixtureStore
-from weft.data.prepare import prepare
+from weft.data.batches.mixture import MixtureStore
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.files import find
 from weft.runs import run
 from weft.tasks.task import predict
 

@@ -29,17 +29,17 @@ from torch import Tensor, nn
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.kernels.cross_entropy import cross_entropy
-from weft.layers.activations import ACTIVATIONS
-from weft.layers.norms import build_norm
+from weft.nn.kernels.cross_entropy import cross_entropy
+from weft.nn.layers.activations import ACTIVATIONS
+from weft.nn.layers.norms import build_norm
 from weft.plan.activations import storage_of
 from weft.plan.hardware import accelerator
 from weft.plan.layout import Layout
 from weft.plan.memory import peak_memory
 from weft.plan.plan import make_plan
+from weft.plan.recipe_workload import Workload, input_tokens, row_flops
 from weft.plan.simulate import RankMemory, create_moments, one_pass, simulate
 from weft.plan.workload import workload_of_spec
-from weft.recipe.workload import Workload, input_tokens, row_flops
 from weft.spec.attention import head_dims
 from weft.spec.count import block_shapes
 from weft.spec.spec import iterate_blocks

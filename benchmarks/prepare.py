@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from weft import recipe as R
-from weft.data.files import read_blocks
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.reading.files import read_blocks
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 
 from . import command, receipt
 
 TOGETHER = 1000  # documents in one call of the bare library
 ALONE = """
 import json, resource, sys, time
-from weft.data.prepare import prepare
-from weft.values import from_json
+from weft.data.preparing.prepare import prepare
+from weft.support.values import from_json
 began = time.perf_counter()
 prepare(from_json(sys.argv[1]), sys.argv[2])
 seconds = time.perf_counter() - began

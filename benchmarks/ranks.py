@@ -20,7 +20,7 @@ from typing import Any
 
 import weft
 from weft import recipe as R
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 
 from . import command, receipt
 
@@ -94,10 +94,10 @@ def measure(files: list[str], world: int) -> list[float]:
 
 
 def run_ranks(files: list[str]) -> None:
-    from weft.data.prepare import prepare_for_run
+    from weft.data.preparing.prepare import prepare_for_run
     from weft.runs.run import Run
     from weft.runs.start import decide_precision
-    from weft.training.parallel import init_ranks
+    from weft.training.parallel.ranks import init_ranks
 
     seconds = []
     with init_ranks(device="cpu") as ranks:

@@ -28,8 +28,8 @@ import torch.nn.functional as F
 
 import weft
 from weft import recipe as R
-from weft.data.train_tokenizer import fit_tokenizer
-from weft.user_code import load_code
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
+from weft.support.user_code import load_code
 
 from . import command, receipt
 
@@ -66,7 +66,7 @@ class World(NamedTuple):
 
 def build_world(setting: Setting) -> World:
     load_code(["examples/realm.py"])
-    example = import_module("weft.user_code.realm")
+    example = import_module("weft.support.user_code.realm")
     path = Path(os.environ["WEFT_DATA"]) / "wikitext-2" / "wiki.train.tokens.gz"
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     starts = [i for i, line in enumerate(lines) if line.count("=") == 2 and line[:3] == " = "]

@@ -28,10 +28,10 @@ from weft import recipe as R
 from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.metrics.translation import bleu
-from weft.recipe.cost import step_flops
-from weft.recipe.workload import workload_of_recipe
-from weft.runs.log import read_log
-from weft.user_code import load_code
+from weft.plan.cost import step_flops
+from weft.plan.recipe_workload import workload_of_recipe
+from weft.runs.logs.log import read_log
+from weft.support.user_code import load_code
 
 from . import command, receipt
 from .trials import train_steps
@@ -53,7 +53,7 @@ def model(name: str, small: bool = False) -> weft.Spec:
         }
         plain: weft.Spec = weft.with_dropout(weft.transformer(**sizes, vocab_size=VOCABULARY), 0.0)
         return plain
-    example = import_module("weft.user_code.bahdanau")
+    example = import_module("weft.support.user_code.bahdanau")
     spec: weft.Spec = example.bahdanau(width=width, vocab_size=VOCABULARY)
     return spec
 

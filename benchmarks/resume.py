@@ -70,10 +70,10 @@ def memory(what: str) -> float:
 def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
     """In a fresh process: from nothing to the first batch."""
     from weft import recipe as R
-    from weft.data.batching import build_planner
-    from weft.data.loader import Loader
-    from weft.data.samples import RowSamples, Samples, TokenWindows
-    from weft.data.store import open_store
+    from weft.data.batches.batching import build_planner
+    from weft.data.batches.loader import Loader
+    from weft.data.batches.samples import RowSamples, Samples, TokenWindows
+    from weft.data.shards.store import open_store
 
     imported, worked, before = time.perf_counter(), time.process_time(), memory("RssAnon")
     store = open_store(folder)
@@ -111,8 +111,8 @@ def prepare(folder: Path, size: Size) -> None:
     import pyarrow as pa
 
     from weft import recipe as R
-    from weft.storage import seal_json
-    from weft.values import to_plain
+    from weft.support.storage import seal_json
+    from weft.support.values import to_plain
 
     half = np.random.default_rng(0).integers(1, 2 * LENGTH, size.rows // 2)
     lengths = np.concatenate((half, 2 * LENGTH - half))  # as many windows as rows

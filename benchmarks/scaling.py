@@ -21,8 +21,8 @@ import numpy as np
 
 import weft
 from weft import recipe as R
-from weft.recipe.cost import run_flops
-from weft.runs.log import read_log
+from weft.plan.cost import run_flops
+from weft.runs.logs.log import read_log
 
 from . import command, receipt
 from .trials import train_steps

@@ -11,7 +11,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from weft.data.files import find
+from weft.data.reading.files import find
 
 from . import command, receipt
 

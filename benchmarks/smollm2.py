@@ -174,7 +174,7 @@ def check(out: Path) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     import weft
-    from weft.data.tokenizer import Tokenizer
+    from weft.data.tokenizing.tokenizer import Tokenizer
 
     theirs, names = (
         AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval(),

@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 
 import weft
 from weft import recipe as R
-from weft.data.prepare import prepare
-from weft.data.store import open_store
+from weft.data.preparing.prepare import prepare
+from weft.data.shards.store import open_store
 from weft.metrics.perplexity import perplexity
 from weft.metrics.translation import bleu
-from weft.recipe.cost import run_flops
-from weft.runs.log import read_log
+from weft.plan.cost import run_flops
+from weft.runs.logs.log import read_log
 from weft.tasks.task import EvaluationData, predict
 
 from . import command, receipt

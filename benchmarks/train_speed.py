@@ -26,8 +26,8 @@ import transformers as T
 from torch import Tensor
 
 import weft
-from weft.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
-from weft.layers.sequence import HiddenStates
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from weft.nn.layers.sequence import HiddenStates
 
 from . import command, receipt
 

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import weft
 from weft import recipe as R
-from weft.runs.log import read_log
+from weft.runs.logs.log import read_log
 
 from . import command, receipt
 from .trials import build_run, train_steps

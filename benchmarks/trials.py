@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from weft import recipe as R
-from weft.data.prepare import prepare_for_run
-from weft.kernels.devices import resolve_device
+from weft.data.preparing.prepare import prepare_for_run
+from weft.nn.kernels.devices import resolve_device
 from weft.runs import run
 from weft.runs import train as training
-from weft.runs.progress import ProgressLine, moving_average, time_left
+from weft.runs.logs.progress import ProgressLine, moving_average, time_left
 from weft.runs.start import decide_precision
-from weft.training.parallel import DistributedRanks
+from weft.training.parallel.ranks import DistributedRanks
 from weft.training.step import TrainStep
 
 from .generated import small

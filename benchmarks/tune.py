@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from weft.data.order import permute
+from weft.support.order import permute
 
 from . import command, receipt
 from .trials import build_run

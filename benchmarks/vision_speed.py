@@ -27,9 +27,9 @@ from torch.profiler import ProfilerActivity, profile
 
 import weft
 from weft import recipe as R
-from weft.data.store import DataInfo
-from weft.kernels.cross_entropy import cross_entropy
-from weft.kernels.devices import resolve_precision
+from weft.data.shards.store import DataInfo
+from weft.nn.kernels.cross_entropy import cross_entropy
+from weft.nn.kernels.devices import resolve_precision
 from weft.tasks import build_task
 
 from . import command, receipt

@@ -5,11 +5,11 @@ from typing import Literal, get_args, get_type_hints
 
 import weft.recipe
 import weft.spec as S
-from weft.kernels.attention import AttentionBackend
-from weft.recipe.formats import Format
+from weft.nn.kernels.attention import AttentionBackend
+from weft.recipe.data.formats import Format
 from weft.recipe.metrics import Metric
-from weft.registry import CHOICES, names
 from weft.spec.describe import block_equation
+from weft.support.registry import CHOICES, names
 
 from .markdown import first_paragraph, fold, paper_links, prose, slug, table
 from .measured import measured_effect

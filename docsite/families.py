@@ -13,7 +13,7 @@ from weft.spec.describe import (
     stack_equations,
     tree_rows,
 )
-from weft.values import format_inline
+from weft.support.values import format_inline
 
 from .markdown import first_paragraph, paper_links, prose, table
 from .usage import recipe_files

@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from weft.console import format_number
+from weft.plan.cost import estimate_memory, run_flops
 from weft.recipe import Recipe
-from weft.recipe.cost import estimate_memory, run_flops
 from weft.recipe.recipe import sample_unit
+from weft.support.console import format_number
 
 from .markdown import first_paragraph, prose, table
 from .usage import recipes_of

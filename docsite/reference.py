@@ -15,8 +15,8 @@ from typing import Any
 
 import weft
 from weft.commands.verbs import parser
-from weft.registry import CHOICES
-from weft.values import format_inline
+from weft.support.registry import CHOICES
+from weft.support.values import format_inline
 
 from .markdown import prose, table
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from weft.recipe import Task
-from weft.registry import members
+from weft.support.registry import members
 
 from .markdown import first_paragraph, fold, prose, table
 from .usage import ROOT, usage_of

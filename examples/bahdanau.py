@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import weft
-from weft.layers.roles import Role, with_role
-from weft.layers.sequence import HiddenStates
+from weft.nn.layers.roles import Role, with_role
+from weft.nn.layers.sequence import HiddenStates
 
 # Values
 

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import weft
-from weft.layers.sequence import HiddenStates
-from weft.model.heads import pool_tokens
+from weft.nn.heads import pool_tokens
+from weft.nn.layers.sequence import HiddenStates
 
 NAME = r"(?<![.!?=\"] )(?<!^)(?<!^ )\b[A-Z][a-z]+(?: [A-Z][a-z]+)*\b"
 NUMBER = r"\b\d+(?: @[.,]@ \d+)*\b"

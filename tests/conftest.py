@@ -8,7 +8,7 @@ import torch
 
 import weft.cli
 from weft.commands.verbs import all_verbs
-from weft.options.command_line import command_fields, option_names
+from weft.support.options.command_line import command_fields, option_names
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

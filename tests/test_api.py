@@ -11,7 +11,7 @@ import torch
 import weft
 from tests.evaluate.small import TEXTS, ready
 from weft import spec as S
-from weft.kernels.devices import resolve_device, resolve_dtype
+from weft.nn.kernels.devices import resolve_device, resolve_dtype
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from benchmarks import command, deep_encoders, few_labels, realm, recurrent, scaling
 
-from weft import registry, user_code
+from weft.support import registry, user_code
 
 WORDS = [
     "loom",
@@ -87,7 +87,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         table.clear()
         table.update(rows)
     for name in ("bahdanau", "realm"):
-        sys.modules.pop(f"weft.user_code.{name}", None)
+        sys.modules.pop(f"weft.support.user_code.{name}", None)
 
 
 def last_line(capsys: pytest.CaptureFixture[str]) -> object:

@@ -17,13 +17,13 @@ import pytest
 import torch
 
 import weft
-from weft import console
 from weft import spec as S
 from weft.cli import main, parse_arguments
 from weft.commands import models
 from weft.families import families, family
 from weft.spec import describe
-from weft.value_tree import fold_repeats
+from weft.support import console
+from weft.support.value_tree import fold_repeats
 
 ALL = [(f, size) for f in families() for size in f.sizes]
 NORM, RMS, LOOK, FEED = S.LayerNorm(), S.RMSNorm(), S.Attention(heads=4), S.MLP(hidden=64)
@@ -347,7 +347,7 @@ def test_verify_leaves_with_one_where_an_output_differs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from weft.interop import verify
+    from weft.interop.huggingface import verify
 
     monkeypatch.setattr(
         verify, "verify", lambda where: {"last_hidden_state": 1e-7, "logits": difference}

@@ -16,11 +16,11 @@ from tests import whole_runs
 from weft import recipe as R
 from weft.cli import main
 from weft.commands import EXIT_STOPPED
-from weft.recipe.cost import run_flops
-from weft.runs import progress, status, train_progress
+from weft.plan.cost import run_flops
 from weft.runs.lock import RunLock, is_locked
+from weft.runs.logs import progress, status, train_progress
+from weft.support.values import from_plain
 from weft.training.loop import Trainer
-from weft.values import from_plain
 
 from .objectives.cases import routed
 

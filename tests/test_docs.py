@@ -21,7 +21,7 @@ from docsite.site import INCLUDES, all_pages, site_settings
 import weft
 from weft.cli import parse_arguments
 from weft.families import family_names
-from weft.registry import CHOICES
+from weft.support.registry import CHOICES
 
 OURS = [choice for choice in CHOICES.values() if choice.__module__.startswith("weft.")]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

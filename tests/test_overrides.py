@@ -12,8 +12,8 @@ from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.commands.verbs import parser
-from weft.registry import CHOICES
-from weft.synonyms import PLACES, SYNONYMS, closest_name, normalise_name, suggest
+from weft.support.registry import CHOICES
+from weft.support.synonyms import PLACES, SYNONYMS, closest_name, normalise_name, suggest
 
 DATA = R.Data(
     rows=R.Documents(),

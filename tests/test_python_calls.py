@@ -13,8 +13,8 @@ import weft
 from tests.evaluate.small import ready
 from weft.cli import main
 from weft.families.describe import ARGUMENTS, COUNTS, argument_defaults, call_parameters
-from weft.python_messages import in_python, python_errors, python_reports
-from weft.registry import CHOICES
+from weft.support.python_messages import in_python, python_errors, python_reports
+from weft.support.registry import CHOICES
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.recipe.cost import step_flops
-from weft.recipe.workload import first_map_flops, workload_of_recipe
-from weft.runs.log import read_log as read_log
-from weft.training.optimisers import Optimiser
-from weft.values import from_json
+from weft.plan.cost import step_flops
+from weft.plan.recipe_workload import first_map_flops, workload_of_recipe
+from weft.runs.logs.log import read_log as read_log
+from weft.support.values import from_json
+from weft.training.optimisers.optimiser import Optimiser
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "recipes").glob("*.py"))

@@ -435,7 +435,7 @@ def test_a_model_has_the_printed_size(name: str) -> None:
 
 
 BUILD = """
-import json, resource, time, weft, weft.model.model
+import json, resource, time, weft, weft.nn.model
 spec, before, start = weft.gpt3("175b"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
 model = weft.build(spec, device="meta")
 print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "seconds": time.perf_counter() - start,

@@ -6,7 +6,7 @@ import torch
 import weft
 from weft import recipe
 from weft import spec as S
-from weft.model.block import BranchLayer
+from weft.nn.block import BranchLayer
 
 NORM = S.LayerNorm()
 LOOK = S.Attention(heads=2, pattern=S.CausalAttention())

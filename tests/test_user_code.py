@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.user_code import import_file
+from weft.support.user_code import import_file
 
 FIRST_RUN = Path(__file__).parents[1] / "recipes" / "first_run.py"
 
@@ -25,6 +25,6 @@ def test_a_file_that_changes_within_a_second_to_one_of_the_same_size_is_read_aga
             recipe = weft.load_recipe(str(file))
         else:
             import_file(file.stem, str(file))
-            recipe = sys.modules[f"weft.user_code.{file.stem}"].tiny
+            recipe = sys.modules[f"weft.support.user_code.{file.stem}"].tiny
         assert recipe.name == name
     assert not (tmp_path / "__pycache__").exists()

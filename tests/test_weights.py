@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 import weft
-from weft.inference.compare import compare_with_transformers
+from weft.evaluation.compare import compare_with_transformers
 from weft.inference.methods import embed
 from weft.inference.open_model import open_model
 

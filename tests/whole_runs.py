@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from weft import recipe as R
-from weft.data.prepare import prepare_for_run
-from weft.kernels.devices import resolve_device
+from weft.data.preparing.prepare import prepare_for_run
+from weft.nn.kernels.devices import resolve_device
 from weft.runs import train as training
 from weft.runs import verify_resume as verification
 from weft.runs.directory import run_directory
 from weft.runs.run import Run
 from weft.runs.start import decide_precision, prepared_for
-from weft.training.compatibility import recipe_of
-from weft.training.parallel import DistributedRanks
+from weft.training.checkpoints.compatibility import recipe_of
+from weft.training.parallel.ranks import DistributedRanks
 from weft.training.step import TrainStep
 
 

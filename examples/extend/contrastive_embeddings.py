@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from weft import recipe, spec
-from weft.model.heads import pool_tokens
-from weft.registry import implements, register
+from weft.nn.heads import pool_tokens
+from weft.support.registry import implements, register
 from weft.tasks import Loss, PairEncoding, Preprocess, TaskImplementation, encode_batch
 
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from weft.data.formats.lines import LineFormat, read_records
+from weft.data.reading.formats.lines import LineFormat, read_records
 from weft.recipe import Source
-from weft.recipe.formats import BadRow, SourceItem, SourceRow, Span
-from weft.registry import register
+from weft.recipe.data.formats import BadRow, SourceItem, SourceRow, Span
+from weft.support.registry import register
 
 HEADER = re.compile(rb">[^\n]*\S[^\n]*\n[A-Za-z*-]+\s")
 SEQUENCE = re.compile(r"[A-Za-z*-]+")

@@ -12,14 +12,7 @@ differ in the replacement of the predicted tokens. The models are then evaluated
 from dataclasses import replace
 from pathlib import Path
 
-from weft.recipe import (
-    Checkpoints,
-    LinearSchedule,
-    MaskedLM,
-    Recipe,
-    WordPiece,
-    load_recipe,
-)
+from weft.recipe import Checkpoints, LinearSchedule, MaskedLM, Recipe, WordPiece, load_recipe
 
 base = load_recipe(str(Path(__file__).with_name("inputs.py")))
 base = replace(

@@ -17,25 +17,25 @@ _LATE = {
     "Budget": "suggest.suggestion",
     "open_prepared": "api",
     "prepare": "api",
-    "PreparedData": "data.prepared",
+    "PreparedData": "data.preparing.prepared",
     "train": "api",
     "tune": "api",
     "RunStopped": "runs.train",
     "OpenModel": "inference.open_model",
     "Table": "data.reading.table",
     "Sampling": "generate.sampling",
-    "build": "model.model",
-    "Model": "model.model",
+    "build": "nn.model",
+    "Model": "nn.model",
     "load": "interop.loading",
     "save": "interop.saving",
     "attention_maps": "observe.attention",
     "Family": "families",
     "family": "families",
-    "implements": "registry",
-    "register": "registry",
+    "implements": "support.registry",
+    "register": "support.registry",
     "Batching": "recipe",
     "Deduplication": "recipe",
-    "Format": "recipe.formats",
+    "Format": "recipe.data.formats",
     "Logger": "recipe",
     "Metric": "recipe.metrics",
     "OptimiserSpec": "recipe",
@@ -48,13 +48,13 @@ _LATE = {
     "Trainable": "recipe",
     "Transform": "recipe",
     "WeightAverage": "recipe",
-    "AttentionBackend": "kernels.attention",
-    "PatternBackend": "kernels.attention",
-    "PatternMask": "kernels.masks",
-    "Positions": "kernels.masks",
-    "Role": "layers.roles",
-    "with_role": "layers.roles",
-    "SelfAttention2d": "layers.self_attention_2d",
+    "AttentionBackend": "nn.kernels.attention",
+    "PatternBackend": "nn.kernels.attention",
+    "PatternMask": "nn.kernels.masks",
+    "Positions": "nn.kernels.masks",
+    "Role": "nn.layers.roles",
+    "with_role": "nn.layers.roles",
+    "SelfAttention2d": "nn.layers.images.self_attention_2d",
 }
 _MODULES = ("families", "observe", "recipe", "spec", "testing")
 
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
         getattr(import_module(".recipe", __name__), name, None), type
     ):
         raise AttributeError(f"weft has no {name!r}; it is weft.recipe.{name}")
-    from .synonyms import closest_name
+    from .support.synonyms import closest_name
 
     near = closest_name(name, __dir__())
     raise AttributeError(

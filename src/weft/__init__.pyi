@@ -15,7 +15,7 @@ from .api import train as train
 from .api import tune as tune
 from .api_tables import open_table as open_table
 from .api_tables import suggest_recipe as suggest_recipe
-from .data.prepared import PreparedData as PreparedData
+from .data.preparing.prepared import PreparedData as PreparedData
 from .data.reading.table import Table as Table
 from .families import Family as Family
 from .families import family as family
@@ -23,15 +23,15 @@ from .generate.sampling import Sampling as Sampling
 from .inference.open_model import OpenModel as OpenModel
 from .interop.loading import load as load
 from .interop.saving import save as save
-from .kernels.attention import AttentionBackend as AttentionBackend
-from .kernels.attention import PatternBackend as PatternBackend
-from .kernels.masks import PatternMask as PatternMask
-from .kernels.masks import Positions as Positions
-from .layers.roles import Role as Role
-from .layers.roles import with_role as with_role
-from .layers.self_attention_2d import SelfAttention2d as SelfAttention2d
-from .model.model import Model as Model
-from .model.model import build as build
+from .nn.kernels.attention import AttentionBackend as AttentionBackend
+from .nn.kernels.attention import PatternBackend as PatternBackend
+from .nn.kernels.masks import PatternMask as PatternMask
+from .nn.kernels.masks import Positions as Positions
+from .nn.layers.images.self_attention_2d import SelfAttention2d as SelfAttention2d
+from .nn.layers.roles import Role as Role
+from .nn.layers.roles import with_role as with_role
+from .nn.model import Model as Model
+from .nn.model import build as build
 from .observe.attention import attention_maps as attention_maps
 from .recipe import Batching as Batching
 from .recipe import Deduplication as Deduplication
@@ -46,10 +46,8 @@ from .recipe import TokenizerSpec as TokenizerSpec
 from .recipe import Trainable as Trainable
 from .recipe import Transform as Transform
 from .recipe import WeightAverage as WeightAverage
-from .recipe.formats import Format as Format
+from .recipe.data.formats import Format as Format
 from .recipe.metrics import Metric as Metric
-from .registry import implements as implements
-from .registry import register as register
 from .runs.train import RunStopped as RunStopped
 from .spec import DLCL as DLCL
 from .spec import MLP as MLP
@@ -130,6 +128,8 @@ from .spec import with_drop_path as with_drop_path
 from .spec import with_dropout as with_dropout
 from .spec import with_image_size as with_image_size
 from .suggest.suggestion import Budget as Budget
+from .support.registry import implements as implements
+from .support.registry import register as register
 
 __version__: str
 transformer: Family

@@ -13,24 +13,24 @@ from .commands.look import EXAMPLE, OUTPUT, ViewOptions, observe
 from .commands.look import save as save_observation
 from .commands.tune import plan_tuning
 from .commands.tune_options import TuneOptions
-from .data.prepare import PrepareProgress, prepare_for_run
-from .data.prepared import PreparedData
-from .data.prepared import open_prepared as open_prepared_data
-from .inference.evaluate import MixtureEvaluationData, data_of_run, evaluate_model
-from .inference.evaluation_data import load_files, task_of
+from .data.preparing.prepare import PrepareProgress, prepare_for_run
+from .data.preparing.prepared import PreparedData
+from .data.preparing.prepared import open_prepared as open_prepared_data
+from .evaluation.data import load_files, task_of
+from .evaluation.evaluate import MixtureEvaluationData, data_of_run, evaluate_model
 from .inference.images import ImageInput
 from .inference.open_model import OpenModel, open_model
-from .kernels.devices import resolve_device, resolve_dtype
+from .nn.kernels.devices import resolve_device, resolve_dtype
 from .observe.panels import Observation
-from .options.declare import Option, excerpt
-from .options.python_call import python_call
-from .options.shared import MODEL, DeviceOptions
-from .python_messages import python_errors, python_reports
 from .recipe import Data, Recipe, apply_overrides
 from .recipe import load_recipe as read_recipe
 from .runs.train import train as train_run
 from .studies.launchers import launcher_for
 from .studies.search import run_trials
+from .support.options.declare import Option, excerpt
+from .support.options.python_call import python_call
+from .support.options.shared import MODEL, DeviceOptions
+from .support.python_messages import python_errors, python_reports
 from .tasks.predict import PredictOptions
 from .tasks.task import EvaluationData
 

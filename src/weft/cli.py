@@ -12,8 +12,8 @@ from typing import NamedTuple
 from .commands import EXIT_STOPPED
 from .commands.train_options import ResumeOptions
 from .commands.verbs import Verb, all_verbs, parser
-from .options.command_line import command_fields, option_names, options_from
-from .options.shared import VerbOptions
+from .support.options.command_line import command_fields, option_names, options_from
+from .support.options.shared import VerbOptions
 
 
 class Call(NamedTuple):
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 def parse_arguments(arguments: list[str]) -> Call | None:
     """Parse the arguments; None without any.
     The error for an unknown verb or option names the nearest one."""
-    from .synonyms import suggest_verb
+    from .support.synonyms import suggest_verb
 
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
@@ -70,7 +70,7 @@ def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
 
 def refuse_rest(args: argparse.Namespace, verb: Verb | None, word: str) -> None:
     """Raise ValueError for a word that no option takes."""
-    from .synonyms import suggest_option
+    from .support.synonyms import suggest_option
 
     names = ["--help", "--version"]
     if verb is not None:
@@ -125,7 +125,7 @@ def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:
 def run_verb(call: Call) -> int:
     """Import the user's own parts, then run the verb."""
     if call.options.code:
-        from .user_code import load_code
+        from .support.user_code import load_code
 
         load_code(list(call.options.code))
     return call.verb.run(call.options)

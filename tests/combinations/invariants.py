@@ -14,10 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import weft
 from weft import spec as S
-from weft.kernels.attention import eager_attention
-from weft.layers.attention import attention_backend
-from weft.model.block import BlockLayer
-from weft.model.model import Model
+from weft.nn.block import BlockLayer
+from weft.nn.kernels.attention import eager_attention
+from weft.nn.layers.attention import attention_backend
+from weft.nn.model import Model
 from weft.spec.count import parameter_shapes
 from weft.spec.spec import iterate_blocks
 

@@ -13,7 +13,7 @@ from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.recipe import load_recipe
-from weft.runs.comparison import (
+from weft.runs.logs.comparison import (
     STUDENT_T,
     compare_runs,
     last_values,
@@ -21,8 +21,8 @@ from weft.runs.comparison import (
     quantities,
     student_t,
 )
-from weft.runs.curve import running_mean
-from weft.values import differing_fields
+from weft.runs.logs.curve import running_mean
+from weft.support.values import differing_fields
 
 RECIPE = load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
 

@@ -19,9 +19,9 @@ from tests.objectives.scenes import LABELS, detector
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.transforms import ImagePipeline
+from weft.data.images.transforms import ImagePipeline
 from weft.inference.detect import detect_all
-from weft.interop.image_processor import image_transforms
+from weft.interop.huggingface.image_processor import image_transforms
 from weft.observe.boxes import draw_boxes, free_place, overlap
 
 
@@ -85,7 +85,7 @@ def test_the_objects_are_those_of_transformers_own_post_processing(
 ) -> None:
     opened = weft.open(home / name)
     (objects,) = detect_all(opened, [home / "7.png"])
-    from weft.data.images import decode, normalise
+    from weft.data.images.images import decode, normalise
 
     image = decode((home / "7.png").read_bytes())
     with torch.no_grad():

@@ -10,8 +10,8 @@ import torch
 
 import weft
 from weft.cli import main
-from weft.interop.hub import PACKAGED, local_folder
-from weft.interop.verify import verify
+from weft.interop.huggingface.hub import PACKAGED, local_folder
+from weft.interop.huggingface.verify import verify
 
 ROOT = Path(__file__).parents[2]
 DEMO = PACKAGED["demo"]

@@ -16,7 +16,7 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft.cli import main
-from weft.data import images
+from weft.data.images import images
 from weft.suggest import image_samples
 
 from ..conftest import unknown_options

@@ -12,8 +12,8 @@ import weft
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
+from weft.support.values import from_json, to_json
 from weft.testing import check_task, small_store
-from weft.values import from_json, to_json
 
 FILE = Path(__file__).parents[2] / "examples" / "extend" / "contrastive_embeddings.py"
 ANIMALS, COLOURS = ["cat", "dog", "cow", "hen"], ["red", "blue", "green", "white"]

@@ -13,7 +13,7 @@ from tests.twins.test_start import SMALL
 from weft import build
 from weft import spec as S
 from weft.families import Codec, Family, family, family_names
-from weft.registry import NAMED, register
+from weft.support.registry import NAMED, register
 from weft.testing import check_family
 
 PAD = {"roberta": {"special_tokens": S.SpecialTokens(pad=1)}}  # its positions start after it

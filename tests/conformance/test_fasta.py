@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from weft import recipe as R
-from weft.data.formats.sniff import detect_format
+from weft.data.reading.formats.sniff import detect_format
 from weft.data.reading.inputs import open_input
 from weft.data.reading.rows import load_source
-from weft.data.source import resolve_source
-from weft.recipe.formats import Format
-from weft.registry import NAMED
+from weft.data.reading.source import resolve_source
+from weft.recipe.data.formats import Format
+from weft.support.registry import NAMED
+from weft.support.values import from_json
 from weft.testing import check_format
-from weft.values import from_json
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extend" / "fasta.py"
 
@@ -73,7 +73,7 @@ def test_a_compressed_file_is_divided_by_the_users_own_rule(
     proteins: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(proteins.parent / "cache"))
-    monkeypatch.setattr("weft.data.formats.base.BLOCK", 100)
+    monkeypatch.setattr("weft.data.reading.formats.base.BLOCK", 100)
     packed = proteins.with_suffix(".fasta.gz")
     packed.write_bytes(gzip.compress(proteins.read_bytes()))
     sides = [

@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 
 from weft.cli import parse_arguments
-from weft.data.formats.lines import LineFormat, decoded_lines
+from weft.data.reading.formats.lines import LineFormat, decoded_lines
 from weft.recipe import Source
-from weft.recipe.formats import Format, Piece, SourceItem, SourceRow
-from weft.registry import NAMED, names, register
+from weft.recipe.data.formats import Format, Piece, SourceItem, SourceRow
+from weft.support.registry import NAMED, names, register
 from weft.testing import check_format
 
 ROWS = [{"text": f"row {i} ü", "label": i % 3} for i in range(40)]

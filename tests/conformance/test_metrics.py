@@ -10,7 +10,7 @@ from torch import nn, tensor
 
 from weft.recipe import BestCheckpoint
 from weft.recipe.metrics import Metric, greater_is_better
-from weft.registry import NAMED, named, names, register
+from weft.support.registry import NAMED, named, names, register
 from weft.testing import check_metric
 from weft.training.averages import BestWeights
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.batching import FixedPlanner, SampleIndex, StepPlan
-from weft.data.order import Order
-from weft.model.heads import TokenClassifierHeadLayer
-from weft.model.initialisation import NormalRule
-from weft.registry import CHOICES, IMPLEMENTATIONS, choice, implements, members
+from weft.data.batches.batching import FixedPlanner, SampleIndex, StepPlan
+from weft.nn.heads import TokenClassifierHeadLayer
+from weft.nn.initialisation import NormalRule
+from weft.support.order import Order
+from weft.support.registry import CHOICES, IMPLEMENTATIONS, choice, implements, members
 from weft.testing import check_part
 from weft.testing.recipe_part import tiny_encoder
 from weft.training.averages import ExponentialMovingAverage

@@ -9,9 +9,16 @@ from torch import nn
 
 from weft import recipe as R
 from weft import spec as S
-from weft.layers.measure import forward_flops, parameter_shapes
-from weft.layers.roles import Role, with_role
-from weft.registry import CHOICES, IMPLEMENTATIONS, choice, implementation, implements, members
+from weft.nn.layers.measure import forward_flops, parameter_shapes
+from weft.nn.layers.roles import Role, with_role
+from weft.support.registry import (
+    CHOICES,
+    IMPLEMENTATIONS,
+    choice,
+    implementation,
+    implements,
+    members,
+)
 from weft.testing import check_optimiser, check_part, check_schedule, check_value
 
 PARTS: list[Any] = [

@@ -11,15 +11,15 @@ import pytest
 from weft import recipe as R
 from weft.commands.prepare import data_from_options
 from weft.commands.train_options import PrepareOptions
-from weft.data.encode import encode_non_empty, token_list_type
-from weft.data.prepare import prepare
-from weft.data.store import PreparedFolder, Store
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
-from weft.recipe.cells import number, require_cell
-from weft.recipe.formats import SourceRow
-from weft.registry import CHOICES, implements, register
-from weft.values import from_json
+from weft.data.preparing.prepare import prepare
+from weft.data.shards.encode import encode_non_empty, token_list_type
+from weft.data.shards.store import PreparedFolder, Store
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
+from weft.recipe.data.cells import number, require_cell
+from weft.recipe.data.formats import SourceRow
+from weft.support.registry import CHOICES, implements, register
+from weft.support.values import from_json
 
 
 class RatedText(R.RowSchema):

@@ -15,8 +15,8 @@ from tests.objectives.scenes import detector, scenes
 from tests.objectives.tuning import PATCHES, photograph
 from weft import recipe as R
 from weft import spec as S
-from weft.data.store import Store
-from weft.registry import choice, implements, members
+from weft.data.shards.store import Store
+from weft.support.registry import choice, implements, members
 from weft.tasks.base import Batch
 from weft.tasks.classification import ClassificationTask
 from weft.testing import check_task, small_store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weft.registry import CHOICES, IMPLEMENTATIONS, NAMED
+from weft.support.registry import CHOICES, IMPLEMENTATIONS, NAMED
 
 MODULE = "wrong_part"
 FOLDER = Path(__file__).with_name("wrong_parts")

@@ -12,10 +12,10 @@ import pyarrow as pa
 from PIL import Image
 
 from weft import recipe as R
-from weft.data.samples import Samples
-from weft.data.store import Store, open_store
-from weft.storage import seal_json
-from weft.values import to_plain
+from weft.data.batches.samples import Samples
+from weft.data.shards.store import Store, open_store
+from weft.support.storage import seal_json
+from weft.support.values import to_plain
 
 Columns = dict[str, list[Any]]
 TOKENS = pa.large_list(pa.uint16())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli import main
-from weft.data.files import find
+from weft.data.reading.files import find
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -50,7 +50,7 @@ def test_what_an_address_answers_wrong_is_one_line(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_credential_is_sent_to_the_machines_of_a_cluster() -> None:
-    from weft.data.on_ray import passed_on
+    from weft.data.preparing.on_ray import passed_on
 
     secrets = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
     given = dict.fromkeys((*secrets, "AWS_ENDPOINT_URL", "WEFT_CACHE", "HOME"), "x")

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.batching import SampleIndex
-from weft.data.collate import (
+from weft.data.batches.batching import SampleIndex
+from weft.data.batches.collate import (
     IGNORE_INDEX,
     ArrayRow,
     RaggedFields,
@@ -18,8 +18,8 @@ from weft.data.collate import (
     pack,
     to_torch,
 )
-from weft.data.order import SampleGenerators, sample_generator
-from weft.kernels import cross_entropy
+from weft.nn.kernels import cross_entropy
+from weft.support.order import SampleGenerators, sample_generator
 
 from .made import Copy, Lists
 

@@ -12,12 +12,12 @@ import pytest
 import weft
 from tests.tune.made import examples_of
 from weft import recipe as R
-from weft.data.formats.class_labels import name_classes, names_of_columns
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.formats.class_labels import name_classes, names_of_columns
 from weft.data.reading.rows import load_source
 from weft.data.reading.table import Tables
-from weft.data.store import open_store
-from weft.recipe.cells import class_name
+from weft.data.shards.store import open_store
+from weft.recipe.data.cells import class_name
 from weft.suggest.split import split_tables
 
 STARS = ["1 star", "2 stars", "3 stars"]

@@ -15,18 +15,19 @@ from PIL import Image
 
 import weft
 from weft import recipe as R
-from weft import storage
 from weft.cli import main
-from weft.data import filtering, match, scan, source
-from weft.data.deduplicate import MinHashKeys, ngram_hashes
-from weft.data.drop_table import load_drop_table, table_path
-from weft.data.filters import ngram_fractions
-from weft.data.prepare import prepare
-from weft.data.store import open_store
-from weft.registry import CHOICES, IMPLEMENTATIONS, implementation, members
+from weft.data.preparing import filtering, match, scan
+from weft.data.preparing.deduplicate import MinHashKeys, ngram_hashes
+from weft.data.preparing.drop_table import load_drop_table, table_path
+from weft.data.preparing.filters import ngram_fractions
+from weft.data.preparing.prepare import prepare
+from weft.data.reading import source
+from weft.data.shards.store import open_store
+from weft.support import storage
+from weft.support.registry import CHOICES, IMPLEMENTATIONS, implementation, members
+from weft.support.values import from_plain, to_plain
 from weft.tasks.task import EvaluationData
 from weft.testing import check_part
-from weft.values import from_plain, to_plain
 
 from .test_prepare import contents, read
 
@@ -255,7 +256,7 @@ def test_a_text_shorter_than_an_ngram_is_one_and_long_texts_are_hashed_in_parts(
     assert ngram_hashes("two words", value) != ngram_hashes("words two", value)
     text = words(500)
     whole = MinHashKeys(value)(text)
-    monkeypatch.setattr("weft.data.deduplicate.TOGETHER", 7)
+    monkeypatch.setattr("weft.data.preparing.deduplicate.TOGETHER", 7)
     assert MinHashKeys(value)(text) == whole
     assert MinHashKeys(R.NearDeduplication(seed=2))(text) != whole
 
@@ -324,8 +325,8 @@ def test_the_first_filter_that_drops_a_row_is_its_reason(tmp_path: Path) -> None
 def test_a_document_in_several_rows_is_filtered_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.formats.text.BLOCK", 200)
-    monkeypatch.setattr("weft.data.files.BLOCK", 100)
+    monkeypatch.setattr("weft.data.reading.formats.text.BLOCK", 200)
+    monkeypatch.setattr("weft.data.reading.files.BLOCK", 100)
     long = ". ".join(words(12, i) for i in range(9)) + "."
     for name, text in (("a", long), ("b", "short"), ("c", long), ("d", long + " More.")):
         (tmp_path / f"{name}.txt").write_text(text)

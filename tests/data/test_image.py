@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from weft import spec as S
-from weft.data.image_samples import ImageSamples
-from weft.data.images import (
+from weft.data.images.image_samples import ImageSamples
+from weft.data.images.images import (
     TRIES,
     crop_box,
     decode,

@@ -17,13 +17,13 @@ from PIL import Image
 from weft import recipe as R
 from weft.commands.prepare import data_from_options
 from weft.commands.train_options import PrepareOptions
-from weft.data import images as images_module
-from weft.data.formats import idx as idx_module
-from weft.data.formats import npz as npz_module
-from weft.data.images import decode, encode_pixels, raw_image, stored_image
-from weft.data.prepare import prepare
-from weft.data.source import resolve_source, split_source
-from weft.data.store import Store, open_store
+from weft.data.images import images as images_module
+from weft.data.images.images import decode, encode_pixels, raw_image, stored_image
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.formats import idx as idx_module
+from weft.data.reading.formats import npz as npz_module
+from weft.data.reading.source import resolve_source, split_source
+from weft.data.shards.store import Store, open_store
 from weft.testing import check_format
 
 DRAW = np.random.default_rng(0)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft.data.batching import build_planner
-from weft.data.collate import ArrayRow, attention_mask
-from weft.data.loader import Loader, RankBatch
-from weft.data.samples import Samples, TokenWindows
+from weft.data.batches.batching import build_planner
+from weft.data.batches.collate import ArrayRow, attention_mask
+from weft.data.batches.loader import Loader, RankBatch
+from weft.data.batches.samples import Samples, TokenWindows
 from weft.tasks import build_task
 
 from ..objectives.cases import IMAGE_CASES

@@ -8,8 +8,8 @@ import pytest
 
 from tests import whole_runs
 from weft import recipe as R
-from weft.data.bpe_dropout import VARIANTS_PER_WORD, BPEDropout
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.bpe_dropout import VARIANTS_PER_WORD, BPEDropout
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 
 TEXTS = [
     "the lower the slower, the newest is the widest.",

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import weft
 from tests import whole_runs
 from weft import recipe as R
-from weft.data.batching import SampleIndex, build_planner, slice_of_rank
-from weft.data.files import MissingFile
-from weft.data.in_memory import ListSamples
-from weft.data.loader import Loader
-from weft.data.mixture import BLOCK, MixtureOrder, MixtureSamples, block_counts
-from weft.data.prepare import prepare
+from weft.data.batches.batching import SampleIndex, build_planner, slice_of_rank
+from weft.data.batches.loader import Loader
+from weft.data.batches.mixture import BLOCK, MixtureOrder, MixtureSamples, block_counts
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.files import MissingFile
+from weft.data.shards.in_memory import ListSamples
 from weft.runs import run
-from weft.values import from_json, to_json
+from weft.support.values import from_json, to_json
 
 EQUAL = R.ProportionalRates(exponent=0.0)
 
@@ -198,7 +198,7 @@ def test_a_mixture_survives_json_and_overrides_reach_its_rates(data: R.Data) -> 
 def test_every_source_is_prepared_with_its_own_prefix_and_target(data: R.Data) -> None:
     prepared = prepare(data)
     folder, store = prepared.folder, prepared.train
-    tokenizer = weft.data.tokenizer.Tokenizer.load(folder)  # type: ignore[attr-defined]
+    tokenizer = weft.data.tokenizing.tokenizer.Tokenizer.load(folder)  # type: ignore[attr-defined]
     first = {
         name: [tokenizer.decode(part.row(0)[side]) for side in ("source", "target")]
         for name, part in store.parts.items()  # type: ignore[union-attr]
@@ -243,7 +243,7 @@ def test_a_run_on_a_mixture_resumes_exactly_and_reports_every_source(data: R.Dat
 
 
 def run_log(folder: str) -> list[dict[str, dict[str, float]]]:
-    from weft.runs.log import read_log
+    from weft.runs.logs.log import read_log
 
     return read_log(Path(folder) / "log.jsonl")
 

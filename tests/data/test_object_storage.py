@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft.addresses import ObjectPath, locate
 from weft.cli import main
-from weft.data import source
-from weft.data.prepare import prepare
-from weft.data.store import open_store
-from weft.storage import publish, read_range, write_atomically, write_if_changed
-from weft.values import from_plain, to_plain
+from weft.data.preparing.prepare import prepare
+from weft.data.reading import source
+from weft.data.shards.store import open_store
+from weft.support.addresses import ObjectPath, locate
+from weft.support.storage import publish, read_range, write_atomically, write_if_changed
+from weft.support.values import from_plain, to_plain
 
 from ..object_server import server  # noqa: F401 a fixture
 from .test_prepare import contents, documents

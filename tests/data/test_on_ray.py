@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft.data import source
-from weft.data.prepare import PrepareProgress, prepare
-from weft.values import from_plain, to_plain
+from weft.data.preparing.prepare import PrepareProgress, prepare
+from weft.data.reading import source
+from weft.support.values import from_plain, to_plain
 
 from .test_filters import near_lines, words
 from .test_prepare import contents
@@ -55,7 +55,9 @@ def test_work_is_done_in_other_processes_and_their_errors_are_one_line(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
-    monkeypatch.setattr("weft.data.shard_builder.ShardBuilder.build", None)  # of this process
+    monkeypatch.setattr(
+        "weft.data.shards.shard_builder.ShardBuilder.build", None
+    )  # of this process
     folder = prepare(data_of(tmp_path), tmp_path / "out", on="ray").folder
     assert (folder / "train" / "index.json").exists()
     path = tmp_path / "a.jsonl"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.order import (
+from weft.support.order import (
     Order,
     SampleGenerators,
     hash_to_int,

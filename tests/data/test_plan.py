@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import recipe as R
-from weft.data.batching import (
+from weft.data.batches.batching import (
     BatchPlanner,
     SampleIndex,
     StepPlan,

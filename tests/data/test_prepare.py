@@ -23,13 +23,15 @@ from weft import recipe as R
 from weft.cli import main
 from weft.commands.prepare import data_from_options
 from weft.commands.train_options import PrepareOptions
-from weft.data import prepare_plan, source, train_tokenizer
-from weft.data.drop_table import PieceReader
-from weft.data.ownership import check_no_foreign_files
-from weft.data.prepare import PrepareProgress, fingerprint, prepare
-from weft.data.quarantine import quarantine_notes
-from weft.data.tokenizer import load_tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.preparing import plan as prepare_plan
+from weft.data.preparing.drop_table import PieceReader
+from weft.data.preparing.ownership import check_no_foreign_files
+from weft.data.preparing.prepare import PrepareProgress, fingerprint, prepare
+from weft.data.reading import source
+from weft.data.reading.quarantine import quarantine_notes
+from weft.data.tokenizing import train_tokenizer
+from weft.data.tokenizing.tokenizer import load_tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +148,7 @@ def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys; from weft.data import source, prepare as P; from weft.values import from_json\n"
+        "import sys; from weft.data import source, prepare as P; from weft.support.values import from_json\n"
         "source.PIECE_BYTES = 2000; P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)"
     )
     killed = 0
@@ -173,7 +175,7 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys, time; from weft import storage; from weft.data import shard, source, prepare as P; from weft.values import from_json\n"
+        "import sys, time; from weft import storage; from weft.data import shard, source, prepare as P; from weft.support.values import from_json\n"
         "source.PIECE_BYTES, real = 2000, storage.rename\n"
         "storage.rename = lambda *given: [time.sleep(float(sys.argv[3])), real(*given)]\n"
         "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)\n"
@@ -481,9 +483,9 @@ def test_a_sentence_of_which_nothing_is_left_is_none(tmp_path: Path) -> None:
 def test_a_file_is_one_document_however_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: bool
 ) -> None:
-    monkeypatch.setattr("weft.data.formats.text.BLOCK", 100)
-    monkeypatch.setattr("weft.data.files.BLOCK", 100)
-    monkeypatch.setattr("weft.data.shard_builder.BATCH", 250)
+    monkeypatch.setattr("weft.data.reading.formats.text.BLOCK", 100)
+    monkeypatch.setattr("weft.data.reading.files.BLOCK", 100)
+    monkeypatch.setattr("weft.data.shards.shard_builder.BATCH", 250)
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(
             "".join(f"Line {i} of {name}. And more.\n\n" for i in range(60))
@@ -733,8 +735,8 @@ def test_the_tokenizers_time_counts_that_of_contexts_too() -> None:
 @pytest.mark.parametrize(
     ("stage", "slow"),
     [
-        ("tokenizer", "weft.data.prepare.fit_tokenizer"),
-        ("classes", "weft.data.drop_table.read_piece"),
+        ("tokenizer", "weft.data.preparing.prepare.fit_tokenizer"),
+        ("classes", "weft.data.preparing.drop_table.read_piece"),
     ],
 )
 def test_a_stage_without_words_of_its_own_is_told_of_while_it_goes_on(
@@ -765,7 +767,7 @@ def test_a_full_disk_is_named_with_what_is_needed(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("weft.data.shard.Column.extend", full)
+    monkeypatch.setattr("weft.data.shards.shard.Column.extend", full)
     with pytest.raises(
         ValueError,
         match=rf"the disk of {tmp_path}/out/train is full: 00000\.arrow needs about \d+\.\d MB",
@@ -855,7 +857,7 @@ def test_words_of_a_command_line_become_a_data_value() -> None:
 
 
 def test_preparing_does_not_import_torch() -> None:
-    code = "import sys, weft.data.prepare, weft.data.workers; assert 'torch' not in sys.modules"
+    code = "import sys, weft.data.preparing.prepare, weft.data.preparing.workers; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -8,8 +8,8 @@ import pytest
 import weft
 from tests.faults.runs import gpt, partial_recipe
 from weft import recipe as R
-from weft.data.prepare import prepare, prepare_for_run
-from weft.data.prepared import locate_prepared, open_prepared
+from weft.data.preparing.prepare import prepare, prepare_for_run
+from weft.data.preparing.prepared import locate_prepared, open_prepared
 
 from .test_prepare import contents, documents
 

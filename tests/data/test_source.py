@@ -17,19 +17,19 @@ import pytest
 from PIL import Image
 
 from weft import recipe as R
-from weft.data import files, source
-from weft.data.boxes import BoxSamples
-from weft.data.formats import base, hub, image_folder, named_images, parallel
-from weft.data.formats import text as text_module
-from weft.data.formats.delimited import QUOTES
-from weft.data.formats.sniff import detect_format
-from weft.data.images import encode_pixels
-from weft.data.in_memory import InMemoryStore
-from weft.data.prepare import prepare
+from weft.data.images.boxes import BoxSamples
+from weft.data.images.images import encode_pixels
+from weft.data.preparing.prepare import prepare
+from weft.data.reading import files, source
+from weft.data.reading.formats import base, hub, image_folder, named_images, parallel
+from weft.data.reading.formats import text as text_module
+from weft.data.reading.formats.delimited import QUOTES
+from weft.data.reading.formats.sniff import detect_format
 from weft.data.reading.rows import check_rows, load_source
-from weft.data.sentences import last_word_boundary, sentence_starts, split_sentences
-from weft.data.store import open_store
-from weft.recipe.formats import BadRow, SourceRow
+from weft.data.reading.sentences import last_word_boundary, sentence_starts, split_sentences
+from weft.data.shards.in_memory import InMemoryStore
+from weft.data.shards.store import open_store
+from weft.recipe.data.formats import BadRow, SourceRow
 
 
 def rows(given: R.Source, row: R.RowSchema = R.Documents()) -> list[Any]:

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft import recipe as R
-from weft.data import files
-from weft.data import store as store_module
-from weft.data.formats.base import MAX_PIECES
-from weft.data.formats.text import TEXT
-from weft.data.order import Order
-from weft.data.store import Store, open_store
-from weft.storage import seal_json, unseal_json
+from weft.data.reading import files
+from weft.data.reading.formats.base import MAX_PIECES
+from weft.data.reading.formats.text import TEXT
+from weft.data.shards import store as store_module
+from weft.data.shards.store import Store, open_store
+from weft.support.order import Order
+from weft.support.storage import seal_json, unseal_json
 
 from .made import bits, counted, documents, write_data, write_split
 
@@ -63,7 +63,7 @@ def test_reading_rows_imports_no_pandas(tmp_path: Path) -> None:
     write_split(data / "train", [{"tokens": [[1, 2], [3]], "label": [0, 1]}])
     (tmp_path / "pandas.py").write_text("__version__ = '0'\n")
     read = (
-        "import sys, numpy as np, weft.data.store as s\n"
+        "import sys, numpy as np, weft.data.shards.store as s\n"
         "store = s.open_store(sys.argv[1])\n"
         "assert [*store.row(1)['tokens']] == [3] and store.row(1)['label'] == 1\n"
         "assert [*store.lengths(np.arange(2), 'tokens')] == [2, 1]\n"
@@ -411,7 +411,7 @@ def test_a_source_beyond_a_terabyte_has_larger_pieces(
     (tmp_path / "a.txt").write_text("\n\n".join(f"document {i}" for i in range(2000)))
     source = R.Source(paths=(str(tmp_path / "a.txt"),), format="text")
     assert len(TEXT.pieces(source, 500)) > 40
-    monkeypatch.setattr("weft.data.formats.base.MAX_PIECES", 5)
+    monkeypatch.setattr("weft.data.reading.formats.base.MAX_PIECES", 5)
     pieces = TEXT.pieces(source, 500)
     assert 4 <= len(pieces) <= 6
     texts = [row.fields["text"].strip() for piece in pieces for row in TEXT.read(piece, source)]

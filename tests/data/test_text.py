@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft import recipe as R
-from weft.data.samples import RowSamples, SentenceSamples, TokenWindows
-from weft.data.store import Store, open_store
+from weft.data.batches.samples import RowSamples, SentenceSamples, TokenWindows
+from weft.data.shards.store import Store, open_store
 
 from .made import counted, documents, write_data, write_split
 

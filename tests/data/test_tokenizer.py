@@ -13,9 +13,13 @@ import tokenizers
 import torch
 
 from weft import recipe as R
-from weft.data import sentences
-from weft.data.tokenizer import SPECIAL_TOKENS, Tokenizer, byte_letters, load_tokenizer
-from weft.data.train_tokenizer import count_characters, fit_tokenizer, most_common_characters
+from weft.data.reading import sentences
+from weft.data.tokenizing.tokenizer import SPECIAL_TOKENS, Tokenizer, byte_letters, load_tokenizer
+from weft.data.tokenizing.train_tokenizer import (
+    count_characters,
+    fit_tokenizer,
+    most_common_characters,
+)
 
 SYLLABLES = ["ba", "ke", "li", "mo", "nu", "pra", "ste", "wy", "zé", "ör", "中", "ß", "12"]
 

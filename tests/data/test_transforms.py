@@ -7,11 +7,11 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from weft import recipe as R
-from weft.data import transforms_augment as augment
-from weft.data.images import TRIES, crop_box, normalise
-from weft.data.transforms import ImagePipeline, resized_sides
+from weft.data.images import transforms_augment as augment
+from weft.data.images.images import TRIES, crop_box, normalise
+from weft.data.images.transforms import ImagePipeline, resized_sides
 from weft.recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
-from weft.registry import implementation
+from weft.support.registry import implementation
 
 RGB = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
 IMAGE = Image.fromarray(RGB)
@@ -110,7 +110,7 @@ def test_a_thin_image_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) 
     assert resized_sides(30_000, 1, 64, None) == (1_920_000, 64)
     with pytest.raises(ValueError, match="60000 × 1 pixels has 3,932,160,000 pixels"):
         resized_sides(60_000, 1, 256, None)
-    monkeypatch.setattr("weft.data.transforms.MAX_PIXELS", 10_000)
+    monkeypatch.setattr("weft.data.images.transforms.MAX_PIXELS", 10_000)
     thin = Image.new("L", (600, 1))
     words = "600 × 1 pixels has 2,457,600 pixels when its shorter side is 64; give max_size"
     for value in (R.Resize(size=64), R.RandomShortestSize(min_size=(64,))):

@@ -12,10 +12,10 @@ from tests.objectives.cases import CASES
 from tests.train.test_loop import built, recipe, trainer
 from weft import recipe as R
 from weft.cli import main
-from weft.kernels.devices import resolve_device, resolve_precision
+from weft.nn.kernels.devices import resolve_device, resolve_precision
 from weft.runs.directory import RunDirectory
-from weft.training.compatibility import recipe_differences
-from weft.training.parallel import DistributedRanks
+from weft.training.checkpoints.compatibility import recipe_differences
+from weft.training.parallel.ranks import DistributedRanks
 
 from .test_meta import OneDevice
 

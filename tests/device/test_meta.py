@@ -17,8 +17,8 @@ from tests.objectives.made import batch, build_pair, rows
 from tests.twins.test_start import SPECS
 from weft import recipe as R
 from weft import spec as S
-from weft.data.collate import SAMPLES
-from weft.kernels.keyed_random import sample_numbers
+from weft.data.batches.collate import SAMPLES
+from weft.nn.kernels.keyed_random import sample_numbers
 from weft.tasks.base import Batch, Loss
 
 # `keyed_random.call_word` takes one number of the CPU's generator, so that every device drops the same.

@@ -10,10 +10,10 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 from weft.inference.open_model import OpenModel
-from weft.model.model import build
+from weft.nn.model import build
 
 TEXTS = [
     "the man went to the store to buy some milk .",

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from weft.data.tokenizer import Tokenizer
-from weft.inference import arithmetic
-from weft.inference.arithmetic import GPT3, TASKS, documents, problem, problems
-from weft.inference.few_shot import DEFAULT_TEMPLATE, Example
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.evaluation import arithmetic
+from weft.evaluation.arithmetic import GPT3, TASKS, documents, problem, problems
+from weft.evaluation.few_shot import DEFAULT_TEMPLATE, Example
 
 TWO = re.compile(r"What is (\d+) (plus|minus|times) (\d+)\?")
 THREE = re.compile(r"What is (\d)([-+*])\((\d)([-+*])(\d)\)\?")

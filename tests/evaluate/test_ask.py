@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers, processors
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.question_windows import question_windows
+from weft.data.tokenizing.question_windows import question_windows
 from weft.inference import methods
 from weft.inference.open_model import OpenModel
 from weft.inference.open_model import open_model as opened

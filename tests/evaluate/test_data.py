@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft.data.in_memory import InMemoryStore
-from weft.inference.evaluation_data import labels_by_number
-from weft.inference.receipts import receipt
-from weft.recipe.formats import SourceRow
+from weft.data.shards.in_memory import InMemoryStore
+from weft.evaluation.data import labels_by_number
+from weft.evaluation.receipts import receipt
+from weft.recipe.data.formats import SourceRow
 from weft.tasks.task import EvaluationData
 
 from .small import ready, tokenizer

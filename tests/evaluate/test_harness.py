@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import weft
+from weft.evaluation.lm_eval import LMEvalModel
 from weft.generate.text_generator import TextGenerator
-from weft.inference.lm_eval import LMEvalModel
-from weft.model.model import build
+from weft.nn.model import build
 from weft.tasks.predict import max_context
 
 from .small import TEXTS, ready

@@ -17,17 +17,17 @@ from tests.objectives.scenes import detector
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.images import (
+from weft.data.images.images import (
     fit_to_size,
     normalise,
     open_image,
     usual_transforms,
     validation_transforms,
 )
-from weft.data.transforms import ImagePipeline
-from weft.inference.evaluation_data import task_of
+from weft.data.images.transforms import ImagePipeline
+from weft.evaluation.data import task_of
 from weft.inference.images import load_labelled_images
-from weft.interop.image_processor import image_transforms
+from weft.interop.huggingface.image_processor import image_transforms
 
 LABELS = ("dark", "bright")
 SMALL = {"depth": 1, "width": 16, "heads": 2, "hidden": 16, "image_size": 16, "patch_size": 4}

@@ -10,14 +10,14 @@ import pytest
 import weft
 from weft import recipe as R
 from weft.cli import main
-from weft.data.train_tokenizer import fit_tokenizer
-from weft.inference import few_shot as few_shot_module
-from weft.inference.arithmetic import TASKS
-from weft.inference.few_shot import Example
-from weft.inference.in_context import QuestionSet, evaluate_in_context, few_shot, longest_answer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
+from weft.evaluation import few_shot as few_shot_module
+from weft.evaluation.arithmetic import TASKS
+from weft.evaluation.few_shot import Example
+from weft.evaluation.in_context import QuestionSet, evaluate_in_context, few_shot, longest_answer
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 
 from .small import ready as small
 

@@ -15,13 +15,13 @@ import torch.multiprocessing as mp
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.in_memory import InMemoryStore
-from weft.data.prepare import prepare
-from weft.data.store import open_store
+from weft.data.preparing.prepare import prepare
+from weft.data.shards.in_memory import InMemoryStore
+from weft.data.shards.store import open_store
 from weft.metrics.classification import accuracy
 from weft.tasks.predict import PredictOptions
 from weft.tasks.task import predict
-from weft.training.parallel import DistributedRanks
+from weft.training.parallel.ranks import DistributedRanks
 
 from .small import TEXTS, ready, tokenizer
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 import weft
 from weft.cli import main
-from weft.inference.probe import draw_shots, fit_least_squares
+from weft.evaluation.probe import draw_shots, fit_least_squares
 
 
 def features(seed: int, count: int = 40, width: int = 7) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import weft
 from tests.data.made import centre_crop
 from weft.cli import main
-from weft.data.images import normalise, to_image
+from weft.data.images.images import normalise, to_image
 from weft.inference.reconstruct import reconstruct, unpatchify
-from weft.kernels.attention import eager_attention
-from weft.layers.attention import attention_backend
+from weft.nn.kernels.attention import eager_attention
+from weft.nn.layers.attention import attention_backend
 from weft.tasks.masked_autoencoding import mask_patches, patchify
 
 SMALL = {"depth": 2, "width": 16, "heads": 2, "hidden": 32, "image_size": 16, "patch_size": 4}

@@ -9,9 +9,9 @@ from tokenizers.processors import TemplateProcessing
 
 import weft
 from weft import recipe as R
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
-from weft.inference.few_shot import (
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
+from weft.evaluation.few_shot import (
     DEFAULT_TEMPLATE,
     Example,
     Template,

@@ -18,10 +18,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import weft
 from tests import whole_runs
 from weft import recipe as R
-from weft import registry
-from weft.layers.sequence import HiddenStates
-from weft.model.stack import StackLayer
-from weft.values import from_json
+from weft.nn.layers.sequence import HiddenStates
+from weft.nn.stack import StackLayer
+from weft.support import registry
+from weft.support.values import from_json
 
 FILE = Path(__file__).parents[2] / "examples" / "bahdanau.py"
 LENGTHS = (5, 3)

@@ -147,9 +147,9 @@ def test_every_example_is_tried_and_short() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_conforms(folder: Path, name: str) -> None:
     check = f"""
-from weft.user_code import load_code
+from weft.support.user_code import load_code
 load_code([{name + ".py"!r}])
-import weft.user_code.{name} as own
+import weft.support.user_code.{name} as own
 from weft.testing import check_optimiser, check_part, check_schedule
 {EXAMPLES[name].check}
 """
@@ -189,7 +189,7 @@ import torch
 import weft
 from recipe import recipe
 from weft.recipe.overrides import apply_overrides
-from weft.user_code import load_code
+from weft.support.user_code import load_code
 load_code([{name + ".py"!r}])
 model = weft.build(apply_overrides(recipe, [{change!r}]).model).eval()
 ids = torch.randint(0, 261, (1, 12))

@@ -13,7 +13,7 @@ from .test_examples import folder as folder  # a fixture
 OWN = ("--code", "opt.py")
 MODEL = "weft.opt(depth=2, width=16, heads=2, hidden=32, vocab_size=261, positions=64)"
 CHECK = """
-from weft.user_code import load_code
+from weft.support.user_code import load_code
 load_code(["opt.py"])
 import weft
 from weft.testing import check_family

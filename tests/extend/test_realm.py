@@ -9,7 +9,7 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 
 ROOT = Path(__file__).parents[2]
 TEXT = [

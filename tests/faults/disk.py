@@ -1,4 +1,4 @@
-"""A disk under `weft.storage` that records, fails or is slow; and the folders that a power cut at any point may leave behind."""
+"""A disk under `weft.support.storage` that records, fails or is slow; and the folders that a power cut at any point may leave behind."""
 
 import errno
 import os
@@ -81,7 +81,7 @@ def build(tree: Tree, path: Path) -> Path:
 
 
 class Disk:
-    """Stands where `weft.storage` has `os`: the calls go through, and `before` sees each (name, path) first and may raise or wait."""
+    """Stands where `weft.support.storage` has `os`: the calls go through, and `before` sees each (name, path) first and may raise or wait."""
 
     CALLS: ClassVar = ("open", "write", "fsync", "close", "mkdir", "rename", "unlink", "rmdir")
 

@@ -127,7 +127,7 @@ def parquet(folder: Path, draw: np.random.Generator) -> None:
 
     from weft import recipe as R
     from weft.data.reading.rows import load_source
-    from weft.data.source import resolve_source
+    from weft.data.reading.source import resolve_source
 
     kinds = ["NONE", "SNAPPY", "ZSTD", "GZIP", "LZ4", "BROTLI"]
     rows = int(draw.integers(1, 300))
@@ -158,7 +158,7 @@ def archive(folder: Path, draw: np.random.Generator) -> None:
 
     from weft import recipe as R
     from weft.data.reading.rows import load_source
-    from weft.data.source import resolve_source
+    from weft.data.reading.source import resolve_source
 
     ending = ("gz", "zst")[int(draw.integers(2))]
     if draw.random() < 0.1:
@@ -178,7 +178,7 @@ def archive(folder: Path, draw: np.random.Generator) -> None:
 def rows(folder: Path, draw: np.random.Generator) -> None:
     """Any format, flipped or changed."""
     from weft import recipe as R
-    from weft.data.prepare import prepare
+    from weft.data.preparing.prepare import prepare
 
     kind = int(draw.integers(6))
     answers = [{"text": "b", "answer_start": 2}]
@@ -288,7 +288,7 @@ def made_tokenizer(kind: int) -> dict[str, Any]:
 
 
 def tokenizer(folder: Path, draw: np.random.Generator) -> None:
-    from weft.data.tokenizer import Tokenizer
+    from weft.data.tokenizing.tokenizer import Tokenizer
 
     (folder / "tokenizer.json").write_bytes(text_of(made_tokenizer(int(draw.integers(4))), draw))
     found = Tokenizer.load(folder)

@@ -24,12 +24,12 @@ import weft
 from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.families.electra import generator
 from weft.runs import checkpoints, run
 from weft.runs.directory import RunDirectory
-from weft.runs.log import read_log
-from weft.training import checkpoint
+from weft.runs.logs.log import read_log
+from weft.training.checkpoints import checkpoint
 
 VOCABULARY = 5 + 256 + 8  # specials, bytes, sentinels
 STEPS = 24

@@ -11,11 +11,11 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.addresses import ObjectPath
 from weft.runs.train import RunStopped
-from weft.storage import wait_until
-from weft.training import checkpoint
-from weft.training.checkpoint_copies import CheckpointCopies
+from weft.support.addresses import ObjectPath
+from weft.support.storage import wait_until
+from weft.training.checkpoints import checkpoint
+from weft.training.checkpoints.copies import CheckpointCopies
 
 from ..object_server import server  # noqa: F401 a fixture
 from .runs import Whole, model_bytes, ranks, steps_of, told, train, whole  # noqa: F401 a fixture

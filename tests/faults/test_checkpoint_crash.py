@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from weft import storage
-from weft.training.checkpoint import CheckpointWriter, latest_checkpoint, read, write
+from weft.support import storage
+from weft.training.checkpoints.checkpoint import CheckpointWriter, latest_checkpoint, read, write
 
 from .disk import Disk, Folder, Recorder, Tree, after_power_cut, build
 

@@ -11,9 +11,15 @@ import pytest
 import safetensors.torch
 import torch
 
-from weft import storage
-from weft.training import checkpoint
-from weft.training.checkpoint import MANIFEST, all_checkpoints, latest_checkpoint, read, write
+from weft.support import storage
+from weft.training.checkpoints import checkpoint
+from weft.training.checkpoints.checkpoint import (
+    MANIFEST,
+    all_checkpoints,
+    latest_checkpoint,
+    read,
+    write,
+)
 
 from ..house.test_security import Bomb, poison
 from .disk import Disk

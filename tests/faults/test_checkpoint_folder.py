@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft import storage
 from weft.runs.lock import RunLock
-from weft.training.checkpoint import (
+from weft.support import storage
+from weft.training.checkpoints.checkpoint import (
     CheckpointWriter,
     all_checkpoints,
     check_free_space,

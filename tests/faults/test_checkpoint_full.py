@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from weft import storage
-from weft.training import checkpoint
-from weft.training.checkpoint import (
+from weft.support import storage
+from weft.training.checkpoints import checkpoint
+from weft.training.checkpoints.checkpoint import (
     CheckpointWriter,
     check_free_space,
     latest_checkpoint,

@@ -13,8 +13,8 @@ import pytest
 from tests import whole_runs
 from weft import cli
 from weft import recipe as R
-from weft.runs.log import RunLog, read_log
-from weft.runs.status import run_status
+from weft.runs.logs.log import RunLog, read_log
+from weft.runs.logs.status import run_status
 
 from .runs import steps_of, train
 from .test_run_folder import own

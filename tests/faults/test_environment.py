@@ -12,11 +12,8 @@ from tests import whole_runs
 from weft import recipe as R
 from weft.runs import start
 from weft.runs.run import Run
-from weft.training.checkpoint import all_checkpoints, write
-from weft.training.environment import (
-    configured_environment,
-    describe_environment,
-)
+from weft.training.checkpoints.checkpoint import all_checkpoints, write
+from weft.training.environment import configured_environment, describe_environment
 
 from .runs import documents, gpt, partial_recipe, train
 

@@ -10,7 +10,7 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.data.loader import subtree_size
+from weft.data.batches.loader import subtree_size
 from weft.runs import run
 from weft.runs.train import RunStopped
 from weft.training.exact import TreeSum, flatten, unflatten

@@ -8,8 +8,8 @@ import pytest
 
 from weft import recipe as R
 from weft.runs import run
-from weft.runs.log import is_finished
-from weft.training.checkpoint import all_checkpoints
+from weft.runs.logs.log import is_finished
+from weft.training.checkpoints.checkpoint import all_checkpoints
 
 from .runs import child, model_bytes, told
 from .test_run_folder import own, refused

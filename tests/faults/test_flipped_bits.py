@@ -13,14 +13,14 @@ import pytest
 
 from weft import cli
 from weft import recipe as R
-from weft.data.prepare import prepare
-from weft.data.shard_builder import read_shard_facts
-from weft.data.store import PreparedFolder, open_store
+from weft.data.preparing.prepare import prepare
+from weft.data.shards.shard_builder import read_shard_facts
+from weft.data.shards.store import PreparedFolder, open_store
 from weft.interop import manifest
-from weft.interop.describe import read_folder
-from weft.storage import seal_json
-from weft.training.checkpoint import latest_checkpoint
-from weft.training.compatibility import recipe_of
+from weft.interop.huggingface.describe import read_folder
+from weft.support.storage import seal_json
+from weft.training.checkpoints.checkpoint import latest_checkpoint
+from weft.training.checkpoints.compatibility import recipe_of
 
 from .runs import documents, gpt, model_bytes, partial_recipe, told, train
 from .test_run_folder import held

@@ -15,12 +15,12 @@ import weft
 from tests.faults.hostile import made_tokenizer
 from weft import spec as S
 from weft.cli import main
-from weft.data.folder_files import find_file
-from weft.data.tokenizer import Tokenizer
+from weft.data.tokenizing.tokenizer import Tokenizer
 from weft.generate import sandbox
 from weft.generate.chat_template import render_chat
 from weft.inference.open_model import open_model
-from weft.interop.companion_files import TOKENIZER_FILES
+from weft.interop.huggingface.companion_files import TOKENIZER_FILES
+from weft.support.folder_files import find_file
 
 pytestmark = pytest.mark.timeout(120)
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")

@@ -17,11 +17,11 @@ import pytest
 from tests.tune.made import examples_of
 from weft import recipe as R
 from weft.cli import main
-from weft.data.formats.json_cursor import JSONCursor
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
+from weft.data.reading.formats.json_cursor import JSONCursor
 from weft.data.reading.inputs import open_input
 from weft.data.reading.rows import load_source
-from weft.data.source import resolve_source
+from weft.data.reading.source import resolve_source
 
 GOOD: dict[str, tuple[R.RowSchema, dict[str, Any]]] = {
     "documents": (R.Documents(), {"text": "good"}),
@@ -161,7 +161,7 @@ def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Damage may only show at the end, in the checksum: what was unpacked before it may be wrong already."""
-    monkeypatch.setattr("weft.data.files.STEP", 256)
+    monkeypatch.setattr("weft.data.reading.files.STEP", 256)
     good = "".join(json.dumps({"text": f"good {i}"}) + "\n" for i in range(3000))
     packed = gzip.compress(
         "".join(json.dumps({"text": f"row {i} {i * i % 97}"}) + "\n" for i in range(200)).encode()
@@ -247,7 +247,7 @@ def test_a_device_is_not_read_for_questions(tmp_path: Path) -> None:
 def test_a_cursor_reads_what_json_reads_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("weft.data.files.BLOCK", block)
+    monkeypatch.setattr("weft.data.reading.files.BLOCK", block)
     draw = np.random.default_rng(0)
     path = tmp_path / "a.json"
 
@@ -281,8 +281,8 @@ def test_a_cursor_reads_what_json_reads_whatever_the_blocks(
 def test_a_value_without_end_is_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.formats.json_cursor.MAX_VALUE_CHARACTERS", 1 << 16)
-    monkeypatch.setattr("weft.data.files.BLOCK", 1 << 12)
+    monkeypatch.setattr("weft.data.reading.formats.json_cursor.MAX_VALUE_CHARACTERS", 1 << 16)
+    monkeypatch.setattr("weft.data.reading.files.BLOCK", 1 << 12)
     (tmp_path / "a.json").write_text('["' + "x" * (1 << 20))
     cursor = JSONCursor(str(tmp_path / "a.json"))
     with pytest.raises(
@@ -294,7 +294,7 @@ def test_a_value_without_end_is_not_held_in_memory(
 
 SQUAD = """
 import sys
-from weft.data.formats.squad import read_squad
+from weft.data.reading.formats.squad import read_squad
 def peak():                                # getrusage would tell the parent's, where that is larger
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 before = peak()

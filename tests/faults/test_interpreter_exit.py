@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.addresses import ObjectPath
+from weft.support.addresses import ObjectPath
 
 from ..object_server import server
 from .runs import Whole, child, patience, whole

@@ -14,7 +14,7 @@ import pytest
 
 from weft import recipe as R
 from weft.runs import finish, run
-from weft.training.checkpoint import all_checkpoints
+from weft.training.checkpoints.checkpoint import all_checkpoints
 
 from .runs import STEPS, Plot, Whole, after_save, at_step, child, die, fork, train, wait, whole
 

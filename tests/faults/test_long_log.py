@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weft import recipe as R
-from weft.runs.status import run_status
+from weft.runs.logs.status import run_status
 
 from .runs import gpt, partial_recipe
 
@@ -100,8 +100,8 @@ def test_a_log_that_is_read_in_part_says_the_same_of_its_end_as_one_that_is_read
     whole = run_status(tmp_path)
     assert not whole["estimated"]
     assert whole["tokens"] == 3000 * 4096
-    monkeypatch.setattr("weft.runs.log.LONG", 1 << 18)
-    monkeypatch.setattr("weft.runs.log.PART", 1 << 16)
+    monkeypatch.setattr("weft.runs.logs.log.LONG", 1 << 18)
+    monkeypatch.setattr("weft.runs.logs.log.PART", 1 << 16)
     part = run_status(tmp_path)
     assert part.pop("estimated")
     assert part.pop("seconds") == pytest.approx(whole.pop("seconds"), rel=1e-2)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from weft import recipe as R
 from weft.runs import run, validation
-from weft.runs.log import read_log
-from weft.training.checkpoint import all_checkpoints, latest_checkpoint
+from weft.runs.logs.log import read_log
+from weft.training.checkpoints.checkpoint import all_checkpoints, latest_checkpoint
 
 from .runs import (
     STEPS,

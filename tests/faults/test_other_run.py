@@ -16,8 +16,8 @@ import weft
 from tests import whole_runs
 from weft import cli
 from weft import recipe as R
-from weft.runs.log import read_log
-from weft.training.checkpoint import Checkpoint, all_checkpoints, write
+from weft.runs.logs.log import read_log
+from weft.training.checkpoints.checkpoint import Checkpoint, all_checkpoints, write
 
 from .runs import BERT, STEPS, child, documents, gpt, partial_recipe, steps_of, train
 from .test_run_folder import held
@@ -316,7 +316,7 @@ def test_a_full_disk_at_the_recipe_or_the_log_names_the_path(
             ),
         )
     else:
-        monkeypatch.setattr("weft.storage.rename", full)
+        monkeypatch.setattr("weft.support.storage.rename", full)
     with pytest.raises(
         OSError,
         match=rf"cannot write {tmp_path}/run/{name}: No space left on device; free some space",

@@ -19,13 +19,13 @@ from tests import whole_runs
 from tests.faults.hostile import flipped
 from tests.tune.made import recipe as tuned
 from weft import recipe as R
-from weft.data import source
-from weft.data.files import MAX_LINE_BYTES
-from weft.data.images import decode
-from weft.data.prepare import prepare
-from weft.data.quarantine import MAX_BAD_ROWS, check_row, write_quarantine
-from weft.data.tokenizer import load_tokenizer
-from weft.recipe.formats import SourceRow
+from weft.data.images.images import decode
+from weft.data.preparing.prepare import prepare
+from weft.data.reading import source
+from weft.data.reading.files import MAX_LINE_BYTES
+from weft.data.reading.quarantine import MAX_BAD_ROWS, check_row, write_quarantine
+from weft.data.tokenizing.tokenizer import load_tokenizer
+from weft.recipe.data.formats import SourceRow
 
 ROWS = 1200  # ten bad rows are borne, eleven are too many
 HUGE = b"x" * 10_000_000
@@ -94,7 +94,7 @@ def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "weft.data.quarantine.SMALL_FILE_BAD_ROWS", 1
+        "weft.data.reading.quarantine.SMALL_FILE_BAD_ROWS", 1
     )  # eleven lines of 10 MB would take their time
     lines = [row(i) for i in range(ROWS)]
     lines[10:10] = [CORRUPT[kind][0]] * 2
@@ -203,7 +203,7 @@ def test_a_spoilt_image_is_put_aside_with_its_file(
 def test_an_image_with_too_many_pixels_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.images.MAX_PIXELS", 100)
+    monkeypatch.setattr("weft.data.images.images.MAX_PIXELS", 100)
     (tmp_path / "set" / "a").mkdir(parents=True)
     (tmp_path / "set" / "a" / "1.jpg").write_bytes(jpeg())
     with pytest.raises(ValueError, match="256 × 256 pixels"):
@@ -402,8 +402,8 @@ def test_a_row_that_cannot_be_one_says_why(
 def test_a_file_that_is_not_what_it_should_be_stops_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.data.shard_builder.MANY", 100)
-    monkeypatch.setattr("weft.data.shard_builder.BATCH", 1000)
+    monkeypatch.setattr("weft.data.shards.shard_builder.MANY", 100)
+    monkeypatch.setattr("weft.data.shards.shard_builder.BATCH", 1000)
     data = made(tmp_path / "a.jsonl", [b"\xff"] * 5000)
     with pytest.raises(
         ValueError,
@@ -415,7 +415,7 @@ def test_a_file_that_is_not_what_it_should_be_stops_early(
 def test_memory_stays_small_beside_an_endless_line(tmp_path: Path) -> None:
     import tracemalloc
 
-    from weft.data.formats.lines import read_lines
+    from weft.data.reading.formats.lines import read_lines
 
     (tmp_path / "a.txt").write_bytes(HUGE * 6 + b"\nnext\n")
     tracemalloc.start()

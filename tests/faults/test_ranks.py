@@ -51,7 +51,7 @@ def fall(made: run.Run, phase: str, step: int, note: Path) -> None:
 
         dist.all_reduce = half
     else:  # in the thread that saves
-        from weft import storage
+        from weft.support import storage
 
         rename = storage.rename
         storage.rename = lambda path, to: (

@@ -14,12 +14,12 @@ from tests import whole_runs
 from weft import cli
 from weft import recipe as R
 from weft import spec as S
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.runs import run
 from weft.runs.directory import RunDirectory
-from weft.runs.log import is_finished
-from weft.training import compatibility
-from weft.training.checkpoint import Checkpoint, all_checkpoints, read, write
+from weft.runs.logs.log import is_finished
+from weft.training.checkpoints import compatibility
+from weft.training.checkpoints.checkpoint import Checkpoint, all_checkpoints, read, write
 
 from .runs import (
     Whole,

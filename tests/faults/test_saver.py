@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft import storage
-from weft.training.checkpoint import (
+from weft.support import storage
+from weft.training.checkpoints.checkpoint import (
     CheckpointWriter,
     all_checkpoints,
     latest_checkpoint,

@@ -15,13 +15,14 @@ import torch
 import weft
 from tests import whole_runs
 from weft import recipe as R
-from weft.ranks import Ranks
 from weft.runs import checkpoints, run
 from weft.runs.directory import RunDirectory
 from weft.runs.train import RunStopped
-from weft.training import checkpoint, checkpoint_parts
-from weft.training.checkpoint_parts import Piece, SavedTensor
-from weft.training.sharded_writer import ShardedCheckpointWriter
+from weft.support.ranks import Ranks
+from weft.training.checkpoints import checkpoint
+from weft.training.checkpoints import parts as checkpoint_parts
+from weft.training.checkpoints.parts import Piece, SavedTensor
+from weft.training.checkpoints.sharded_writer import ShardedCheckpointWriter
 
 from .runs import Whole, ranks, train, whole
 
@@ -90,7 +91,7 @@ def digest_on(recipe: R.Recipe, out: Path, grid: tuple[int, R.Parallel]) -> set[
 
     def work() -> Any:
         torch.set_num_threads(1)
-        from weft.training.parallel import init_ranks
+        from weft.training.parallel.ranks import init_ranks
 
         with init_ranks(device="cpu") as here:
             built = whole_runs.build_run(spread, here, is_new=False)
@@ -258,7 +259,7 @@ def test_ranks_compare_half_of_the_files_each_and_agree(tmp_path: Path) -> None:
 
 
 def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
-    from weft.training.sharded_writer import ShardedCheckpointWriter
+    from weft.training.checkpoints.sharded_writer import ShardedCheckpointWriter
 
     def writer(rank: int, token: int) -> ShardedCheckpointWriter:
         writers = checkpoint.Writers(rank, 2, f"{token:x}")

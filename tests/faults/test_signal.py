@@ -15,13 +15,15 @@ import pytest
 
 from weft import cli, commands
 from weft import recipe as R
-from weft.data import loader, prepare
-from weft.data.loader import Loader
-from weft.runs import directory, finish, log, run, validation
+from weft.data.batches import loader
+from weft.data.batches.loader import Loader
+from weft.data.preparing import prepare
+from weft.runs import directory, finish, run, validation
 from weft.runs import train as train_script
-from weft.runs.log import is_finished
-from weft.training import checkpoint
-from weft.training.checkpoint import latest_checkpoint
+from weft.runs.logs import log
+from weft.runs.logs.log import is_finished
+from weft.training.checkpoints import checkpoint
+from weft.training.checkpoints.checkpoint import latest_checkpoint
 from weft.training.loop import Trainer
 
 from .runs import STEPS, Whole, child, fork, patience, steps_of, told, wait, whole

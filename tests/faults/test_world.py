@@ -13,7 +13,7 @@ import pytest
 from weft import recipe as R
 from weft.runs import run
 from weft.runs.train import RunStopped
-from weft.training import checkpoint
+from weft.training.checkpoints import checkpoint
 
 from .runs import Whole, child, ranks, told, train, whole, write_text
 

@@ -8,7 +8,7 @@ import torch
 
 import weft
 from weft.generate.session import open_session
-from weft.model.cache import ROLLBACK_TOKENS
+from weft.nn.cache import ROLLBACK_TOKENS
 
 from .made import model_of
 
@@ -67,9 +67,7 @@ def read(model: weft.Model, ids: torch.Tensor, cache: object) -> torch.Tensor:
     return model.read(model.decode(model.embed(ids, cache=cache), cache=cache))[:, -1]
 
 
-def read_again(
-    model: weft.Model, ids: torch.Tensor, cache: weft.model.cache.KVCache
-) -> torch.Tensor:
+def read_again(model: weft.Model, ids: torch.Tensor, cache: weft.nn.cache.KVCache) -> torch.Tensor:
     """The newest token once more."""
     cache.rollback(1)
     return read(model, ids[:, -1:], cache)

@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft import recipe as R
 from weft.cli import main
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 from weft.generate.sampling import Sampling
 from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
@@ -298,7 +298,8 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
         assert main(["generate", "no model", "a", "--output", str(out)]) == 2
         assert said in capsys.readouterr().err
     monkeypatch.setattr(
-        "weft.data.write_rows.write_rows", lambda path, rows: Path(path, "full").write_text("")
+        "weft.data.reading.write_rows.write_rows",
+        lambda path, rows: Path(path, "full").write_text(""),
     )
     assert main(["generate", speaker, "a", "--output", str(tmp_path / "out.jsonl")]) == 2
     assert json.loads(capsys.readouterr().out)["text"] == "a"

@@ -11,8 +11,8 @@ from tokenizers import AddedToken, processors
 
 import weft
 from weft import recipe as R
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import fit_tokenizer
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import fit_tokenizer
 from weft.generate.chat_template import render_chat
 from weft.generate.detokenizer import StreamDetokenizer
 from weft.generate.sampling import Sampling

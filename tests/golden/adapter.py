@@ -15,8 +15,8 @@ from weft import spec
 from weft.families import family, family_names
 from weft.generate.decoding import generate
 from weft.interop.saving import save
-from weft.model.model import build
-from weft.values import from_plain, to_plain
+from weft.nn.model import build
+from weft.support.values import from_plain, to_plain
 
 ROOT = Path(__file__).parents[2]
 DROPOUT = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weft.recipe import Task
-from weft.registry import members
+from weft.support.registry import members
 
 ROOT = Path(__file__).parents[2]
 

@@ -85,20 +85,20 @@ NO_TORCH = (
 FILES = sorted(WEFT.rglob("*.py"))
 LARGE = {  # what is over the sizes below, each with its reason
     "commands/evaluate.py:evaluate": "the verb: data, options and two kinds of report",
-    "data/loader.py:__init__": "what a batch depends on",
-    "data/store.py": "one format, its reader and its checks",
-    "data/tokenizer.py:__init__": "one reading of tokenizer.json, with its checks",
+    "data/batches/loader.py:__init__": "what a batch depends on",
+    "data/shards/store.py": "one format, its reader and its checks",
+    "data/tokenizing/tokenizer.py:__init__": "one reading of tokenizer.json, with its checks",
     "generate/decoding.py:decode_steps": "one loop over tokens",
     "generate/speculative.py:speculative_generate": "two models and one sampling",
     "generate/text_generator.py:generate": "one parameter per option of the command",
-    "kernels/attention.py:__call__": "the arguments of a kernel",
-    "kernels/block_local.py:forward": "the arguments of a kernel",
+    "nn/kernels/attention.py:__call__": "the arguments of a kernel",
+    "nn/kernels/block_local.py:forward": "the arguments of a kernel",
     "recipe/tasks.py": "one value per task: what it fits, how it is judged, what it costs",
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
     "tasks/base.py": "what every task consists of",
     "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of tokens",
-    "training/checkpoint.py": "one format: its writer, its reader and their checks",
+    "training/checkpoints/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",
 }
 
@@ -284,4 +284,6 @@ def test_only_storage_renames_and_syncs() -> None:
                 )
             )
             ours = ast.unparse(owner) == "storage"
-            assert not moves or ours or path.name == "storage.py", f"{path}:{node.lineno}: {name}"
+            assert not moves or ours or path.name == "support/storage.py", (
+                f"{path}:{node.lineno}: {name}"
+            )

@@ -13,12 +13,12 @@ import weft
 from weft import api
 from weft.commands import EXIT_STOPPED
 from weft.commands.verbs import GROUPS, all_verbs
-from weft.data.quarantine import MAX_BAD_ROWS
+from weft.data.reading.quarantine import MAX_BAD_ROWS
 from weft.generate.sampling import FIELDS
-from weft.options.command_line import command_fields, help_text, option_names
-from weft.options.declare import OptionField, Options, option_fields
-from weft.options.python_call import python_fields
-from weft.options.shared import SamplingOptions, TableOptions, VerbOptions
+from weft.support.options.command_line import command_fields, help_text, option_names
+from weft.support.options.declare import OptionField, Options, option_fields
+from weft.support.options.python_call import python_fields
+from weft.support.options.shared import SamplingOptions, TableOptions, VerbOptions
 
 VERBS = {verb.name: verb for verb in all_verbs()}
 # option: what may differ between verbs, and why
@@ -200,7 +200,7 @@ def test_every_verb_that_runs_a_model_takes_a_device_and_a_precision(verb: str) 
 
 
 def test_a_verb_of_another_tool_is_answered_with_one_of_ours() -> None:
-    from weft.synonyms import VERBS as OTHERS
+    from weft.support.synonyms import VERBS as OTHERS
 
     assert set(OTHERS.values()) <= VERBS.keys()
     assert not OTHERS.keys() & VERBS.keys()

@@ -10,11 +10,11 @@ WEFT = Path(__file__).parents[2] / "src" / "weft"
 PREDICATES = ("startswith", "endswith", "split", "rsplit", "removeprefix", "removesuffix")
 # Strings that are not names of parameters.
 OTHER_STRINGS = {
-    "training/checkpoint.py": {"file"},  # files of a checkpoint
-    "training/checkpoint_parts.py": {"file"},
-    "training/compatibility.py": {"path", "name"},  # of a field of the recipe
+    "training/checkpoints/checkpoint.py": {"file"},  # files of a checkpoint
+    "training/checkpoints/parts.py": {"file"},
+    "training/checkpoints/compatibility.py": {"path", "name"},  # of a field of the recipe
     "training/environment.py": {"line"},  # of /proc/cpuinfo
-    "training/heartbeat.py": {"now"},  # what a rank published
+    "training/parallel/heartbeat.py": {"now"},  # what a rank published
     "training/memory.py": {"line"},  # of /proc/meminfo
 }
 
@@ -45,7 +45,7 @@ def test_no_room_that_handles_parameters_asks_how_a_name_is_spelt(room: str) -> 
             - OTHER_STRINGS.get(str(path.relative_to(WEFT)), set())
         )
     }
-    assert found == {}, "declare a role instead (layers/roles.py)"
+    assert found == {}, "declare a role instead (nn/layers/roles.py)"
 
 
 def test_the_check_finds_the_predicates_it_is_for() -> None:

@@ -14,7 +14,7 @@ import torch
 
 import weft
 from weft import spec as S
-from weft.interop.verify import verify
+from weft.interop.huggingface.verify import verify
 
 ROOT = Path(__file__).parents[2]
 MODULES = {

@@ -20,7 +20,7 @@ from torch import Tensor
 import weft
 from weft import spec as S
 from weft.interop import tensor_files
-from weft.interop.hub import local_folder
+from weft.interop.huggingface.hub import local_folder
 
 IDS = torch.tensor([[3, 7, 11, 2, 9], [1, 4, 4, 8, 6]])
 SMALL: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "vocab_size": 50}

@@ -24,14 +24,14 @@ from tests.evaluate.small import tokenizer
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.tokenizer import SpecialTokenFrame, Tokenizer, with_special_frame
+from weft.data.tokenizing.tokenizer import SpecialTokenFrame, Tokenizer, with_special_frame
+from weft.evaluation.compare import compare_with_transformers
 from weft.generate.text_generator import TextGenerator
-from weft.inference.compare import compare_with_transformers
 from weft.inference.open_model import open_model
-from weft.interop import verify
-from weft.interop.equivalent_specs import find_family
-from weft.interop.sentence_transformers import read_modules
-from weft.model.model import build
+from weft.interop.huggingface import verify
+from weft.interop.huggingface.equivalent_specs import find_family
+from weft.interop.huggingface.sentence_transformers import read_modules
+from weft.nn.model import build
 
 RECIPES = recipes()
 CLASSES = {  # how each opens
@@ -275,9 +275,9 @@ def test_an_image_goes_through_the_transforms_of_its_task_wherever_the_model_is(
     """From a task to our folder, to Hugging Face's, and back: the same numbers each time."""
     from PIL import Image
 
-    from weft.data.images import fit_to_size
-    from weft.data.transforms import ImagePipeline
-    from weft.interop.image_processor import image_transforms
+    from weft.data.images.images import fit_to_size
+    from weft.data.images.transforms import ImagePipeline
+    from weft.interop.huggingface.image_processor import image_transforms
 
     spec = weft.vit(depth=1, width=16, heads=2, hidden=32, image_size=32, patch_size=8, classes=3)
     weft.save(weft.build(spec), tmp_path / "ours", to="weft", transforms=own)

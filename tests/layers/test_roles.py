@@ -7,18 +7,11 @@ from torch import Tensor, nn
 import weft
 from tests.twins.test_start import SPECS
 from weft import recipe as R
-from weft.layers.roles import (
-    Part,
-    Role,
-    check_roles,
-    parameter_facts,
-    with_role,
-    with_scope,
-)
-from weft.model.block import BlockLayer
-from weft.model.initialisation import initialise_weights
+from weft.nn.block import BlockLayer
+from weft.nn.initialisation import initialise_weights
+from weft.nn.layers.roles import Part, Role, check_roles, parameter_facts, with_role, with_scope
 from weft.tasks.masked_lm import NextSentenceHead
-from weft.training.optimisers import Optimiser
+from weft.training.optimisers.optimiser import Optimiser
 
 
 @pytest.mark.parametrize("name", SPECS)

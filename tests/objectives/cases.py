@@ -7,7 +7,7 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.store import DataInfo
+from weft.data.shards.store import DataInfo
 from weft.families.electra import generator
 from weft.tasks.base import LengthLimitedSamples
 

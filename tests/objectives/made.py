@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from weft import recipe as R
-from weft.data.collate import collate, to_torch
-from weft.data.order import sample_generator
-from weft.data.store import DataInfo
+from weft.data.batches.collate import collate, to_torch
+from weft.data.shards.store import DataInfo
+from weft.support.order import sample_generator
 from weft.tasks import build_task
 from weft.tasks.base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess
 

@@ -7,7 +7,7 @@ import numpy as np
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.in_memory import InMemoryStore
+from weft.data.shards.in_memory import InMemoryStore
 from weft.testing import small_store
 
 from .tuning import photograph

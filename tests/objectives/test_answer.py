@@ -8,7 +8,7 @@ import torch
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import sample_generator
+from weft.support.order import sample_generator
 from weft.tasks.question_answering import best_span
 
 from .cases import bert

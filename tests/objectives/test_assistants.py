@@ -15,13 +15,13 @@ from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.collate import collate, to_torch
-from weft.data.conversations import TemplateEncoder, render_turns
-from weft.data.in_memory import InMemoryStore
-from weft.data.tokenizer import Tokenizer
-from weft.data.train_tokenizer import text_cells
-from weft.kernels.cross_entropy import IGNORE_INDEX
-from weft.kernels.keyed_random import sample_numbers
+from weft.data.batches.collate import collate, to_torch
+from weft.data.shards.in_memory import InMemoryStore
+from weft.data.tokenizing.conversations import TemplateEncoder, render_turns
+from weft.data.tokenizing.tokenizer import Tokenizer
+from weft.data.tokenizing.train_tokenizer import text_cells
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.nn.kernels.keyed_random import sample_numbers
 from weft.tasks import build_task
 
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft.data.order import sample_generator
+from weft.support.order import sample_generator
 from weft.tasks.masked_autoencoding import mask_patches
 
 from .cases import routed

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import sample_generator
+from weft.support.order import sample_generator
 
 from .cases import bert, gpt
 from .made import SPECIAL, Given, LengthLimitedSamples, build_pair, meta

@@ -12,8 +12,8 @@ import torch
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.images import decode, encode_pixels, normalise
-from weft.data.order import sample_generator
+from weft.data.images.images import decode, encode_pixels, normalise
+from weft.support.order import sample_generator
 from weft.tasks.classification import label_cross_entropy
 from weft.tasks.pair_encoding import truncate_longest_first
 

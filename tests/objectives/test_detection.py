@@ -18,14 +18,14 @@ from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.boxes import BoxSamples, relative_boxes
-from weft.data.images import decode
-from weft.kernels.cross_entropy import IGNORE_INDEX
-from weft.kernels.keyed_random import sample_numbers
+from weft.data.images.boxes import BoxSamples, relative_boxes
+from weft.data.images.images import decode
 from weft.metrics.detection import coco_ground_truth, coco_results, detection_metrics
-from weft.model.heads import Detections
-from weft.model.model import build
-from weft.recipe.cells import check_box_units, check_boxes
+from weft.nn.heads import Detections
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.nn.kernels.keyed_random import sample_numbers
+from weft.nn.model import build
+from weft.recipe.data.cells import check_box_units, check_boxes
 from weft.spec.count import parameter_shapes
 from weft.tasks import build_task
 from weft.tasks.base import Batch
@@ -449,7 +449,7 @@ def test_more_objects_than_queries_are_refused_wherever_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At once in the samples that are looked at first, and in others when they are read."""
-    monkeypatch.setattr("weft.data.boxes.CHECKED", 1)  # the first, which has no object
+    monkeypatch.setattr("weft.data.images.boxes.CHECKED", 1)  # the first, which has no object
     samples = BoxSamples(scenes(), classes=3, queries=2)
     with pytest.raises(ValueError, match="sample 3 has 3 objects, the model 2 queries"):
         samples[3]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from weft.data.collate import pack
-from weft.kernels.cross_entropy import IGNORE_INDEX
-from weft.layers.mixture_of_experts import MixtureOfExpertsLayer
+from weft.data.batches.collate import pack
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.nn.layers.mixture_of_experts import MixtureOfExpertsLayer
 from weft.tasks.base import ROUTER_TERMS, ArrayRow, LengthLimitedSamples, Loss, Preprocess
 
 from .cases import CASES

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 import weft
 from weft import recipe as R
-from weft.data.batching import shape_granularity
-from weft.data.order import sample_generator
-from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.data.batches.batching import shape_granularity
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.support.order import sample_generator
 from weft.tasks.base import ArrayRow, LengthLimitedSamples, masks
 from weft.tasks.masked_lm import SPAN_LENGTH_CDF, MaskedLMOutputs, MaskedLMPreprocess
 from weft.tasks.sampling import random_span_starts

@@ -7,7 +7,7 @@ import pytest
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.store import DataInfo
+from weft.data.shards.store import DataInfo
 
 from .cases import SENTENCES, SMALL, TEXT, bart, bert, electra, gpt, t5, transformer
 from .made import SENTINELS, build_pair, meta

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from weft import recipe as R
-from weft.kernels.cross_entropy import IGNORE_INDEX
-from weft.model.model import build, build_on_meta
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.nn.model import build, build_on_meta
 from weft.spec import replace
 from weft.tasks.base import Preprocess, masks
 from weft.tasks.replaced_token_detection import (
@@ -16,7 +16,7 @@ from weft.tasks.replaced_token_detection import (
     ReplacedTokenOutputs,
     sample_tokens,
 )
-from weft.training.sharding import allocate, initialise_shards
+from weft.training.parallel.sharding import allocate, initialise_shards
 
 from .cases import SENTENCES, electra
 from .made import SPECIAL, VOCABULARY, batch, build_pair, meta, near, rows, sure, texts

@@ -9,8 +9,8 @@ import pytest
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.order import sample_generator
-from weft.kernels.cross_entropy import IGNORE_INDEX
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX
+from weft.support.order import sample_generator
 
 from .cases import bert
 from .made import SPECIAL, Given, LengthLimitedSamples, build_pair

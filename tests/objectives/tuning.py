@@ -11,8 +11,8 @@ from PIL import Image
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.image_samples import ImageSamples
-from weft.data.store import DataInfo
+from weft.data.images.image_samples import ImageSamples
+from weft.data.shards.store import DataInfo
 from weft.tasks.base import Batch, LengthLimitedSamples, Loss, Preprocess
 
 from .made import ORDINARY, VOCABULARY, Given, batch, build_pair, meta, rows

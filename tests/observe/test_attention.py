@@ -13,9 +13,9 @@ from tests.golden.configs import config_of
 from weft import observe
 from weft import spec as S
 from weft.families import family_names
-from weft.interop.verify import example, run_ours
-from weft.kernels.attention import attention_weights, eager_attention, sdpa_attention
-from weft.layers.attention import AttentionLayer
+from weft.interop.huggingface.verify import example, run_ours
+from weft.nn.kernels.attention import attention_weights, eager_attention, sdpa_attention
+from weft.nn.layers.attention import AttentionLayer
 from weft.testing.model_part import random_model
 
 

@@ -9,8 +9,8 @@ import torch
 from tests.evaluate.small import ready
 from tests.observe.test_attention import random_map
 from weft.cli import main
-from weft.data.conllu import read_conllu
-from weft.inference.relations import probe_relations, tokens_of_words
+from weft.data.reading.formats.conllu import read_conllu
+from weft.evaluation.relations import probe_relations, tokens_of_words
 from weft.observe.relations import RelationCounts, merge_words, strongest_links
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import weft
 from tests.golden.adapter import family_model
 from tests.golden.configs import config_of
 from weft import observe
-from weft.interop.verify import example, run_ours
+from weft.interop.huggingface.verify import example, run_ours
 from weft.testing.model_part import random_model
 
 

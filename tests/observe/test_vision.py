@@ -14,9 +14,9 @@ from weft import spec as S
 from weft.inference.detect import detect
 from weft.inference.look import look
 from weft.inference.open_model import OpenModel
-from weft.kernels.masks import Positions
-from weft.layers.attention import AttentionContext
-from weft.layers.shifted_windows import ShiftedWindowAttention
+from weft.nn.kernels.masks import Positions
+from weft.nn.layers.attention import AttentionContext
+from weft.nn.layers.images.shifted_windows import ShiftedWindowAttention
 from weft.testing.model_part import random_model
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from weft.options.command_line import Parser, add_options, help_text, options_from
-from weft.options.declare import Option, Options, option_fields
-from weft.options.python_call import python_call
+from weft.support.options.command_line import Parser, add_options, help_text, options_from
+from weft.support.options.declare import Option, Options, option_fields
+from weft.support.options.python_call import python_call
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 import weft
 from weft.families import family
-from weft.interop import verify
-from weft.interop.convert import ForeignTensors
+from weft.interop.huggingface import verify
+from weft.interop.huggingface.convert import ForeignTensors
 from weft.interop.loading import fill_model as fill_model
 from weft.interop.stored_tensors import read_tensors
 

@@ -14,8 +14,8 @@ import torch
 
 import weft
 from weft import spec as S
-from weft.registry import members
 from weft.spec.count import parameter_shapes
+from weft.support.registry import members
 
 from .cases import Case, differences, fill, ours
 

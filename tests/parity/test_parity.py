@@ -13,8 +13,8 @@ from transformers.models.vit_mae.modeling_vit_mae import build_2d_sinusoidal_pos
 import weft
 from weft import spec as S
 from weft.families import family, family_names
-from weft.interop import verify
-from weft.layers.positions import RelativeBiasLayer
+from weft.interop.huggingface import verify
+from weft.nn.layers.positions import RelativeBiasLayer
 
 from .cases import (
     CASES,

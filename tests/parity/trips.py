@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from weft import spec as S
 from weft.families import family
 from weft.families.weights import SkippedWeight, WeightAlias
-from weft.interop import verify
-from weft.interop.convert import name_pattern, without_prefix
-from weft.interop.describe import read_folder
+from weft.interop.huggingface import verify
+from weft.interop.huggingface.convert import name_pattern, without_prefix
+from weft.interop.huggingface.describe import read_folder
 from weft.interop.tensor_files import WEIGHTS
 
 from .cases import Case, answers, example, folder, ours, saved

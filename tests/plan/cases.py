@@ -8,7 +8,7 @@ from torch import Tensor
 
 import weft
 from weft import spec as S
-from weft.recipe.workload import Workload
+from weft.plan.recipe_workload import Workload
 
 TEXT: dict[str, Any] = {"width": 64, "heads": 4, "vocab_size": 100}
 DRY = {"dropout": 0.0, "attention_dropout": 0.0}

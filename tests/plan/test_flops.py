@@ -9,16 +9,16 @@ from torch.utils import flop_counter
 
 import weft
 from weft import recipe as R
-from weft.layers.sequence import HiddenStates
-from weft.plan.workload import workload_of_spec
-from weft.recipe.cost import step_flops
-from weft.recipe.workload import (
+from weft.nn.layers.sequence import HiddenStates
+from weft.plan.cost import step_flops
+from weft.plan.recipe_workload import (
     Workload,
     holds_average,
     row_flops,
     score_flops,
     workload_of_recipe,
 )
+from weft.plan.workload import workload_of_spec
 from weft.tasks.masked_autoencoding import mask_patches
 
 from .cases import CASES

@@ -8,14 +8,14 @@ import pytest
 import weft
 from weft import recipe as R
 from weft.commands.plan import PlanOptions, describe_gradients, workload_and_wishes
-from weft.console import format_number
 from weft.families import families, spec_of_name
 from weft.plan.hardware import KINDS, Accelerator, accelerator
 from weft.plan.layout import Layout
 from weft.plan.plan import USABLE, Wishes, find_plan, make_plan, plans_on
+from weft.plan.recipe_workload import Workload
 from weft.plan.traffic import step_traffic
 from weft.plan.workload import workload_of_spec
-from weft.recipe.workload import Workload
+from weft.support.console import format_number
 
 H100, A100 = accelerator("h100"), accelerator("a100")
 GPT2, GPT3 = (workload_of_spec(name, spec) for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b"))))  # fmt: skip

@@ -9,10 +9,10 @@ import torch
 import weft
 from weft.plan.layout import Layout
 from weft.plan.memory import peak_memory
+from weft.plan.recipe_workload import Workload
 from weft.plan.simulate import Simulation, one_pass, simulate
 from weft.plan.traffic import step_traffic
 from weft.plan.workload import workload_of_spec
-from weft.recipe.workload import Workload
 
 GPT: dict[str, Any] = {"depth": 4, "width": 4096, "heads": 32, "vocab_size": 5000, "positions": 256}
 PALM: dict[str, Any] = {"depth": 4, "width": 4096, "heads": 16, "vocab_size": 4096}

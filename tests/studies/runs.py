@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from weft import recipe as R
-from weft.data.prepare import prepare
-from weft.data.prepared import PreparedData
+from weft.data.preparing.prepare import prepare
+from weft.data.preparing.prepared import PreparedData
 from weft.runs.directory import RunDirectory
 from weft.studies.launchers import Launcher, ThisProcess
 from weft.studies.runner import run_all

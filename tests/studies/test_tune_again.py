@@ -22,7 +22,7 @@ from weft import recipe as R
 from weft.cli import main
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.interop.loading import load
 from weft.interop.manifest import find_damage
 from weft.runs.lock import RunLock

@@ -18,7 +18,7 @@ from weft import recipe as R
 from weft.cli import main
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.families import families
 from weft.suggest import suggest_recipe
 from weft.suggest.recipe_code import code

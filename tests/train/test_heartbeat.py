@@ -13,8 +13,8 @@ import pytest
 import torch.distributed as dist
 
 from weft import recipe as R
-from weft.training import heartbeat
-from weft.training.parallel import DistributedRanks, init_ranks
+from weft.training.parallel import heartbeat
+from weft.training.parallel.ranks import DistributedRanks, init_ranks
 
 from ..faults.runs import fork, free_port, wait
 from ..faults.test_ranks import LIMIT

@@ -14,10 +14,10 @@ from rich.console import Console
 import weft
 from weft import recipe as R
 from weft.recipe.recipe import sample_unit
-from weft.runs.curve import curve, ticks
-from weft.runs.log import LogLabels, RunLog, read_log
-from weft.runs.status import run_status, status_page
-from weft.runs.train_progress import TrainProgressLine
+from weft.runs.logs.curve import curve, ticks
+from weft.runs.logs.log import LogLabels, RunLog, read_log
+from weft.runs.logs.status import run_status, status_page
+from weft.runs.logs.train_progress import TrainProgressLine
 from weft.training.loop import TrainStep
 
 

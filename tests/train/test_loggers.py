@@ -15,10 +15,10 @@ import pytest
 import weft
 from weft import recipe as R
 from weft.commands.train import with_loggers
-from weft.registry import CHOICES, IMPLEMENTATIONS
-from weft.runs.log import RunLog, read_log, restore_log
-from weft.runs.loggers import LogStart, LogWriters, scalars_of
-from weft.training.compatibility import recipe_differences
+from weft.runs.logs.log import RunLog, read_log, restore_log
+from weft.runs.logs.loggers import LogStart, LogWriters, scalars_of
+from weft.support.registry import CHOICES, IMPLEMENTATIONS
+from weft.training.checkpoints.compatibility import recipe_differences
 from weft.training.loop import TrainStep
 
 from ..faults.runs import ranks

@@ -18,17 +18,17 @@ from tests import whole_runs
 from tests.objectives.made import build_pair
 from weft import recipe as R
 from weft import spec as S
-from weft.data.batching import StepPlan, build_planner
-from weft.data.collate import build_batch, to_torch
-from weft.data.loader import Loader, RankBatch
-from weft.data.order import SampleGenerators
-from weft.runs.log import read_log
+from weft.data.batches.batching import StepPlan, build_planner
+from weft.data.batches.collate import build_batch, to_torch
+from weft.data.batches.loader import Loader, RankBatch
+from weft.runs.logs.log import read_log
+from weft.support.order import SampleGenerators
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 from weft.training.averages import average_states, build_average
-from weft.training.checkpoint import all_checkpoints
+from weft.training.checkpoints.checkpoint import all_checkpoints
 from weft.training.loop import Trainer
-from weft.training.optimisers import Optimiser
-from weft.training.parallel import DistributedRanks, init_ranks, place_on_ranks
+from weft.training.optimisers.optimiser import Optimiser
+from weft.training.parallel.ranks import DistributedRanks, init_ranks, place_on_ranks
 from weft.training.step import StepOptions, TrainStep
 from weft.training.throughput import expert_load
 

@@ -9,9 +9,9 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.recipe.cost import MemoryEstimate, activation_bytes, estimate_memory
+from weft.plan.cost import MemoryEstimate, activation_bytes, estimate_memory
+from weft.plan.recipe_workload import workload_of_recipe
 from weft.recipe.recipe import sample_unit
-from weft.recipe.workload import workload_of_recipe
 from weft.training.memory import (
     TOLERATED_OVERESTIMATE,
     available_bytes,

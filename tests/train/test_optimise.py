@@ -9,13 +9,13 @@ from torch import nn
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.layers.linformer import LinformerAttention
-from weft.layers.lora import merge_lora
-from weft.layers.roles import Role, parameter_facts
-from weft.model.block import BlockLayer
+from weft.nn.block import BlockLayer
+from weft.nn.layers.linformer import LinformerAttention
+from weft.nn.layers.lora import merge_lora
+from weft.nn.layers.roles import Role, parameter_facts
 from weft.training.averages import ExponentialMovingAverage, average_states
-from weft.training.muon import BatchedMuon
-from weft.training.optimisers import Optimiser
+from weft.training.optimisers.muon import BatchedMuon
+from weft.training.optimisers.optimiser import Optimiser
 from weft.training.trainable import freeze_untrained
 
 from ..twins.test_start import SPECS

@@ -9,7 +9,7 @@ from benchmarks import auxiliary_lm, mixtures, multilingual, tables
 from benchmarks.generated import make_data
 
 from weft import recipe as R
-from weft.recipe.cost import run_flops
+from weft.plan.cost import run_flops
 
 FILES = ("transformer", "masking", "inputs", "detr")
 

@@ -9,12 +9,12 @@ from typing import Any
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.data.prepare import prepare
-from weft.data.quarantine import MAX_BAD_ROWS
+from weft.data.preparing.prepare import prepare
 from weft.data.reading.examples import Examples, expected_rows, find_examples
+from weft.data.reading.quarantine import MAX_BAD_ROWS
 from weft.data.reading.table import Tables, open_table
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 
 WORDS = (
     "the",

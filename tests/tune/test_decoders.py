@@ -14,10 +14,10 @@ from weft import recipe as R
 from weft import spec as S
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 from weft.studies import search
 
 from .made import bert, write_examples

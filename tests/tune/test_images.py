@@ -19,10 +19,10 @@ from weft import recipe as R
 from weft import spec as S
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.store import open_store
+from weft.data.shards.store import open_store
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 
 from ..objectives.tuning import PATCHES
 

@@ -14,16 +14,16 @@ from weft import recipe as R
 from weft import spec as S
 from weft.inference.open_model import open_model
 from weft.interop.loading import load
-from weft.layers.lora import LoRALinear, merge_lora
-from weft.layers.roles import parameter_facts
-from weft.model.model import build
+from weft.nn.layers.lora import LoRALinear, merge_lora
+from weft.nn.layers.roles import parameter_facts
+from weft.nn.model import build
 from weft.runs import run, validation
-from weft.runs.log import read_log
+from weft.runs.logs.log import read_log
 from weft.runs.train import RunStopped
-from weft.training import checkpoint as saves
-from weft.training import compatibility
-from weft.training.checkpoint import all_checkpoints, latest_checkpoint
-from weft.training.optimisers import Optimiser
+from weft.training.checkpoints import checkpoint as saves
+from weft.training.checkpoints import compatibility
+from weft.training.checkpoints.checkpoint import all_checkpoints, latest_checkpoint
+from weft.training.optimisers.optimiser import Optimiser
 from weft.training.trainable import freeze_untrained, initialise_from
 
 from ..faults.runs import after_save, child, model_bytes, told

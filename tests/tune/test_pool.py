@@ -3,7 +3,7 @@
 import numpy as np
 
 from weft import recipe as R
-from weft.data.batching import SampleIndex, build_planner
+from weft.data.batches.batching import SampleIndex, build_planner
 from weft.tasks.base import LengthLimitedSamples
 
 

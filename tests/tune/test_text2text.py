@@ -14,12 +14,12 @@ from weft import recipe as R
 from weft import spec as S
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.data.reading.rows import load_source
 from weft.generate.text_generator import TextGenerator
 from weft.inference.open_model import open_model
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 from weft.studies import search
 from weft.tasks.task import predict
 from weft.tasks.text_to_text import class_probabilities
@@ -231,7 +231,7 @@ def test_exact_match_without_generating_is_that_of_greedy_generation(run: Path) 
     with torch.no_grad():
         for p in opened.model.parameters():
             p.add_(0.1 * p.std() * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
-    from weft.data.store import open_store
+    from weft.data.shards.store import open_store
 
     store, row = open_store(run / "prepared", "train"), opened.recipe.data.rows  # type: ignore[union-attr]
     assert isinstance(row, R.TemplatedPairs)

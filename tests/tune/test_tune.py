@@ -18,15 +18,15 @@ from weft import recipe as R
 from weft import spec as S
 from weft.commands.tune import plan_tuning
 from weft.commands.tune_options import TuneOptions
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.data.reading.rows import load_source
-from weft.data.store import open_store
+from weft.data.shards.store import open_store
 from weft.inference.open_model import open_model
 from weft.interop.loading import load
 from weft.interop.saving import save
-from weft.model.model import build
+from weft.nn.model import build
 from weft.studies import results, search
-from weft.training.optimisers import Optimiser
+from weft.training.optimisers.optimiser import Optimiser
 
 from .made import POOLED, bert, checkpoint, sentences, write_examples
 

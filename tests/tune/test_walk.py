@@ -20,7 +20,7 @@ import weft
 from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
-from weft.data.prepare import prepare
+from weft.data.preparing.prepare import prepare
 from weft.interop.loading import load
 from weft.interop.saving import save
 from weft.runs import run

@@ -13,13 +13,13 @@ from torch.utils.flop_counter import FlopCounterMode
 import weft
 from weft import spec as S
 from weft.generate import session
-from weft.kernels import block_local, document_attention
-from weft.kernels.attention import eager_attention, sdpa_attention
-from weft.kernels.block_local import BlockLocalAttention
-from weft.kernels.document_attention import PerDocumentAttention
-from weft.kernels.masks import Positions, build_mask, pattern_mask, resolve_masks
-from weft.layers.attention import attention_backend
-from weft.layers.positions import build_position_bias
+from weft.nn.kernels import block_local, document_attention
+from weft.nn.kernels.attention import eager_attention, sdpa_attention
+from weft.nn.kernels.block_local import BlockLocalAttention
+from weft.nn.kernels.document_attention import PerDocumentAttention
+from weft.nn.kernels.masks import Positions, build_mask, pattern_mask, resolve_masks
+from weft.nn.layers.attention import attention_backend
+from weft.nn.layers.positions import build_position_bias
 from weft.observe.attention import attention_maps
 from weft.spec.attention import sliding_window_block
 

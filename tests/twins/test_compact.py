@@ -11,12 +11,12 @@ from torch import Tensor, nn
 import weft
 from weft import spec as S
 from weft.families import family
-from weft.interop.convert import ForeignTensors
+from weft.interop.huggingface.convert import ForeignTensors
 from weft.interop.loading import fill_model
-from weft.layers.embedding import ResNetEmbedding
-from weft.layers.resnet import max_pool_relu
-from weft.layers.sequence import HiddenStates
-from weft.model.heads import pool_by_score
+from weft.nn.heads import pool_by_score
+from weft.nn.layers.embedding import ResNetEmbedding
+from weft.nn.layers.images.resnet import max_pool_relu
+from weft.nn.layers.sequence import HiddenStates
 from weft.testing.model_part import random_model
 
 SMALL = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "image_size": 16, "classes": 5}

@@ -6,8 +6,8 @@ import torch
 import weft
 from tests.objectives.made import build_pair
 from weft import recipe as R
-from weft.kernels import block_local
-from weft.model.block import BlockLayer
+from weft.nn.block import BlockLayer
+from weft.nn.kernels import block_local
 
 from ..objectives.made import batch, meta, rows, texts
 

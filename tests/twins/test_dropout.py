@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from weft.kernels import keyed_random
-from weft.kernels.attention import attention_weights
-from weft.kernels.dropout import dropout, kept_fraction_16bit
-from weft.kernels.keyed_random import (
+from weft.nn.kernels import keyed_random
+from weft.nn.kernels.attention import attention_weights
+from weft.nn.kernels.dropout import dropout, kept_fraction_16bit
+from weft.nn.kernels.keyed_random import (
     MASK_LEVELS,
     indexed_words,
     random_attention_mask,
@@ -16,8 +16,8 @@ from weft.kernels.keyed_random import (
     row_keys,
     sample_numbers,
 )
-from weft.kernels.matmul_attention import matmul_attention
-from weft.layers.dropout import Dropout, DropPath
+from weft.nn.kernels.matmul_attention import matmul_attention
+from weft.nn.layers.dropout import Dropout, DropPath
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from weft import spec as S
-from weft.layers import mixture_of_experts
+from weft.nn.layers import mixture_of_experts
 
 
 def layer(

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.model.model import build
+from weft.nn.model import build
 from weft.spec import describe
 from weft.training.trainable import freeze_untrained
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.layers.resnet import GroupNormLayer
+from weft.nn.layers.images.resnet import GroupNormLayer
 
 SIZES = [(5, 7), (6, 3), (2, 7)]  # rows and columns of each image
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import weft
-from weft.kernels.attention import eager_attention, sdpa_attention, sdpa_backward_is_slow
-from weft.kernels.matmul_attention import matmul_attention
+from weft.nn.kernels.attention import eager_attention, sdpa_attention, sdpa_backward_is_slow
+from weft.nn.kernels.matmul_attention import matmul_attention
 from weft.observe.attention import attention_maps
 
 MASKS = {

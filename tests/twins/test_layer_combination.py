@@ -8,7 +8,7 @@ import torch
 
 import weft
 from weft import spec as S
-from weft.values import from_json, to_json
+from weft.support.values import from_json, to_json
 
 
 def combined(spec: S.Spec, norm: S.Norm | None = S.LayerNorm()) -> S.Spec:

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from weft.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from weft.nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
 
 CASES = [(7, 11), (1, 3), (300, 1500), (5, 300_000)]
 

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from weft.kernels.gelu import gelu_tanh
-from weft.layers.activations import ACTIVATIONS
-from weft.layers.norms import RMSNormLayer
+from weft.nn.kernels.gelu import gelu_tanh
+from weft.nn.layers.activations import ACTIVATIONS
+from weft.nn.layers.norms import RMSNormLayer
 
 SHAPES = [(0,), (1,), (7, 5), (3, 50_001)]
 

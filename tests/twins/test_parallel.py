@@ -12,8 +12,8 @@ from tests import whole_runs
 from weft import recipe as R
 from weft.families.electra import generator
 from weft.runs import validation
-from weft.training.parallel import init_ranks
-from weft.training.sharding import full_tensor
+from weft.training.parallel.ranks import init_ranks
+from weft.training.parallel.sharding import full_tensor
 
 from ..faults.runs import BERT, VOCABULARY, Whole, partial_recipe, ranks, whole
 from .test_layer_combination import combined

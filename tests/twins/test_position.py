@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from weft import spec as S
-from weft.kernels.masks import Positions
-from weft.layers.positions import (
+from weft.nn.kernels.masks import Positions
+from weft.nn.layers.positions import (
     ALiBiLayer,
     RelativeBiasLayer,
     rope_angles,

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import weft
-from weft.kernels.side_by_side import linear_side_by_side, one_product_is_quicker
-from weft.layers import attention
+from weft.nn.kernels.side_by_side import linear_side_by_side, one_product_is_quicker
+from weft.nn.layers import attention
 from weft.testing.model_part import random_model
 
 

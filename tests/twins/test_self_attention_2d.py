@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import weft
-from weft.layers.roles import check_roles
+from weft.nn.layers.roles import check_roles
 
 ROOT = Path(__file__).parents[2]
 

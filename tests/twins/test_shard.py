@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from weft.training.muon import BatchedMuon
+from weft.training.optimisers.muon import BatchedMuon
 
 
 def join(rank: int, port: int) -> DeviceMesh:

@@ -14,7 +14,7 @@ from weft import cli
 from weft import recipe as R
 from weft.interop import stored_tensors
 from weft.runs import export
-from weft.training.parallel import init_ranks
+from weft.training.parallel.ranks import init_ranks
 
 from ..faults.runs import Whole, ranks, whole
 from ..faults.test_sharded_checkpoint import ONE, start

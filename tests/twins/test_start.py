@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import weft
 from weft import spec as S
 from weft.families import family, family_names
-from weft.model.initialisation import initialise_weights
-from weft.model.model import Model
+from weft.nn.initialisation import initialise_weights
+from weft.nn.model import Model
 
 TEXT: dict[str, Any] = {"depth": 2, "width": 16, "heads": 2, "hidden": 24, "vocab_size": 40}
 IMAGE: dict[str, Any] = {

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from weft import spec as S
-from weft.kernels.masks import Positions
-from weft.layers.attention import AttentionContext
-from weft.layers.linformer import LinformerAttention
-from weft.layers.shifted_windows import ShiftedWindowAttention
+from weft.nn.kernels.masks import Positions
+from weft.nn.layers.attention import AttentionContext
+from weft.nn.layers.images.shifted_windows import ShiftedWindowAttention
+from weft.nn.layers.linformer import LinformerAttention
 from weft.observe.attention import attention_maps
 
 

@@ -13,8 +13,8 @@ Fields = dict[str, Any]  # as in recipe.formats, which `weft --help` must not lo
 def export_hint(run: str) -> str:
     """Return the command that exports the model of a finished run; "" where no family of
     transformers matches it."""
-    from ..interop.describe import read_folder
-    from ..interop.equivalent_specs import find_family
+    from ..interop.huggingface.describe import read_folder
+    from ..interop.huggingface.equivalent_specs import find_family
 
     try:
         spec = read_folder(Path(run) / "model")[1]
@@ -29,7 +29,7 @@ def export_hint(run: str) -> str:
 
 def head_note(spec: "Spec") -> str:
     """Return where an exported head is, if no class of transformers has one like it."""
-    from ..interop.equivalent_specs import find_family
+    from ..interop.huggingface.equivalent_specs import find_family
     from ..spec import NoHead
 
     if isinstance(spec.head, NoHead) or not isinstance(find_family(spec).spec.head, NoHead):

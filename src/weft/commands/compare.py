@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..console import print_result
-from ..options.declare import Option
-from ..options.shared import VerbOptions
+from ..support.console import print_result
+from ..support.options.declare import Option
+from ..support.options.shared import VerbOptions
 from .files import check_output_file, check_outside_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType as Page
 
-    from ..runs.comparison import RunGroup
+    from ..runs.logs.comparison import RunGroup
 
 SHOWN = 4  # columns of numbers on a screen
 SETTINGS = 12  # rows of settings on a screen
@@ -50,7 +50,7 @@ def compare(options: CompareOptions) -> int:
     Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 %
     interval. Training losses and gradient norms are smoothed.
     """
-    from ..runs.comparison import (
+    from ..runs.logs.comparison import (
         compare_runs,
         differing_settings,
         distinct_quantities,
@@ -58,7 +58,7 @@ def compare(options: CompareOptions) -> int:
         last_values,
         quantities,
     )
-    from ..values import to_plain
+    from ..support.values import to_plain
 
     check_output_file(options.output)
     for folder in options.run_folders:
@@ -115,7 +115,7 @@ def settings_table(groups: list["RunGroup"], settings: dict[str, tuple[Any, ...]
     """The first settings in which the recipes differ, with the value of each group."""
     from rich.table import Table
 
-    from ..value_tree import format_inline
+    from ..support.value_tree import format_inline
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for name in ("setting", *(group.name for group in groups)):

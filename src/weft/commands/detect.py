@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..console import count_of, print_result, report, spinner
-from ..options.declare import Option
-from ..options.shared import Images, VerbOptions
+from ..support.console import count_of, print_result, report, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import Images, VerbOptions
 from . import Fields
 from .files import (
     check_different_outputs,
@@ -125,8 +125,8 @@ Ids = dict[str, Any]
 def read_truth(path: str) -> tuple[Ids, Ids]:
     """Return the ids of images by the name of their file, and of categories by theirs, as COCO's
     annotations have them."""
-    from ..data.files import size_and_mtime
-    from ..data.formats.coco import load_coco
+    from ..data.reading.files import size_and_mtime
+    from ..data.reading.formats.coco import load_coco
 
     if not Path(path).is_file():
         raise ValueError(f"--coco-truth {path} is not a file; give COCO's annotations, JSON")
@@ -242,7 +242,7 @@ def check_overwrites(
 
 def draw_all(rows: Sequence[Fields], drawings: Sequence[Path], names: Sequence[str]) -> None:
     """Draw the images; their folder is made now, when nothing can be refused any more."""
-    from ..data.images import open_image
+    from ..data.images.images import open_image
     from ..observe.boxes import draw_boxes
 
     for row, out in zip(rows, drawings, strict=True):

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import weft
 
-from ..console import count_of, format_number, print_result, spinner
-from ..extras import install_extra
-from ..options.shared import VerbOptions
+from ..support.console import count_of, format_number, print_result, spinner
+from ..support.extras import install_extra
+from ..support.options.shared import VerbOptions
 
 LEAST_PYTHON = (3, 11)
 LEAST_DISK = 1 << 30

@@ -4,21 +4,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import print_result, report, spinner
-from ..interop.hub import check_model_folder
+from ..interop.huggingface.hub import check_model_folder
+from ..support.console import print_result, report, spinner
 from . import evaluate_in_context
 from .evaluate_options import EvaluateOptions, ScoreOptions
 from .files import check_input_files
 from .receipts import add_receipt, options_of, receipts_file
 
 if TYPE_CHECKING:
-    from ..inference.evaluate import MixtureEvaluationData
+    from ..evaluation.evaluate import MixtureEvaluationData
     from ..inference.open_model import OpenModel
     from ..recipe import Task
     from ..tasks.predict import PredictOptions
     from ..tasks.task import EvaluateOptions as TaskOptions
     from ..tasks.task import EvaluationData
-    from ..training.parallel import DistributedRanks
+    from ..training.parallel.ranks import DistributedRanks
 
 
 def evaluate(options: EvaluateOptions) -> int:
@@ -41,16 +41,16 @@ def evaluate(options: EvaluateOptions) -> int:
     if in_context:
         return evaluate_in_context.evaluate(options)
     path = receipts_file(options)
-    from ..runs.progress import CountProgressLine
+    from ..runs.logs.progress import CountProgressLine
 
     with spinner(f"opening {options.name}"):
-        from ..inference import receipts
-        from ..inference.evaluate import evaluate_model
-        from ..inference.evaluation_data import task_of
+        from ..evaluation import receipts
+        from ..evaluation.data import task_of
+        from ..evaluation.evaluate import evaluate_model
         from ..inference.open_model import open_model
         from ..observe.spread import output_states
         from ..tasks.predict import PredictOptions
-        from ..training.parallel import init_ranks
+        from ..training.parallel.ranks import init_ranks
 
         model = open_model(options.name, device=options.device)
         task = task_of(model, options.task)
@@ -103,8 +103,8 @@ def task_options(options: ScoreOptions, predicting: "PredictOptions") -> "TaskOp
 def data(
     options: EvaluateOptions, model: "OpenModel", task: "Task", ranks: "DistributedRanks"
 ) -> "EvaluationData | MixtureEvaluationData":
-    from ..inference.evaluate import data_of_run
-    from ..inference.evaluation_data import load_files
+    from ..evaluation.data import load_files
+    from ..evaluation.evaluate import data_of_run
 
     if options.data:
         return load_files(

@@ -3,28 +3,28 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..console import print_result, report, spinner
+from ..support.console import print_result, report, spinner
 from . import Fields
 from .evaluate_options import COUNT, EvaluateOptions
 
 if TYPE_CHECKING:
-    from ..inference.in_context import InContextScore, QuestionSet
+    from ..evaluation.in_context import InContextScore, QuestionSet
 
 
 def evaluate(options: EvaluateOptions) -> int:
     """Under torchrun the questions are shared between the ranks."""
-    from ..runs.progress import CountProgressLine
+    from ..runs.logs.progress import CountProgressLine
     from . import receipts
 
     path = receipts.receipts_file(options)
     shots = list(dict.fromkeys(options.shots))
     with spinner(f"opening {options.name}"):
-        from ..inference import in_context
+        from ..evaluation import in_context
+        from ..evaluation.receipts import receipt
         from ..inference.open_model import open_model
-        from ..inference.receipts import receipt
-        from ..kernels.devices import resolve_dtype
+        from ..nn.kernels.devices import resolve_dtype
         from ..tasks.predict import PredictOptions
-        from ..training.parallel import init_ranks
+        from ..training.parallel.ranks import init_ranks
 
         sets = question_sets(options)
         model = open_model(
@@ -62,7 +62,7 @@ def evaluate(options: EvaluateOptions) -> int:
 
 def question_sets(options: EvaluateOptions) -> "list[QuestionSet]":
     """Return the questions of a file, or of every arithmetic task."""
-    from ..inference import in_context
+    from ..evaluation import in_context
 
     if not options.few_shot:
         return list(in_context.arithmetic(options.num_questions or COUNT, options.seed))
@@ -99,7 +99,7 @@ def mean(scores: "list[InContextScore]", shots: int) -> float:
 
 def joined(sets: Any) -> Any:
     """Return all questions as one set, for the receipt."""
-    from ..inference.in_context import QuestionSet
+    from ..evaluation.in_context import QuestionSet
 
     if len(sets) == 1:
         return sets[0]

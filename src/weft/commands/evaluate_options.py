@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from ..options.declare import Option, Options
-from ..options.shared import (
+from ..support.options.declare import Option, Options
+from ..support.options.shared import (
     MAX_LENGTH,
     NO_ANSWER_THRESHOLD,
     SEED,

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..console import report
+from ..support.console import report
 
 NOT_WRITTEN = (".gz", ".zst", ".xls", ".xlsx", ".npy")
 
 
 def check_input_files(option: str, paths: Sequence[str]) -> None:
     """Raise before torch is imported if a file is missing."""
-    from ..addresses import is_remote
-    from ..data.files import MissingFile, find
+    from ..data.reading.files import MissingFile, find
+    from ..support.addresses import is_remote
 
     for path in paths:
         try:
@@ -26,8 +26,8 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
 def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
     """Report files that are trained on and validated on.
     A folder may hold the images of two tables."""
-    from ..addresses import is_remote
-    from ..data.files import find
+    from ..data.reading.files import find
+    from ..support.addresses import is_remote
 
     def places(paths: Sequence[str]) -> set[str]:
         found = [file for path in paths for file in ([path] if is_remote(path) else find(path))]

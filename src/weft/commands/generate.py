@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..console import print_result, report, spinner
-from ..options.declare import Option
-from ..options.shared import (
+from ..support.console import print_result, report, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import (
     COLUMN_PREFIX_HELP,
     COLUMNS,
     NUM_BEAMS,
@@ -211,7 +211,7 @@ def chat_hint(writer: "TextGenerator") -> str:
 def with_demo_prompt(options: GenerateOptions) -> GenerateOptions:
     """`weft generate demo` works without a prompt: then it samples,
     since greedy characters repeat themselves."""
-    from ..interop.hub import packaged_folder
+    from ..interop.huggingface.hub import packaged_folder
 
     if options.prompt is not None or options.input or packaged_folder(options.name) is None:
         return options
@@ -245,7 +245,7 @@ def translate(options: TranslateOptions) -> int:
 
     Prints one line per text. Beam search; a translation has at most 50 tokens more than its text.
     """
-    from ..runs.progress import CountProgressLine
+    from ..runs.logs.progress import CountProgressLine
 
     rows = input_rows(options, options.texts, ())
     writer = open_generator(options)
@@ -282,7 +282,7 @@ def generate_rows(
     limits: list[int],
     sampling: "Sampling",
 ) -> list[list["Generation"]]:
-    from ..runs.progress import CountProgressLine
+    from ..runs.logs.progress import CountProgressLine
 
     with CountProgressLine("answered") as progress:
         if options.num_beams:
@@ -330,7 +330,7 @@ def open_generator(options: WriterOptions) -> "TextGenerator":
     with spinner(f"opening {options.name}"):
         from ..generate.text_generator import TextGenerator, use_one_thread_if_small
         from ..inference.open_model import open_model
-        from ..kernels.devices import resolve_dtype
+        from ..nn.kernels.devices import resolve_dtype
 
         dtype = resolve_dtype(options.precision)
         model = open_model(options.name, dtype=dtype, device=options.device)

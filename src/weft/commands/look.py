@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..console import count_of, print_result, spinner
-from ..options.declare import Option
-from ..options.shared import DeviceOptions, ModelOptions, VerbOptions
+from ..support.console import count_of, print_result, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import DeviceOptions, ModelOptions, VerbOptions
 from .files import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def observe(
     observation = observe_input(model, example, options.target, options.precision == "bf16")
     if not options.relations:
         return observation, []
-    from ..data.conllu import read_conllu
-    from ..inference.relations import probe_relations, with_relations
+    from ..data.reading.formats.conllu import read_conllu
+    from ..evaluation.relations import probe_relations, with_relations
 
     scores = probe_relations(model, read_conllu(options.relations))
     return with_relations(observation, scores), scores

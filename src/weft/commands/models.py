@@ -7,9 +7,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..console import print_result, report_on_first_rank, spinner
-from ..options.declare import Option
-from ..options.shared import Overrides, Overwrite, VerbOptions
+from ..support.console import print_result, report_on_first_rank, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import Overrides, Overwrite, VerbOptions
 from . import head_note
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ def named_spec(name: str) -> tuple[str, "Spec"]:
 
         return spec_of_name(name)
     except ValueError:
-        from ..interop.hub import packaged_folder
+        from ..interop.huggingface.hub import packaged_folder
 
         folder = packaged_folder(name) or Path(model_folder(name))
         if not folder.is_dir():
             raise
-        from ..interop.describe import read_folder
+        from ..interop.huggingface.describe import read_folder
 
         return name, read_folder(folder)[1]
 
@@ -154,10 +154,10 @@ def verify(options: VerifyOptions) -> int:
     from .tables import differences_table
 
     with spinner(f"comparing {options.folder} with transformers"):
-        from ..inference.compare import LIMIT, compare_with_transformers
+        from ..evaluation.compare import LIMIT, compare_with_transformers
         from ..inference.open_model import open_model
-        from ..interop import verify
-        from ..interop.hub import local_folder
+        from ..interop.huggingface import verify
+        from ..interop.huggingface.hub import local_folder
 
         folder = local_folder(model_folder(options.folder))
         differences = verify.verify(folder)
@@ -187,7 +187,7 @@ def export(options: ExportOptions) -> int:
     Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in
     Hugging Face's layout or Weft's, one tensor at a time.
     """
-    from ..interop.describe import check_output_folder, folder_summary
+    from ..interop.huggingface.describe import check_output_folder, folder_summary
     from ..interop.manifest import model_of_run
     from .tables import folders_table
 
@@ -204,7 +204,7 @@ def export(options: ExportOptions) -> int:
             complain = partial(print, file=sys.stderr)
             spec = export_checkpoint(run, out, options.to, complain)
         else:
-            from ..interop.hub import local_folder
+            from ..interop.huggingface.hub import local_folder
 
             folder = local_folder(model_folder(options.folder))
             spec = convert(folder, out, options.to)

@@ -11,9 +11,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..console import count_of, format_duration, format_number, print_result, spinner
-from ..options.declare import Option
-from ..options.shared import VALID, TableOptions, VerbOptions
+from ..support.console import count_of, format_duration, format_number, print_result, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import VALID, TableOptions, VerbOptions
 from . import head_note
 from .files import check_input_files, warn_of_shared_files
 
@@ -84,7 +84,7 @@ def new(options: NewRecipeOptions) -> int:
     Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
     reviews.csv
     """
-    from ..recipe.cost import run_flops
+    from ..plan.cost import run_flops
 
     options = with_task(options)
     check_objective(options)
@@ -109,7 +109,7 @@ def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
         ValueError: if it is neither, or if there is no file.
     """
     from ..recipe import tunable_names
-    from ..synonyms import suggest
+    from ..support.synonyms import suggest
 
     offered = [*FROM_SCRATCH, *tunable_names()]
     # An option between them leaves the task among the files
@@ -128,7 +128,7 @@ def check_objective(options: NewRecipeOptions) -> None:
     if options.objective is None:
         return
     from ..suggest.pretrain import OBJECTIVES
-    from ..synonyms import suggest
+    from ..support.synonyms import suggest
 
     if options.objective not in OBJECTIVES:
         raise ValueError(
@@ -233,7 +233,7 @@ def write_recipe(path: Path, suggestion: "Suggestion") -> None:
 
 def model_facts(spec: "Spec") -> dict[str, str]:
     """Return the size of a model, and the layout that it can be exported in once it is trained."""
-    from ..interop.equivalent_specs import find_family
+    from ..interop.huggingface.equivalent_specs import find_family
 
     try:
         export = f"Hugging Face's layout, as {find_family(spec).family.name}"

@@ -5,9 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..console import format_duration, format_number, print_result, report_on_first_rank, spinner
-from ..options.declare import Option
-from ..options.shared import Overrides, VerbOptions
+from ..support.console import (
+    format_duration,
+    format_number,
+    print_result,
+    report_on_first_rank,
+    spinner,
+)
+from ..support.options.declare import Option
+from ..support.options.shared import Overrides, VerbOptions
 from .files import check_outside_model
 
 if TYPE_CHECKING:
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..plan.hardware import Accelerator
     from ..plan.plan import Plan, Wishes
-    from ..recipe.workload import Workload
+    from ..plan.recipe_workload import Workload
 
 SCALES = (0.25, 0.5, 1, 2, 4)  # of the devices, for time against their number
 
@@ -127,8 +133,8 @@ def plan(options: PlanOptions) -> int:
 def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["Workload", "Wishes"]:
     """The workload of a recipe or a model, and what options and recipe fix of its layout."""
     from ..plan.plan import Wishes
+    from ..plan.recipe_workload import workload_of_recipe
     from ..plan.workload import with_samples, workload_of_spec
-    from ..recipe.workload import workload_of_recipe
     from .models import is_recipe, named_spec
 
     wishes = Wishes(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..console import print_result, spinner
+from ..support.console import print_result, spinner
 from . import Fields
 from .inputs import (
     Inputs,
@@ -231,7 +231,7 @@ def predict(
     model, predict_options = open_for_prediction(options)
     rows, inputs, names = read(model)
     from ..inference import methods
-    from ..runs.progress import CountProgressLine
+    from ..runs.logs.progress import CountProgressLine
 
     with CountProgressLine("predicted", text=f"predicting with {options.name}") as progress:
         values = getattr(methods, method)(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from ..options.declare import Option
-from ..options.shared import (
+from ..support.options.declare import Option
+from ..support.options.shared import (
     COLUMNS,
     NO_ANSWER_THRESHOLD,
     POOLING,

@@ -9,14 +9,14 @@ from typing import Any
 from rich.table import Table
 
 from .. import recipe as R
-from ..addresses import Location
-from ..console import count_of
-from ..data.filtering import read_report
-from ..data.quarantine import split_indexes
-from ..registry import members
-from ..runs.progress import PrepareProgressLine, prepare_speed
-from ..synonyms import suggest
-from ..values import from_plain
+from ..data.preparing.filtering import read_report
+from ..data.reading.quarantine import split_indexes
+from ..runs.logs.progress import PrepareProgressLine, prepare_speed
+from ..support.addresses import Location
+from ..support.console import count_of
+from ..support.registry import members
+from ..support.synonyms import suggest
+from ..support.values import from_plain
 from .train_options import PrepareOptions
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..console import print_result, report, spinner
-from ..options.declare import Option
-from ..options.shared import COLUMNS, POOLING, VALID, Pooling, TableOptions, VerbOptions
+from ..support.console import print_result, report, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import COLUMNS, POOLING, VALID, Pooling, TableOptions, VerbOptions
 from .predict_options import BatchOptions
 
 if TYPE_CHECKING:
-    from ..data.store import Store
+    from ..data.shards.store import Store
     from ..inference.open_model import OpenModel
 
 
@@ -49,7 +49,7 @@ def probe(options: ProbeOptions) -> int:
     features, without training?
     """
     with spinner(f"opening {options.name}"):
-        from ..inference import probe as probes
+        from ..evaluation import probe as probes
         from ..inference.open_model import open_model
         from ..tasks.predict import PredictOptions
 

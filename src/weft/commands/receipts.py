@@ -48,7 +48,7 @@ def add_receipt(path: Path, data_name: str, written: Fields) -> None:
     """Write a receipt beside the others;
     it replaces only one of the same model, data and options."""
     from ..runs.lock import exclusive
-    from ..storage import digest_plain
+    from ..support.storage import digest_plain
 
     digest = digest_plain(written["model"], written["data"], written["options"])
     with exclusive(path.parent):
@@ -56,6 +56,6 @@ def add_receipt(path: Path, data_name: str, written: Fields) -> None:
 
 
 def write_receipts(path: Path, receipts: Fields) -> None:
-    from ..storage import write_atomically
+    from ..support.storage import write_atomically
 
     write_atomically(path, (json.dumps(receipts, indent=1, ensure_ascii=False) + "\n").encode())

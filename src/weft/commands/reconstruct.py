@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..console import print_result, spinner
-from ..options.declare import Option
-from ..options.shared import SEED, DeviceOptions, Images, ModelOptions, VerbOptions
+from ..support.console import print_result, spinner
+from ..support.options.declare import Option
+from ..support.options.shared import SEED, DeviceOptions, Images, ModelOptions, VerbOptions
 from .files import check_keeps_inputs, check_outside_model, check_picture_file
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..console import count_of, report
-from ..options.shared import COLUMN_PREFIX, RowOptions
+from ..support.console import count_of, report
+from ..support.options.shared import COLUMN_PREFIX, RowOptions
 from . import Fields
 from .files import check_input_files, check_keeps_inputs, check_output_file, check_outside_model
 from .predict_options import TextOptions
@@ -17,7 +17,7 @@ from .predict_options import TextOptions
 if TYPE_CHECKING:
     from ..data.reading.table import Table
     from ..recipe import Source
-    from ..recipe.formats import BadRow, SourceRow
+    from ..recipe.data.formats import BadRow, SourceRow
 
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -40,7 +40,7 @@ def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
 
 def write_output_rows(path: str, rows: list[Fields]) -> None:
     """Write the rows; if that fails, print them, so that they are not lost."""
-    from ..data.write_rows import write_rows
+    from ..data.reading.write_rows import write_rows
 
     try:
         write_rows(path, rows)
@@ -151,7 +151,7 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
 def image_problem(item: "SourceRow", column: str, decode: bool) -> "BadRow | None":
     """Return why a row has no image that can be read; None if it has one, or if it is not decoded."""
     from ..inference.images import encoded_image
-    from ..recipe.formats import BadRow
+    from ..recipe.data.formats import BadRow
 
     _, image = image_in_cell(item.fields.get(column))
     if not image:
@@ -199,7 +199,7 @@ def holds_image(cell: Any) -> bool:
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
     """Return the name of an image, and its bytes or its file; the `datasets` library keeps the
     bytes beside a path, or the path alone."""
-    from ..data.quarantine import image_bytes, image_path
+    from ..data.reading.quarantine import image_bytes, image_path
 
     path = image_path(cell)
     with suppress(ValueError):
@@ -218,7 +218,7 @@ def source_of_run(run: str) -> "Source | None":
     if not (Path(run) / "recipe.json").is_file():
         return None
     from ..data.reading.inputs import training_source
-    from ..training.compatibility import recipe_of
+    from ..training.checkpoints.compatibility import recipe_of
 
     return training_source(recipe_of(Path(run), lambda line: None).data)
 

@@ -8,10 +8,9 @@ from rich.table import Table
 
 from .. import recipe as R
 from .. import spec as S
-from ..console import format_duration, format_number
-from ..recipe.cost import checkpoint_bytes, estimate_memory, run_flops
+from ..plan.cost import checkpoint_bytes, estimate_memory, run_flops
+from ..plan.recipe_workload import image_side
 from ..recipe.recipe import sample_unit
-from ..recipe.workload import image_side
 from ..spec.describe import (
     default_length,
     describe_workload,
@@ -20,8 +19,9 @@ from ..spec.describe import (
     stack_equations,
     tree_rows,
 )
-from ..value_tree import format_inline
-from ..values import to_plain
+from ..support.console import format_duration, format_number
+from ..support.value_tree import format_inline
+from ..support.values import to_plain
 from .tables import plain_table
 
 # FLOP/s that a time is stated for

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..console import print_result, report, report_on_first_rank, spinner
+from ..support.console import print_result, report, report_on_first_rank, spinner
 from . import EXIT_STOPPED, export_hint
 from .train_options import PrepareOptions, ResumeOptions, RunOptions, StatusOptions, TrainOptions
 
@@ -20,7 +20,7 @@ RUNS = "runs"  # the folder that runs are written to by default
 @contextmanager
 def data_of_recipe(path: str) -> Iterator[None]:
     """Add to the error about a missing file where the recipe describes its data."""
-    from ..data.files import MissingFile
+    from ..data.reading.files import MissingFile
 
     try:
         yield
@@ -38,9 +38,9 @@ def prepare(options: PrepareOptions) -> int:
     resume; finished shards are verified by their SHA-256 and damaged ones are rebuilt.
     """
     from .. import recipe
-    from ..data.prepare import prepare as make
-    from ..data.quarantine import quarantine_notes
-    from ..runs import progress
+    from ..data.preparing.prepare import prepare as make
+    from ..data.reading.quarantine import quarantine_notes
+    from ..runs.logs import progress
     from .prepare import data_from_options, parse_part, prepared_page, prepared_summary
 
     if options.paths[0].partition(":")[0].endswith((".py", "recipe.json")):
@@ -78,8 +78,8 @@ def train(options: TrainOptions) -> int:
     Ctrl-C or SIGTERM saves a checkpoint and exits with code 75.
     """
     from .. import recipe
-    from ..training.compatibility import recipe_of
-    from ..user_code import load_code_of_run
+    from ..support.user_code import load_code_of_run
+    from ..training.checkpoints.compatibility import recipe_of
 
     folder = Path(options.recipe)
     load_code_of_run(folder, options.code_changed)
@@ -101,7 +101,7 @@ def train(options: TrainOptions) -> int:
 
 def resume(options: ResumeOptions) -> int:
     """Resume a run; --verify proves that it resumes exactly."""
-    from ..user_code import load_code_of_run
+    from ..support.user_code import load_code_of_run
 
     load_code_of_run(Path(options.run_folder), options.code_changed)
     if options.verify:
@@ -116,16 +116,16 @@ def verify(options: ResumeOptions) -> int:
     """Train the last interval of a run again and compare."""
     if options.precision is not None:
         raise ValueError("--verify repeats the run in its own precision; leave --precision out")
-    from ..runs.log import check_log
-    from ..runs.progress import CountProgressLine
-    from ..training.compatibility import recipe_of
+    from ..runs.logs.log import check_log
+    from ..runs.logs.progress import CountProgressLine
+    from ..training.checkpoints.compatibility import recipe_of
 
     # Before torch, if it is not a run
     data = recipe_of(Path(options.run_folder), lambda line: None).data
     check_log(Path(options.run_folder), report)
     text = f"training the last interval of {options.run_folder} again"
     with CountProgressLine("trained again", "steps", text) as progress:
-        from ..data.prepare import prepare_for_run
+        from ..data.preparing.prepare import prepare_for_run
         from ..runs.verify_resume import verify_resume
 
         prepared = prepare_for_run(data)
@@ -149,8 +149,8 @@ def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
     """Train the rest of a run, with the options that may change."""
     from ..interop.manifest import check_model_of_run
     from ..recipe import apply_overrides
-    from ..runs.log import check_log, is_finished
-    from ..training.compatibility import recipe_differences, recipe_of
+    from ..runs.logs.log import check_log, is_finished
+    from ..training.checkpoints.compatibility import recipe_differences, recipe_of
 
     saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
     recipe = apply_overrides(saved, options.overrides())
@@ -182,12 +182,12 @@ def train_with_progress(
     """Prepare the data and train, with a forecast and live progress.
     Returns the path of the run and the exit code."""
     with spinner("loading PyTorch"):
-        from ..data.ownership import refuse_strange
+        from ..data.preparing.ownership import refuse_strange
         from ..runs.directory import run_directory
+        from ..runs.logs.train_progress import TrainScreen
         from ..runs.start import prepared_for
         from ..runs.train import RunStopped
         from ..runs.train import train as steps
-        from ..runs.train_progress import TrainScreen
 
     recipe = replace(recipe, loggers=with_loggers(recipe.loggers, options.log_to))
     directory = run_directory(out, recipe.name)
@@ -216,7 +216,7 @@ def train_with_progress(
 
 def report_run(folder: Path, as_json: bool) -> None:
     """Print the status of a run and how to continue or export it."""
-    from ..runs import status
+    from ..runs.logs import status
 
     run_status = status.run_status(folder, lambda line: None)  # the run itself has said it
     print_result(as_json, run_status, lambda width: status.status_page(run_status))
@@ -233,7 +233,7 @@ def report_run(folder: Path, as_json: bool) -> None:
 
 def status(options: StatusOptions) -> int:
     """Show the progress and metrics of runs."""
-    from ..runs import status
+    from ..runs.logs import status
 
     folders = status.find_runs(list(options.run_folders) or [RUNS])
     statuses = [status.run_status(folder) for folder in folders]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..console import count_of, print_result, report
-from ..interop.hub import check_model_folder
-from ..options.shared import VerbOptions
+from ..interop.huggingface.hub import check_model_folder
+from ..support.console import count_of, print_result, report
+from ..support.options.shared import VerbOptions
 from . import EXIT_STOPPED, export_hint
 from .files import check_input_files, check_outside_model, warn_of_shared_files
 from .tune_options import TuneOptions
@@ -31,7 +31,7 @@ def tune(options: TuneVerbOptions) -> int:
     --valid valid.csv
     """
     check_files(options)
-    from ..runs import progress
+    from ..runs.logs import progress
     from ..runs.train import RunStopped
     from ..studies.plan import RESULTS_FILE
 
@@ -60,7 +60,7 @@ def plan_tuning(
         report: takes each line about what was detected.
         progress: called while the data is prepared.
     """
-    from ..kernels.devices import resolve_device, resolve_precision
+    from ..nn.kernels.devices import resolve_device, resolve_precision
     from ..studies.plan import (
         TunePlan,
         default_seeds,
@@ -93,7 +93,7 @@ def plan_tuning(
 
 def print_trials(plan: "TunePlan", at_a_time: int) -> None:
     """Run the trials of a plan, with a line about the running one."""
-    from ..runs import progress
+    from ..runs.logs import progress
     from ..studies.launchers import launcher_for
     from ..studies.search import run_trials
 
@@ -127,7 +127,7 @@ def plan_line(plan: "TunePlan") -> str:
 
 
 def trial_line(plan: "TunePlan", t: "TrialStep", loss: float) -> str:
-    from ..console import format_duration
+    from ..support.console import format_duration
 
     trials = len(plan.learning_rates) + plan.seeds - 1
     best = "" if t.best is None else f", best {plan.metric} {t.best:.4f}"

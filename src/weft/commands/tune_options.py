@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..options.declare import Option
-from ..options.shared import (
+from ..support.options.declare import Option
+from ..support.options.shared import (
     BATCH_SIZE,
     MAX_LENGTH,
     MODEL,

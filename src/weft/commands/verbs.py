@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import weft
 
-from ..options.command_line import Parser, add_options, command_fields
-from ..options.declare import Option, OptionField, Options
-from ..options.shared import VerbOptions
+from ..support.options.command_line import Parser, add_options, command_fields
+from ..support.options.declare import Option, OptionField, Options
+from ..support.options.shared import VerbOptions
 from . import (
     compare,
     detect,

@@ -1,8 +1,8 @@
 """One file per architecture: size table, spec function, weight table."""
 
-from ..registry import named, names, register_named
 from ..spec import Spec
-from ..synonyms import suggest
+from ..support.registry import named, names, register_named
+from ..support.synonyms import suggest
 from .base import ACTIVATION_CODEC, Codec, ConfigField, Family, LabelNames, size_table
 from .weights import SkippedWeight, WeightAlias, WeightRow, layer_rows, weight_and_bias
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import spec as S
-from ..registry import Named, place_of
-from ..synonyms import suggest
-from ..values import UnknownPath, differing_fields
+from ..support.registry import Named, place_of
+from ..support.synonyms import suggest
+from ..support.values import UnknownPath, differing_fields
 from .describe import OfInstance, call_docstring, call_signature, check_arguments
 from .weights import WeightTable
 

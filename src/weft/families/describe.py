@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from inspect import Parameter, Signature, signature
 from typing import Any
 
-from ..registry import TypeInWords, type_in_words
-from ..synonyms import suggest
-from ..value_tree import format_inline
+from ..support.registry import TypeInWords, type_in_words
+from ..support.synonyms import suggest
+from ..support.value_tree import format_inline
 
 SPEC_ARGUMENTS = ("head", "init", "special_tokens", "context_length")
 ARGUMENTS = {  # what an argument sets; a family of one's own may have others

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..spec import HeadTransform, LayerNorm, LMHead, NoHead, Spec, TokenClassifierHead
-from ..synonyms import suggest
+from ..support.synonyms import suggest
 from . import bert
 from .base import ConfigField, Family, LabelNames, size_table
 from .bert import body, classes, spans, tags

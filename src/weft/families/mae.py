@@ -14,7 +14,7 @@ from ..spec import (
     Stack,
     pre_norm,
 )
-from ..values import get_path
+from ..support.values import get_path
 from . import vit
 from .base import ConfigField, Family, size_table
 from .vit import FIELDS as VIT

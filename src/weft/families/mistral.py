@@ -1,7 +1,7 @@
 """Mistral: Llama that looks back through a window (Jiang et al. 2023, arXiv:2310.06825)."""
 
 from ..spec import SlidingWindow, Spec
-from ..values import get_path
+from ..support.values import get_path
 from .base import ACTIVATION_CODEC, ConfigField, Family, size_table
 from .llama import CORE, HIDDEN, LOOK, TABLE, heads, make
 

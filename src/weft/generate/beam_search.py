@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..model.model import Model
+from ..nn.model import Model
 from .decoding import GeneratedTokens
 from .sampling import chunked_topk
 from .session import NAN_LOGITS, TokenRows, batch_by_length, max_positions, per_row_limits, prefill

@@ -6,9 +6,9 @@ from typing import Any
 
 import tokenizers
 
-from ..data.folder_files import find_file, read_file
-from ..data.tokenizer import Tokenizer, library
-from ..recipe.conversations import Message, check_messages
+from ..data.tokenizing.tokenizer import Tokenizer, library
+from ..recipe.data.conversations import Message, check_messages
+from ..support.folder_files import find_file, read_file
 from .sandbox import Sandbox
 
 SANDBOX = Sandbox()  # one process for all conversations

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model.model import Model
+from ..nn.model import Model
 from .sampling import (
     GREEDY,
     Sampling,

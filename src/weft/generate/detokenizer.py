@@ -1,6 +1,6 @@
 """Detokenisation of a stream: text as the tokens come."""
 
-from ..data.tokenizer import CAPITAL_MARK, Tokenizer
+from ..data.tokenizing.tokenizer import CAPITAL_MARK, Tokenizer
 
 CONTEXT = 8  # tokens of the prompt that decide whether a space stands before the first piece
 INCOMPLETE = (

@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..registry import TypeInWords, choice
 from ..spec import PositiveFloat, PositiveFraction, PositiveInt
-from ..synonyms import suggest
+from ..support.registry import TypeInWords, choice
+from ..support.synonyms import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Below it, logits overflow; the most likely token has all the probability long before.

@@ -86,7 +86,7 @@ def serve() -> None:
     """Announce that the process is ready, then answer each line of JSON with one."""
     import resource
 
-    from ..processes import die_with_parent
+    from ..support.processes import die_with_parent
 
     die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

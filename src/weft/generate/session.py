@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from .. import spec as S
-from ..console import count_of
-from ..layers.sequence import HiddenStates
-from ..model.model import Model
+from ..nn.layers.sequence import HiddenStates
+from ..nn.model import Model
+from ..support.console import count_of
 
 TokenRows = Many[Many[int]]
 PREFILL_CHUNK = 2048  # tokens of a prompt that are read at once: no mask is longer, and a window lets go in between

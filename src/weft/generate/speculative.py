@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model.model import Model
+from ..nn.model import Model
 from .decoding import GeneratedTokens, StopCondition, seen_tokens
 from .sampling import GREEDY, Sampling, filter_logits, sample_from, uniform
 from .session import NAN_LOGITS, DecodingSession, TokenRows, open_session, per_row_limits

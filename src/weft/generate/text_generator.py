@@ -10,9 +10,9 @@ import torch
 from .. import recipe as R
 from .. import spec as S
 from ..families import family
-from ..model.loaded_model import LoadedModel
-from ..model.model import Model
-from ..recipe.conversations import Message
+from ..nn.loaded_model import LoadedModel
+from ..nn.model import Model
+from ..recipe.data.conversations import Message
 from .beam_search import beam_search
 from .chat_template import render_chat
 from .decoding import GeneratedTokens, generate, stream

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import recipe as R
-from ..data.boxes import clip_boxes
-from ..data.images import displayed_size
-from ..data.in_memory import InMemoryStore
-from ..model.loaded_model import LoadedModel
+from ..data.images.boxes import clip_boxes
+from ..data.images.images import displayed_size
+from ..data.shards.in_memory import InMemoryStore
+from ..nn.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
 from ..tasks.task import predict
 from .images import ImageInput, encoded_image, with_transforms

@@ -13,22 +13,18 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.files import read_bounded
-from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.image_samples import ImageSamples
-from ..data.images import (
-    eight_bits,
-    open_image,
-    upright,
-    validation_transforms,
-)
-from ..data.in_memory import InMemoryStore
+from ..data.images.image_samples import ImageSamples
+from ..data.images.images import eight_bits, open_image, upright, validation_transforms
+from ..data.reading.files import read_bounded
+from ..data.reading.formats.image_folder import IMAGE_SUFFIXES
 from ..data.reading.table import open_table
-from ..data.store import Store
-from ..interop.image_processor import image_transforms
-from ..model.heads import pool_tokens
-from ..model.loaded_model import LoadedModel, image_command
-from ..recipe.cells import class_names, sorted_classes
+from ..data.shards.in_memory import InMemoryStore
+from ..data.shards.store import Store
+from ..interop.huggingface.image_processor import image_transforms
+from ..nn.heads import pool_tokens
+from ..nn.loaded_model import LoadedModel, image_command
+from ..recipe.data.cells import class_names, sorted_classes
+from ..support.values import replace_path
 from ..tasks.base import (
     ArrayRow,
     Batch,
@@ -38,7 +34,6 @@ from ..tasks.base import (
     encode_batch,
 )
 from ..tasks.predict import PredictOptions, device_of, predict_all
-from ..values import replace_path
 
 ImageInput = str | os.PathLike[str] | bytes | Image.Image
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")

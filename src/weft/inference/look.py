@@ -10,13 +10,13 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.formats.image_folder import IMAGE_SUFFIXES
-from ..data.images import to_image
-from ..data.tokenizer import Tokenizer
+from ..data.images.images import to_image
+from ..data.reading.formats.image_folder import IMAGE_SUFFIXES
+from ..data.tokenizing.tokenizer import Tokenizer
 from ..generate.text_generator import TextGenerator
-from ..model.heads import Detections
-from ..model.loaded_model import LoadedModel
-from ..model.model import Model
+from ..nn.heads import Detections
+from ..nn.loaded_model import LoadedModel
+from ..nn.model import Model
 from ..observe.draw import filter_picture, scatter_svg, similarity_picture
 from ..observe.lens import logit_lens
 from ..observe.panels import AttentionPanel, DetectedObject, LensPanel, Observation, Picture

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.in_memory import InMemoryStore, ListSamples
-from ..data.tokenizer import SPECIAL_TOKEN_NAMES, Tokenizer
+from ..data.shards.in_memory import InMemoryStore, ListSamples
+from ..data.tokenizing.tokenizer import SPECIAL_TOKEN_NAMES, Tokenizer
 from ..generate.text_generator import TextGenerator
-from ..interop.sentence_transformers import PoolingModules, read_modules
-from ..kernels.cross_entropy import IGNORE_INDEX
-from ..layers.sequence import HiddenStates as Vectors
+from ..interop.huggingface.sentence_transformers import PoolingModules, read_modules
 from ..metrics.entities import outside_tag
-from ..model.heads import pool_tokens as pooled
-from ..model.loaded_model import LoadedModel, check_reads_text, image_command
+from ..nn.heads import pool_tokens as pooled
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
+from ..nn.layers.sequence import HiddenStates as Vectors
+from ..nn.loaded_model import LoadedModel, check_reads_text, image_command
 from ..tasks.base import (
     Batch,
     LengthLimitedSamples,

@@ -13,25 +13,25 @@ from PIL import Image
 from torch import Tensor
 
 from .. import spec as S
-from ..data.folder_files import find_file
-from ..data.prepare_plan import prepared_location
-from ..data.store import PreparedFolder
-from ..data.tokenizer import Tokenizer
+from ..data.preparing.plan import prepared_location
+from ..data.shards.store import PreparedFolder
+from ..data.tokenizing.tokenizer import Tokenizer
 from ..generate.sampling import GREEDY, Sampling, sampling_from, shows_sampling
 from ..generate.text_generator import DEFAULT_NEW_TOKENS, TextGenerator, map_rows
-from ..interop.hub import local_folder
+from ..interop.huggingface.hub import local_folder
+from ..interop.huggingface.sentence_transformers import POOLINGS
 from ..interop.loading import load
 from ..interop.manifest import model_of_run
-from ..interop.sentence_transformers import POOLINGS
-from ..kernels.devices import resolve_device
-from ..model.loaded_model import LoadedModel
-from ..model.model import build_on_meta
-from ..python_messages import python_errors
+from ..nn.kernels.devices import resolve_device
+from ..nn.loaded_model import LoadedModel
+from ..nn.model import build_on_meta
 from ..recipe import verb_for
-from ..recipe.cells import short
+from ..recipe.data.cells import short
+from ..support.folder_files import find_file
+from ..support.python_messages import python_errors
 from ..tasks.predict import PredictOptions
-from ..training.checkpoint import latest_checkpoint
-from ..training.compatibility import recipe_of
+from ..training.checkpoints.checkpoint import latest_checkpoint
+from ..training.checkpoints.compatibility import recipe_of
 from ..training.trainable import checkpoint_reader
 from . import methods
 from .detect import detect

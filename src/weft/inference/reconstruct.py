@@ -11,8 +11,8 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.images import to_image
-from ..model.loaded_model import LoadedModel
+from ..data.images.images import to_image
+from ..nn.loaded_model import LoadedModel
 from ..tasks.masked_autoencoding import mask_patches, patchify
 from ..tasks.predict import device_of
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store

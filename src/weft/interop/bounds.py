@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .. import spec as S
-from ..data.folder_files import MAX_TABLE_BYTES
+from ..support.folder_files import MAX_TABLE_BYTES
 
 MAX_TENSORS = (
     200_000  # in one file; the largest published models have half as many in all their files

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..data.folder_files import MAX_TEXT_BYTES, read_file
+from ..support.folder_files import MAX_TEXT_BYTES, read_file
 
 
 def read_json_object(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from torch import Tensor
 from .. import spec as S
 from ..families.base import Family
 from ..families.weights import WeightRow
-from ..model.initialisation import initialise_weights
-from ..model.model import Model, build_on_meta
+from ..nn.initialisation import initialise_weights
+from ..nn.model import Model, build_on_meta
 from .bounds import check_parameters
-from .convert import (
+from .huggingface.convert import (
     ForeignTensors,
     ImportPlan,
     as_tuple,
@@ -23,9 +23,9 @@ from .convert import (
     import_weights,
     is_new,
 )
-from .describe import read_folder
-from .equivalent_specs import find_family
-from .hub import local_folder
+from .huggingface.describe import read_folder
+from .huggingface.equivalent_specs import find_family
+from .huggingface.hub import local_folder
 from .stored_tensors import read_tensors, with_cross_encoder_map
 
 

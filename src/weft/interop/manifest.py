@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..data.files import file_identity
-from ..storage import (
+from ..data.reading.files import file_identity
+from ..support.storage import (
     DamagedFile,
     named_os_errors,
     publish,

@@ -10,11 +10,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .. import spec as S
-from ..data.folder_files import find_file
 from ..families.base import Family, write_labels
-from ..model.model import Model
+from ..nn.model import Model
 from ..recipe import ChatTemplate, Transform
-from .companion_files import (
+from ..support.folder_files import find_file
+from .huggingface.companion_files import (
     CHAT_TEMPLATE,
     CODE_KEYS,
     TOKENIZER,
@@ -25,13 +25,13 @@ from .companion_files import (
     without_keys,
     write_json,
 )
-from .convert import export_weights
-from .describe import CONFIG_FILE
-from .equivalent_specs import ExportPlan, find_family
-from .image_processor import IMAGES, detection_processor_config, image_processor_config
+from .huggingface.convert import export_weights
+from .huggingface.describe import CONFIG_FILE
+from .huggingface.equivalent_specs import ExportPlan, find_family
+from .huggingface.image_processor import IMAGES, detection_processor_config, image_processor_config
+from .huggingface.sentence_transformers import cross_encoder_files
 from .json_files import read_json_object
 from .manifest import SPEC_FILE, publish_folder, write_manifest
-from .sentence_transformers import cross_encoder_files
 from .tensor_files import INDEX, WEIGHTS, LazyTensors, in_memory, plan_files, write_tensors
 
 STALE_KEYS = {"transformers_version", "_name_or_path", "torch_dtype"}

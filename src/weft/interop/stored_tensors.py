@@ -8,13 +8,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from .. import spec as S
-from ..data.folder_files import MAX_TABLE_BYTES, find_file
 from ..families.base import Family
 from ..families.weights import WeightRow
+from ..support.folder_files import MAX_TABLE_BYTES, find_file
 from .bounds import check_header
-from .convert import ForeignTensors, as_tuple, part_kinds
+from .huggingface.convert import ForeignTensors, as_tuple, part_kinds
+from .huggingface.sentence_transformers import read_modules
 from .json_files import read_json_object
-from .sentence_transformers import read_modules
 from .tensor_files import INDEX, WEIGHTS
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..extras import install_extra
+from ..support.extras import install_extra
 
 MAX_DETECTIONS = 100  # per image, the surest
 NAMES = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large")  # in the order of COCO's stats

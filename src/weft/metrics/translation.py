@@ -4,7 +4,7 @@ signature."""
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..extras import install_extra
+from ..support.extras import install_extra
 from .moses import KEPT
 from .moses import tokenize as moses
 from .rows import check_pairs

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..kernels.attention import attention_weights, eager_attention
-from ..layers.attention import AttentionContext, AttentionLayer
-from ..model.block import BlockLayer, BranchLayer
-from ..model.model import Model
-from ..model.stack import PyramidLayer, StackLayer
+from ..nn.block import BlockLayer, BranchLayer
+from ..nn.kernels.attention import attention_weights, eager_attention
+from ..nn.layers.attention import AttentionContext, AttentionLayer
+from ..nn.model import Model
+from ..nn.stack import PyramidLayer, StackLayer
 
 
 @contextmanager

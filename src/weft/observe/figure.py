@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..extras import install_extra
+from ..support.extras import install_extra
 from .page import page_html
 from .panels import AttentionPanel, Observation
 

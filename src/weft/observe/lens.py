@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..layers.sequence import HiddenStates
-from ..model.model import Model
-from ..model.stack import StackLayer
+from ..nn.layers.sequence import HiddenStates
+from ..nn.model import Model
+from ..nn.stack import StackLayer
 from .attention import stack_blocks
 
 READABLE = (S.LMHead, S.ClassifierHead, S.TokenClassifierHead)

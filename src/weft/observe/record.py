@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..layers.attention import AttentionLayer
-from ..layers.sequence import HiddenStates
-from ..layers.shifted_windows import ShiftedWindowAttention
-from ..model.model import Model, Output
+from ..nn.layers.attention import AttentionLayer
+from ..nn.layers.images.shifted_windows import ShiftedWindowAttention
+from ..nn.layers.sequence import HiddenStates
+from ..nn.model import Model, Output
 from .attention import AttentionPlace, attention_maps, attention_places
 from .lens import layer_states, lens_stack
 from .measures import attention_rollout

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..layers.sequence import HiddenStates
-from ..model.model import Model
+from ..nn.layers.sequence import HiddenStates
+from ..nn.model import Model
 
 
 class Spread(NamedTuple):

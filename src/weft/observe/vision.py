@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import spec as S
-from ..layers.embedding import PatchEmbedding
-from ..layers.shifted_windows import ShiftedWindowAttention, partition_windows
-from ..model.model import Model
+from ..nn.layers.embedding import PatchEmbedding
+from ..nn.layers.images.shifted_windows import ShiftedWindowAttention, partition_windows
+from ..nn.model import Model
 
 
 def cell_distances(rows: int, columns: int) -> Tensor:

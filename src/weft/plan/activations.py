@@ -4,11 +4,11 @@ one entry per tensor that an operation saves."""
 from dataclasses import dataclass
 
 from .. import spec as S
-from ..recipe.workload import Workload, input_tokens
 from ..spec.attention import head_dims
 from ..spec.feedforward import FeedForwardSpec
 from ..spec.spec import iterate_blocks
 from .layout import Layout
+from .recipe_workload import Workload, input_tokens
 
 STATISTIC = 4  # bytes: norms and log-sums stay in fp32
 # activations whose gradient needs the result, which the next map saves anyway

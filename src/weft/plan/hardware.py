@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from ..registry import Named, named, register_named
+from ..support.registry import Named, named, register_named
 
 GB = 10**9
 TERA = 1e12

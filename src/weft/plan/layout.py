@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from ..recipe.workload import Workload
+from .recipe_workload import Workload
 
 
 @dataclass(frozen=True)

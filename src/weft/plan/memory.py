@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields
 from math import prod
 
 from .. import spec as S
-from ..recipe.workload import Workload
 from ..spec.attention import head_dims
 from ..spec.count import block_shapes, shapes_outside_blocks
 from ..spec.spec import iterate_blocks
 from .activations import Storage, row_activations, storage_of
 from .layout import Layout
+from .recipe_workload import Workload
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ both against the number of devices."""
 from pathlib import Path
 from typing import Any
 
-from ..console import format_number
-from ..extras import install_extra
+from ..support.console import format_number
+from ..support.extras import install_extra
 from .plan import Plan
 
 COLOURS = {

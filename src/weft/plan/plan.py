@@ -7,12 +7,12 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..console import format_number
-from ..recipe.workload import RowFlops, Workload, row_flops
 from ..spec.spec import iterate_blocks
+from ..support.console import format_number
 from .hardware import Accelerator
 from .layout import Layout
 from .memory import Memory, peak_memory
+from .recipe_workload import RowFlops, Workload, row_flops
 from .traffic import Traffic, step_traffic
 
 # of a device's memory: the rest goes to kernels, communication libraries and fragments

@@ -24,12 +24,12 @@ from torch.utils._pytree import tree_leaves
 
 from .. import recipe as R
 from .. import spec as S
-from ..recipe.workload import Workload
 from ..tasks.base import Batch, EncoderDecoderLoss, Loss, TaskContext
 from ..tasks.causal_lm import CausalLMLoss
-from ..training.parallel import MESH, parallelize
-from ..training.sharding import allocate
+from ..training.parallel.ranks import MESH, parallelize
+from ..training.parallel.sharding import allocate
 from .layout import Layout
+from .recipe_workload import Workload
 
 CPU = torch.device("cpu")
 COLLECTIVES = ("all_gather", "allgather", "reduce_scatter", "all_reduce", "allreduce", "all_to_all")

@@ -3,10 +3,10 @@ as NCCL's for large messages."""
 
 from dataclasses import dataclass
 
-from ..recipe.workload import Workload, input_tokens
 from ..spec.spec import iterate_blocks
 from .layout import Layout
 from .memory import count_parameters
+from .recipe_workload import Workload, input_tokens
 
 
 @dataclass(frozen=True)

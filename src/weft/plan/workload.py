@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from .. import spec as S
 from ..families import training_length_of_name
-from ..recipe.workload import Workload, image_size
+from .recipe_workload import Workload, image_size
 
 TOKENS_PER_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556, table 3)
 # Tokens per step by number of parameters (Brown et al. 2020, arXiv:2005.14165, table 2.1).

@@ -1,14 +1,13 @@
 """What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing here imports torch."""
 
-from ..values import replace_path, to_json
+from ..support.values import replace_path, to_json
 from . import assistant_tasks, tasks
 from .assistant_tasks import *  # noqa: F403 the file says what it exports
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
-from .conversations import ChatTemplate, Conversations, Preferences, chat_template_of
-from .data import Data, DataPart
-from .files import load_recipe, recipe_from_json, recipe_of_run
-from .filters import (
+from .data.conversations import ChatTemplate, Conversations, Preferences, chat_template_of
+from .data.data import Data, DataPart
+from .data.filters import (
     CharacterFilter,
     Deduplication,
     ExactDeduplication,
@@ -20,15 +19,10 @@ from .filters import (
     QualityFilter,
     RepetitionFilter,
 )
-from .formats import Source
-from .image_rows import ImagesWithBoxes, LabelledImages
-from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
-from .mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
-from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
-from .overrides import apply_overrides
-from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
-from .recipe import Checkpoints, LossGuard, Recipe, Timeouts
-from .rows import (
+from .data.formats import Source
+from .data.image_rows import ImagesWithBoxes, LabelledImages
+from .data.mixture import FixedRates, MixingRates, Mixture, NamedSource, ProportionalRates
+from .data.rows import (
     TEMPLATE_FIELD,
     ChoiceQuestions,
     ContextQuestions,
@@ -39,6 +33,22 @@ from .rows import (
     TaggedWords,
     TemplatedPairs,
 )
+from .data.tokenizers import (
+    BPE,
+    ByteBPE,
+    ByteTokenizer,
+    CharacterTokenizer,
+    TokenizerFile,
+    TokenizerSpec,
+    Unigram,
+    WordPiece,
+)
+from .files import load_recipe, recipe_from_json, recipe_of_run
+from .loggers import Logger, MLflow, TensorBoard, Trackio, WandB, logger_named
+from .optimisers import SGD, Adafactor, Adam, AdamW, Betas, Muon, OptimiserSpec
+from .overrides import apply_overrides
+from .parallel import ActivationCheckpointing, CheckpointBlocks, Parallel, SelectiveCheckpointing
+from .recipe import Checkpoints, LossGuard, Recipe, Timeouts
 from .schedules import (
     ConstantSchedule,
     CosineSchedule,
@@ -50,16 +60,6 @@ from .schedules import (
     noam_lr,
 )
 from .tasks import *  # noqa: F403 the file says what it exports
-from .tokenizers import (
-    BPE,
-    ByteBPE,
-    ByteTokenizer,
-    CharacterTokenizer,
-    TokenizerFile,
-    TokenizerSpec,
-    Unigram,
-    WordPiece,
-)
 from .trainable import HeadOnly, LoRA, Trainable
 from .transforms import (
     AutoAugment,

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-from ..registry import choice, implements
 from ..spec import ClassifierHead, PositiveFloat, Spec
-from .conversations import Conversations, Preferences
-from .rows import SourceTargetPairs, TemplatedPairs
+from ..support.registry import choice, implements
+from .data.conversations import Conversations, Preferences
+from .data.rows import SourceTargetPairs, TemplatedPairs
 from .tasks import LossWeight, Task
 
 __all__ = ["InstructionTuning", "PreferenceTuning", "RewardModelling"]

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from ..registry import choice, implements
 from ..spec import PositiveInt, Probability
+from ..support.registry import choice, implements
 
 
 class WeightAverage:

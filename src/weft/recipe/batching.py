@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from ..registry import choice, implements
 from ..spec import PositiveInt
+from ..support.registry import choice, implements
 
 
 class Batching:
@@ -81,6 +81,6 @@ class TokenBudget(Batching):
         return max(1, self.tokens // self.length)
 
 
-implements(FixedBatch, "weft.data.batching:build_fixed_planner")
-implements(PackedBatch, "weft.data.batching:build_packed_planner")
-implements(TokenBudget, "weft.data.batching:build_token_planner")
+implements(FixedBatch, "weft.data.batches.batching:build_fixed_planner")
+implements(PackedBatch, "weft.data.batches.batching:build_packed_planner")
+implements(TokenBudget, "weft.data.batches.batching:build_token_planner")

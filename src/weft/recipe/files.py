@@ -5,10 +5,10 @@ from importlib.util import module_from_spec
 from pathlib import Path
 from traceback import extract_tb
 
-from ..python_files import module_spec_of_file
-from ..storage import DamagedFile, unseal_json
-from ..synonyms import suggest
-from ..values import from_plain
+from ..support.python_files import module_spec_of_file
+from ..support.storage import DamagedFile, unseal_json
+from ..support.synonyms import suggest
+from ..support.values import from_plain
 from .recipe import Recipe
 
 # Recipes in files

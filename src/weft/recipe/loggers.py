@@ -4,14 +4,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..registry import choice, implements, members
-from ..synonyms import suggest
+from ..support.registry import choice, implements, members
+from ..support.synonyms import suggest
 
 Name = Annotated[str, Field(min_length=1)]
 
 
 class Logger:
-    """Base of every experiment tracker. Built with (logger, start) into a `weft.runs.loggers.LogWriter` on the first rank.
+    """Base of every experiment tracker. Built with (logger, start) into a `weft.runs.logs.loggers.LogWriter` on the first rank.
 
     A logger sees numbers after they are in log.jsonl: it cannot change a run, and a failure of it is one warning.
 
@@ -58,10 +58,10 @@ class Trackio(Logger):
     project: Name = "weft"
 
 
-implements(TensorBoard, "weft.runs.loggers:TensorBoardWriter")
-implements(WandB, "weft.runs.loggers:WandBWriter")
-implements(MLflow, "weft.runs.loggers:MLflowWriter")
-implements(Trackio, "weft.runs.loggers:TrackioWriter")
+implements(TensorBoard, "weft.runs.logs.loggers:TensorBoardWriter")
+implements(WandB, "weft.runs.logs.loggers:WandBWriter")
+implements(MLflow, "weft.runs.logs.loggers:MLflowWriter")
+implements(Trackio, "weft.runs.logs.loggers:TrackioWriter")
 
 
 def logger_named(name: str) -> Logger:

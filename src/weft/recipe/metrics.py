@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..registry import Named, named, names, register_named
+from ..support.registry import Named, named, names, register_named
 
 Scores = Iterator[tuple[str, float]]
 

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from ..registry import choice, implements
 from ..spec import PositiveFloat, PositiveFraction, Probability
+from ..support.registry import choice, implements
 
 Betas = tuple[Probability, Probability]
 
@@ -11,7 +11,7 @@ Betas = tuple[Probability, Probability]
 class OptimiserSpec:
     """Base of every optimiser; `lr` is the peak learning rate, which the schedule scales.
 
-    Built with (optimiser, parameters), a `weft.training.optimisers.TrainedParameters`, into torch optimisers whose groups
+    Built with (optimiser, parameters), a `weft.training.optimisers.optimiser.TrainedParameters`, into torch optimisers whose groups
     hold each parameter once. Their state is tensors, stored under the names of the parameters.
     """
 
@@ -83,8 +83,8 @@ class Muon(OptimiserSpec):
             )
 
 
-implements(AdamW, "weft.training.optimisers:build_adamw")
-implements(Adam, "weft.training.optimisers:build_adam")
-implements(Adafactor, "weft.training.optimisers:build_adafactor")
-implements(SGD, "weft.training.optimisers:build_sgd")
-implements(Muon, "weft.training.optimisers:build_muon")
+implements(AdamW, "weft.training.optimisers.optimiser:build_adamw")
+implements(Adam, "weft.training.optimisers.optimiser:build_adam")
+implements(Adafactor, "weft.training.optimisers.optimiser:build_adafactor")
+implements(SGD, "weft.training.optimisers.optimiser:build_sgd")
+implements(Muon, "weft.training.optimisers.optimiser:build_muon")

@@ -7,10 +7,10 @@ import json
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from ..console import Report
-from ..registry import CHOICES
-from ..synonyms import places_of, suggest
-from ..values import from_plain, nearest_path, to_plain
+from ..support.console import Report
+from ..support.registry import CHOICES
+from ..support.synonyms import places_of, suggest
+from ..support.values import from_plain, nearest_path, to_plain
 
 T = TypeVar("T")
 DEEPEST = 10_000  # items that a list can be repeated to

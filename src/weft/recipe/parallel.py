@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from ..registry import choice
 from ..spec import PositiveInt
+from ..support.registry import choice
 
 
 class ActivationCheckpointing:

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .. import spec as S
-from ..registry import choice
 from ..spec import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt, Spec
-from ..values import to_json
+from ..support.registry import choice
+from ..support.values import to_json
 from .averages import AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching
-from .data import Data
+from .data.data import Data
 from .loggers import Logger
 from .optimisers import OptimiserSpec
 from .parallel import ActivationCheckpointing, Parallel

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import ceil, cos, pi
 
-from ..registry import choice
 from ..spec import NonNegativeInt, PositiveFraction, PositiveInt, Probability
+from ..support.registry import choice
 
 
 class Schedule:

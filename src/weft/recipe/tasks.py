@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from ..registry import choice, implements, members, resolve
 from ..spec import (
     ClassifierHead,
     DetectionHead,
@@ -23,9 +22,10 @@ from ..spec import (
     TokenClassifierHead,
     Tokens,
 )
-from ..synonyms import suggest
-from .image_rows import ImagesWithBoxes, LabelledImages
-from .rows import (
+from ..support.registry import choice, implements, members, resolve
+from ..support.synonyms import suggest
+from .data.image_rows import ImagesWithBoxes, LabelledImages
+from .data.rows import (
     ChoiceQuestions,
     ContextQuestions,
     Documents,

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..registry import choice, implements
 from ..spec import PositiveFloat, PositiveInt
+from ..support.registry import choice, implements
 
 
 class Trainable:

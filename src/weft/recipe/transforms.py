@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ..registry import choice, implements
 from ..spec import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
+from ..support.registry import choice, implements
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -327,19 +327,19 @@ class RandomApply(_Several):
             raise ValueError("RandomApply cannot mix samples; use MixUp or CutMix themselves")
 
 
-implements(Resize, "weft.data.transforms:ResizeTransform")
-implements(CenterCrop, "weft.data.transforms:CenterCropTransform")
-implements(RandomCrop, "weft.data.transforms:RandomCropTransform")
-implements(RandomResizedCrop, "weft.data.transforms:RandomResizedCropTransform")
-implements(RandomHorizontalFlip, "weft.data.transforms:RandomHorizontalFlipTransform")
-implements(RandomShortestSize, "weft.data.transforms:RandomShortestSizeTransform")
-implements(RandomSizeCrop, "weft.data.transforms:RandomSizeCropTransform")
-implements(Normalize, "weft.data.transforms:NormalizeTransform")
-implements(RandomErasing, "weft.data.transforms:RandomErasingTransform")
-implements(MixUp, "weft.data.transforms:MixUpTransform")
-implements(CutMix, "weft.data.transforms:CutMixTransform")
-implements(RandomChoice, "weft.data.transforms:RandomChoiceTransform")
-implements(RandomApply, "weft.data.transforms:RandomApplyTransform")
-implements(ColorJitter, "weft.data.transforms_augment:ColorJitterTransform")
-implements(RandAugment, "weft.data.transforms_augment:RandAugmentTransform")
-implements(AutoAugment, "weft.data.transforms_augment:AutoAugmentTransform")
+implements(Resize, "weft.data.images.transforms:ResizeTransform")
+implements(CenterCrop, "weft.data.images.transforms:CenterCropTransform")
+implements(RandomCrop, "weft.data.images.transforms:RandomCropTransform")
+implements(RandomResizedCrop, "weft.data.images.transforms:RandomResizedCropTransform")
+implements(RandomHorizontalFlip, "weft.data.images.transforms:RandomHorizontalFlipTransform")
+implements(RandomShortestSize, "weft.data.images.transforms:RandomShortestSizeTransform")
+implements(RandomSizeCrop, "weft.data.images.transforms:RandomSizeCropTransform")
+implements(Normalize, "weft.data.images.transforms:NormalizeTransform")
+implements(RandomErasing, "weft.data.images.transforms:RandomErasingTransform")
+implements(MixUp, "weft.data.images.transforms:MixUpTransform")
+implements(CutMix, "weft.data.images.transforms:CutMixTransform")
+implements(RandomChoice, "weft.data.images.transforms:RandomChoiceTransform")
+implements(RandomApply, "weft.data.images.transforms:RandomApplyTransform")
+implements(ColorJitter, "weft.data.images.transforms_augment:ColorJitterTransform")
+implements(RandAugment, "weft.data.images.transforms_augment:RandAugmentTransform")
+implements(AutoAugment, "weft.data.images.transforms_augment:AutoAugmentTransform")

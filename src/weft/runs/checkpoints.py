@@ -7,19 +7,24 @@ from typing import Any, Self
 
 import torch
 
-from .. import storage
-from ..console import Report
-from ..ranks import Ranks
-from ..training.checkpoint import Checkpoint, CheckpointWriter, Writers, check_free_space
-from ..training.checkpoint_copies import CheckpointCopies
-from ..training.checkpoint_parts import SavedGroups
-from ..training.compatibility import refuse_other
+from ..support import storage
+from ..support.console import Report
+from ..support.ranks import Ranks
+from ..support.user_code import LOADED
+from ..training.checkpoints.checkpoint import (
+    Checkpoint,
+    CheckpointWriter,
+    Writers,
+    check_free_space,
+)
+from ..training.checkpoints.compatibility import refuse_other
+from ..training.checkpoints.copies import CheckpointCopies
+from ..training.checkpoints.parts import SavedGroups
+from ..training.checkpoints.sharded_writer import ShardedCheckpointWriter
 from ..training.environment import describe_environment, environment_changes
-from ..training.parallel import DistributedRanks
-from ..training.sharded_writer import ShardedCheckpointWriter
-from ..user_code import LOADED
+from ..training.parallel.ranks import DistributedRanks
 from .directory import RunDirectory
-from .log import lines_until, restore_log
+from .logs.log import lines_until, restore_log
 from .run import Run
 
 # Restoring

@@ -5,16 +5,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .. import recipe as R
-from ..console import Report
 from ..interop.manifest import check_model_of_run, find_damage
-from ..ranks import Ranks
-from ..storage import seal_json, write_if_changed
-from ..training.checkpoint import Checkpoint, all_checkpoints, latest_checkpoint, newest_facts
-from ..training.checkpoint_facts import CheckpointFacts
-from ..user_code import store_code
-from ..values import to_plain
+from ..support.console import Report
+from ..support.ranks import Ranks
+from ..support.storage import seal_json, write_if_changed
+from ..support.user_code import store_code
+from ..support.values import to_plain
+from ..training.checkpoints.checkpoint import (
+    Checkpoint,
+    all_checkpoints,
+    latest_checkpoint,
+    newest_facts,
+)
+from ..training.checkpoints.facts import CheckpointFacts
 from .lock import RunLock
-from .log import check_log, is_finished
+from .logs.log import check_log, is_finished
 
 RUNS = "runs"  # the folder that runs are written to by default
 

@@ -8,26 +8,26 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.images import validation_transforms
-from ..data.prepared import PreparedData, locate_prepared
-from ..data.tokenizer import with_special_frame
-from ..interop.companion_files import (
+from ..data.images.images import validation_transforms
+from ..data.preparing.prepared import PreparedData, locate_prepared
+from ..data.tokenizing.tokenizer import with_special_frame
+from ..interop.huggingface.companion_files import (
     TOKENIZER_FILES,
     with_end_of_turn,
     with_special_ids,
 )
-from ..interop.image_processor import IMAGES
+from ..interop.huggingface.image_processor import IMAGES
 from ..interop.loading import load
 from ..interop.manifest import MANIFEST_FILE
 from ..interop.saving import read_as_saved, save
-from ..layers.lora import merged_reader
-from ..model.model import Model, build_on_meta
-from ..storage import unseal_json
+from ..nn.layers.lora import merged_reader
+from ..nn.model import Model, build_on_meta
+from ..support.storage import unseal_json
 from ..tasks import build_task
 from ..tasks.base import Preprocess
-from ..training.checkpoint import latest_checkpoint
-from ..training.compatibility import recipe_of
-from ..training.sharding import full_tensor
+from ..training.checkpoints.checkpoint import latest_checkpoint
+from ..training.checkpoints.compatibility import recipe_of
+from ..training.parallel.sharding import full_tensor
 from ..training.trainable import checkpoint_reader
 from .directory import RunDirectory
 from .run import Run

@@ -2,10 +2,10 @@
 
 import torch
 
-from ..console import Report
-from ..ranks import Ranks
+from ..support.console import Report
+from ..support.ranks import Ranks
 from ..training.averages import BestWeights, average_states
-from ..training.checkpoint_parts import read_into, read_like
+from ..training.checkpoints.parts import read_into, read_like
 from .checkpoints import check_fingerprints
 from .directory import RunDirectory
 from .run import Run

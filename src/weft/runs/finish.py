@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from ..console import Report
+from ..support.console import Report
 from ..training.averages import BestWeights
-from ..training.checkpoint_parts import load_weights
+from ..training.checkpoints.parts import load_weights
 from .directory import RunDirectory
 from .export import export_model
 from .final_weights import selected_weights
-from .log import RunLog
+from .logs.log import RunLog
 from .run import Run
 from .validation import log_validation, validate_run
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gethostname
 
-from .. import storage
+from ..support import storage
 
 HELD_FILES: set[int] = set()
 

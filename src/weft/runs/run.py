@@ -5,24 +5,24 @@ from functools import partial
 from typing import Any
 
 from .. import recipe as R
-from ..data.batching import build_planner
-from ..data.loader import Loader
-from ..data.mixture import MixtureSamples
-from ..data.prepared import PreparedData
-from ..data.store import Store
-from ..recipe.cost import checkpoint_bytes
+from ..data.batches.batching import build_planner
+from ..data.batches.loader import Loader
+from ..data.batches.mixture import MixtureSamples
+from ..data.preparing.prepared import PreparedData
+from ..data.shards.store import Store
+from ..plan.cost import checkpoint_bytes
+from ..support.values import flatten_plain, to_plain
 from ..tasks import build_task
 from ..tasks.base import LengthLimitedSamples, Loss, Preprocess
 from ..tasks.task import TaskImplementation
 from ..training.averages import build_average
-from ..training.checkpoint_parts import state_digest
+from ..training.checkpoints.parts import state_digest
 from ..training.loop import Trainer
-from ..training.optimisers import Optimiser
-from ..training.parallel import DistributedRanks, place_on_ranks, torchrun_notes
+from ..training.optimisers.optimiser import Optimiser
+from ..training.parallel.ranks import DistributedRanks, place_on_ranks, torchrun_notes
 from ..training.step import StepOptions
 from ..training.trainable import freeze_untrained, initialise_from
 from ..training.validation import Progress, ignore_progress
-from ..values import flatten_plain, to_plain
 from .teachers import load_frozen_models
 
 

@@ -8,20 +8,20 @@ from importlib.util import find_spec
 from typing import Literal
 
 from .. import recipe as R
-from ..console import Report
-from ..data.prepare import prepare_for_run
-from ..data.prepared import PreparedData
-from ..data.task_runner import ReportProgress
-from ..extras import install_extra
-from ..kernels.devices import has_fast_bf16, resolve_device
-from ..ranks import started_processes
-from ..recipe.cost import estimate_memory
-from ..training.checkpoint_facts import CheckpointFacts
-from ..training.compatibility import refuse_other, saved_recipe
+from ..data.preparing.prepare import prepare_for_run
+from ..data.preparing.prepared import PreparedData
+from ..data.preparing.task_runner import ReportProgress
+from ..nn.kernels.devices import has_fast_bf16, resolve_device
+from ..plan.cost import estimate_memory
+from ..support.console import Report
+from ..support.extras import install_extra
+from ..support.ranks import started_processes
+from ..support.user_code import load_code_of_run
+from ..training.checkpoints.compatibility import refuse_other, saved_recipe
+from ..training.checkpoints.facts import CheckpointFacts
 from ..training.environment import configured_environment, restored_random_state
 from ..training.memory import available_bytes, check_memory, keep_large_allocations
-from ..training.parallel import DistributedRanks, init_ranks
-from ..user_code import load_code_of_run
+from ..training.parallel.ranks import DistributedRanks, init_ranks
 from .directory import RunDirectory
 
 Precision = Literal["auto", "fp32", "bf16"]

@@ -2,10 +2,10 @@
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.images import normalisation, validation_transforms
-from ..interop.image_processor import IMAGES, image_transforms
+from ..data.images.images import normalisation, validation_transforms
+from ..interop.huggingface.image_processor import IMAGES, image_transforms
 from ..interop.loading import load
-from ..model.model import Model
+from ..nn.model import Model
 
 TOLERANCE = 0.01  # of means and deviations: files round them
 

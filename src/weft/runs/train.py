@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from .. import recipe as R
-from ..console import Report, report_on_first_rank
-from ..data.prepared import PreparedData
+from ..data.preparing.prepared import PreparedData
 from ..recipe.recipe import sample_unit, warmup_warning
+from ..support.console import Report, report_on_first_rank
 from ..training.interpreter_exit import close_at_exit
 from ..training.signals import stop_on_signal
 from ..training.step import TrainStep
@@ -15,8 +15,8 @@ from ..training.validation import Progress, ignore_progress
 from .checkpoints import RunSaver, find_checkpoint, open_copies, open_writer, restore_run
 from .directory import RunDirectory, run_directory
 from .finish import finish_run, is_complete
-from .log import LogLabels, RunLog
-from .loggers import LogStart, LogWriters
+from .logs.log import LogLabels, RunLog
+from .logs.loggers import LogStart, LogWriters
 from .run import Run
 from .start import check_arguments, check_start, ignore_message, joined_ranks
 from .validation import log_validation, validate_run, validation_pending

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-from ..data.batching import build_planner
-from ..data.loader import Loader, RankBatch
-from ..data.mixture import MixtureStore
+from ..data.batches.batching import build_planner
+from ..data.batches.loader import Loader, RankBatch
+from ..data.batches.mixture import MixtureStore
 from ..tasks.base import LengthLimitedSamples
 from ..tasks.task import EvaluationData
 from ..training.averages import BestWeights
 from ..training.validation import PredictionCollector, validate, with_progress
-from .log import RunLog
+from .logs.log import RunLog
 from .run import Run
 
 

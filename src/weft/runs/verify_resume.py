@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
-from ..data.prepared import PreparedData
-from ..kernels.devices import resolve_device
-from ..ranks import Ranks
-from ..training.checkpoint import Checkpoint
-from ..training.compatibility import recipe_of, refuse_other, saved_recipe
+from ..data.preparing.prepared import PreparedData
+from ..nn.kernels.devices import resolve_device
+from ..support.ranks import Ranks
+from ..training.checkpoints.checkpoint import Checkpoint
+from ..training.checkpoints.compatibility import recipe_of, refuse_other, saved_recipe
 from ..training.environment import configured_environment, restored_random_state
-from ..training.parallel import DistributedRanks
+from ..training.parallel.ranks import DistributedRanks
 from ..training.validation import Progress, ignore_progress
 from .checkpoints import check_fingerprints, restore_state, validated_step
 from .directory import RunDirectory

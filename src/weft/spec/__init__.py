@@ -5,15 +5,15 @@ A choice is a sum type: the union at a field lists what may stand there. Nothing
 
 from dataclasses import replace
 
-from ..values import FiniteFloat as FiniteFloat
-from ..values import Fraction as Fraction
-from ..values import NonNegativeFloat as NonNegativeFloat
-from ..values import NonNegativeInt as NonNegativeInt
-from ..values import PositiveFloat as PositiveFloat
-from ..values import PositiveFraction as PositiveFraction
-from ..values import PositiveInt as PositiveInt
-from ..values import Probability as Probability
-from ..values import (
+from ..support.values import FiniteFloat as FiniteFloat
+from ..support.values import Fraction as Fraction
+from ..support.values import NonNegativeFloat as NonNegativeFloat
+from ..support.values import NonNegativeInt as NonNegativeInt
+from ..support.values import PositiveFloat as PositiveFloat
+from ..support.values import PositiveFraction as PositiveFraction
+from ..support.values import PositiveInt as PositiveInt
+from ..support.values import Probability as Probability
+from ..support.values import (
     from_json,
     from_plain,
     get_path,
@@ -60,14 +60,7 @@ from .heads import (
     TokenClassifierHead,
 )
 from .initialisation import FanInInit, Init, NormalInit, T5Init, XavierInit
-from .inputs import (
-    AnchorQueries,
-    ObjectQueries,
-    Patches,
-    ResNet,
-    SharedTokens,
-    Tokens,
-)
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import FrozenBatchNorm, GroupNorm, LayerNorm, Norm, RMSNorm
 from .parts import Inner
 from .positions import (

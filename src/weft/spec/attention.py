@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from ..registry import choice, implements
-from ..value_tree import format_inline
-from ..values import FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability
+from ..support.registry import choice, implements
+from ..support.value_tree import format_inline
+from ..support.values import FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability
 from .norms import Norm, RMSNorm, norm_flops, norm_shapes
 from .parts import Inner, Problem, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias, RoPE
@@ -315,9 +315,9 @@ def head_dims(a: Attention, d: int) -> tuple[int, int, int]:
     return key, a.value_dim or key, a.kv_heads or a.heads
 
 
-implements(Attention, "weft.layers.attention:build_attention")
-implements(FullAttention, "weft.kernels.masks:FullMask")
-implements(CausalAttention, "weft.kernels.masks:CausalMask")
-implements(SlidingWindow, "weft.kernels.masks:WindowMask")
-implements(ShiftedWindows, "weft.layers.shifted_windows:ShiftedWindowAttention")
-implements(Linformer, "weft.layers.linformer:LinformerAttention")
+implements(Attention, "weft.nn.layers.attention:build_attention")
+implements(FullAttention, "weft.nn.kernels.masks:FullMask")
+implements(CausalAttention, "weft.nn.kernels.masks:CausalMask")
+implements(SlidingWindow, "weft.nn.kernels.masks:WindowMask")
+implements(ShiftedWindows, "weft.nn.layers.images.shifted_windows:ShiftedWindowAttention")
+implements(Linformer, "weft.nn.layers.linformer:LinformerAttention")

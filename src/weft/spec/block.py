@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from ..registry import choice, implements, resolve
-from ..values import PositiveFloat, Probability
+from ..support.registry import choice, implements, resolve
+from ..support.values import PositiveFloat, Probability
 from .attention import Attention
 from .norms import LayerNorm, Norm, norm_shapes
 from .parts import Inner, Shapes, linear_shapes, measured_shapes, with_prefix
@@ -127,12 +127,14 @@ class Stack:
             memory: number of tokens of the encoder's output that a decoder reads, else 0.
         """
         if type(self) is not Stack:
-            measured: int = resolve("weft.layers.measure:stack_flops")(self, width, tokens, memory)
+            measured: int = resolve("weft.nn.layers.measure:stack_flops")(
+                self, width, tokens, memory
+            )
             return measured
         return 4 * len(self.blocks) * tokens * width**2 if self.position_scale == "mlp" else 0
 
 
-implements(Stack, "weft.model.stack:StackLayer")
+implements(Stack, "weft.nn.stack:StackLayer")
 
 
 @choice

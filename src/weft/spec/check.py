@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ..registry import members
+from ..support.registry import members
 from .attention import Attention, FullAttention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .feedforward import FeedForwardSpec, MixtureOfExperts

@@ -6,7 +6,7 @@ from itertools import groupby
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from ..value_tree import fold_repeats, format_inline
+from ..support.value_tree import fold_repeats, format_inline
 from . import count
 from .block import Block, Branch, ParallelBlock, Pyramid, Stack
 from .heads import LayerMix, PixelDecoder

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ..registry import choice, implements
-from ..values import NonNegativeFloat, PositiveInt, Probability
+from ..support.registry import choice, implements
+from ..support.values import NonNegativeFloat, PositiveInt, Probability
 from .parts import Inner, Problem, Shapes, linear_flops, linear_shapes
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
@@ -102,6 +102,6 @@ class MixtureOfExperts(FeedForwardSpec):
             yield f"{path}.top_k", f"{self.top_k} of {self.experts} experts; choose at most all"
 
 
-implements(MLP, "weft.layers.feedforward:FeedForward")
-implements(GatedMLP, "weft.layers.feedforward:FeedForward")
-implements(MixtureOfExperts, "weft.layers.mixture_of_experts:MixtureOfExpertsLayer")
+implements(MLP, "weft.nn.layers.feedforward:FeedForward")
+implements(GatedMLP, "weft.nn.layers.feedforward:FeedForward")
+implements(MixtureOfExperts, "weft.nn.layers.mixture_of_experts:MixtureOfExpertsLayer")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..registry import choice, implements
-from ..value_tree import format_inline
-from ..values import FiniteFloat, PositiveFloat, PositiveInt, Probability
+from ..support.registry import choice, implements
+from ..support.value_tree import format_inline
+from ..support.values import FiniteFloat, PositiveFloat, PositiveInt, Probability
 from .block import Stack, shared_bias_shapes
 from .feedforward import Activation
 from .norms import Norm, norm_shapes
@@ -287,10 +287,10 @@ class LayerMix:
     combine: Literal["concat", "sum", "weighted"] = "concat"
 
 
-implements(LMHead, "weft.model.heads:LMHeadLayer")
-implements(ClassifierHead, "weft.model.heads:ClassifierHeadLayer")
-implements(TokenClassifierHead, "weft.model.heads:TokenClassifierHeadLayer")
-implements(SpanHead, "weft.model.heads:TokenClassifierHeadLayer")
-implements(DetectionHead, "weft.model.heads:DetectionHeadLayer")
-implements(PixelDecoder, "weft.model.heads:PixelDecoderLayer")
-implements(NoHead, "weft.model.heads:NoHeadLayer")
+implements(LMHead, "weft.nn.heads:LMHeadLayer")
+implements(ClassifierHead, "weft.nn.heads:ClassifierHeadLayer")
+implements(TokenClassifierHead, "weft.nn.heads:TokenClassifierHeadLayer")
+implements(SpanHead, "weft.nn.heads:TokenClassifierHeadLayer")
+implements(DetectionHead, "weft.nn.heads:DetectionHeadLayer")
+implements(PixelDecoder, "weft.nn.heads:PixelDecoderLayer")
+implements(NoHead, "weft.nn.heads:NoHeadLayer")

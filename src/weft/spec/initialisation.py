@@ -1,7 +1,7 @@
 """How weights are initialised."""
 
-from ..registry import choice, implements
-from ..values import PositiveFloat
+from ..support.registry import choice, implements
+from ..support.values import PositiveFloat
 
 
 class Init:
@@ -34,7 +34,7 @@ class FanInInit(Init):
     """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022, arXiv:2204.02311, section 5)."""
 
 
-implements(NormalInit, "weft.model.initialisation:NormalRule")
-implements(XavierInit, "weft.model.initialisation:XavierRule")
-implements(T5Init, "weft.model.initialisation:T5Rule")
-implements(FanInInit, "weft.model.initialisation:FanInRule")
+implements(NormalInit, "weft.nn.initialisation:NormalRule")
+implements(XavierInit, "weft.nn.initialisation:XavierRule")
+implements(T5Init, "weft.nn.initialisation:T5Rule")
+implements(FanInInit, "weft.nn.initialisation:FanInRule")

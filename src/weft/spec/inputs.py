@@ -2,16 +2,11 @@
 
 from typing import Literal
 
-from ..registry import choice
-from ..values import FiniteFloat, PositiveInt, Probability
+from ..support.registry import choice
+from ..support.values import FiniteFloat, PositiveInt, Probability
 from .norms import FrozenBatchNorm, GroupNorm, Norm
 from .parts import Shapes, linear_flops, linear_shapes
-from .positions import (
-    InputPositions,
-    LearnedPositions,
-    LearnedPositions2D,
-    SinusoidalPositions2D,
-)
+from .positions import InputPositions, LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
 from .stems import PatchStem, ResNetStemType, resnet_stride
 
 # `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches and `Model.embed` are made,

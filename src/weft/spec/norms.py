@@ -1,7 +1,7 @@
 """Normalisations."""
 
-from ..registry import choice, implements
-from ..values import PositiveFloat, PositiveInt
+from ..support.registry import choice, implements
+from ..support.values import PositiveFloat, PositiveInt
 from .parts import Shapes, measured_flops, measured_shapes, with_prefix
 
 
@@ -71,5 +71,5 @@ def norm_flops(norm: Norm | None, width: int, tokens: int) -> int:
     return 0 if norm is None else norm.flops(width, tokens)
 
 
-implements(LayerNorm, "weft.layers.norms:build_layer_norm")
-implements(RMSNorm, "weft.layers.norms:build_rms_norm")
+implements(LayerNorm, "weft.nn.layers.norms:build_layer_norm")
+implements(RMSNorm, "weft.nn.layers.norms:build_rms_norm")

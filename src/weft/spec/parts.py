@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from ..registry import resolve
-from ..value_tree import format_inline
+from ..support.registry import resolve
+from ..support.value_tree import format_inline
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 Problem = tuple[str, str]  # a path in the spec, and what is wrong there
@@ -35,12 +35,12 @@ def linear_flops(rows: Shapes, count: int, *names: str) -> int:
 
 def measured_shapes(part: Any, *arguments: Any) -> Shapes:
     """Names and shapes of the parameters of what builds `part` with `arguments`; torch is imported here."""
-    yield from resolve("weft.layers.measure:parameter_shapes")(part, *arguments)
+    yield from resolve("weft.nn.layers.measure:parameter_shapes")(part, *arguments)
 
 
 def measured_flops(part: Any, width: int, tokens: int) -> int:
     """FLOPs of the layer that `part` builds for a width, on `tokens` vectors; torch is imported here."""
-    counted: int = resolve("weft.layers.measure:forward_flops")(part, width, tokens)
+    counted: int = resolve("weft.nn.layers.measure:forward_flops")(part, width, tokens)
     return counted
 
 

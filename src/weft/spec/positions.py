@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from ..registry import choice, implements
-from ..value_tree import format_inline
-from ..values import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
+from ..support.registry import choice, implements
+from ..support.value_tree import format_inline
+from ..support.values import NonNegativeInt, PositiveFloat, PositiveFraction, PositiveInt
 from .parts import Problem, Shapes, measured_shapes
 
 
@@ -168,7 +168,7 @@ class ALiBi(PositionBias):
         return "ALiBi"
 
 
-implements(SinusoidalPositions, "weft.layers.positions:SinusoidalPositionsLayer")
-implements(LearnedPositions, "weft.layers.positions:LearnedPositionsLayer")
-implements(RelativeBias, "weft.layers.positions:RelativeBiasLayer")
-implements(ALiBi, "weft.layers.positions:ALiBiLayer")
+implements(SinusoidalPositions, "weft.nn.layers.positions:SinusoidalPositionsLayer")
+implements(LearnedPositions, "weft.nn.layers.positions:LearnedPositionsLayer")
+implements(RelativeBias, "weft.nn.layers.positions:RelativeBiasLayer")
+implements(ALiBi, "weft.nn.layers.positions:ALiBiLayer")

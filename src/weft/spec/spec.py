@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
-from ..registry import choice
-from ..values import NonNegativeInt, PositiveInt, from_plain, to_json, to_plain
+from ..support.registry import choice
+from ..support.values import NonNegativeInt, PositiveInt, from_plain, to_json, to_plain
 from .attention import Attention
 from .block import Block, ParallelBlock, Pyramid, Stack
 from .heads import Head, LayerMix, PixelDecoder

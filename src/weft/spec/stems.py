@@ -2,9 +2,9 @@
 
 from typing import Literal, NamedTuple
 
-from ..registry import choice, implements, resolve
-from ..value_tree import format_inline
-from ..values import PositiveInt
+from ..support.registry import choice, implements, resolve
+from ..support.value_tree import format_inline
+from ..support.values import PositiveInt
 from .norms import GroupNorm
 from .parts import Shapes, measured_shapes
 
@@ -49,7 +49,7 @@ class PatchStem:
 
     def flops(self, channels: int, width: int, side: int) -> int:
         """Return the FLOPs of one square image of `side` pixels."""
-        counted: int = resolve("weft.layers.measure:image_flops")(self, channels, width, side)
+        counted: int = resolve("weft.nn.layers.measure:image_flops")(self, channels, width, side)
         return counted
 
     def describe(self) -> str:
@@ -120,5 +120,5 @@ class ResNetStem(PatchStem):
         return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages after a convolution of {first}"
 
 
-implements(ResNetStem, "weft.layers.stems:ResNetStemLayer")
-implements(ConvStem, "weft.layers.stems:ConvStemLayer")
+implements(ResNetStem, "weft.nn.layers.images.stems:ResNetStemLayer")
+implements(ConvStem, "weft.nn.layers.images.stems:ConvStemLayer")

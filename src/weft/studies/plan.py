@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.files import find, strip_compression_suffix
-from ..data.ownership import OTHER, refuse_strange
-from ..data.prepare import prepare
-from ..data.prepared import PreparedData
+from ..data.preparing.ownership import OTHER, refuse_strange
+from ..data.preparing.prepare import prepare
+from ..data.preparing.prepared import PreparedData
+from ..data.reading.files import find, strip_compression_suffix
 from ..inference.images import evaluation_transforms
 from ..inference.open_model import open_model
-from ..interop.hub import local_folder
+from ..interop.huggingface.hub import local_folder
 from ..interop.manifest import MANIFEST_FILE, model_of_run
 from ..interop.saving import save
 from ..recipe.metrics import greater_is_better

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..processes import die_with_parent
+from ..support.processes import die_with_parent
 
 
 def train_directory(directory: Path, prepared: str) -> None:
@@ -14,11 +14,11 @@ def train_directory(directory: Path, prepared: str) -> None:
     Raises:
         RunStopped: as `runs.train.train` does.
     """
-    from ..addresses import locate
-    from ..data.prepared import PreparedData
+    from ..data.preparing.prepared import PreparedData
     from ..runs.train import train
-    from ..training.compatibility import recipe_of
-    from ..user_code import load_code_of_run
+    from ..support.addresses import locate
+    from ..support.user_code import load_code_of_run
+    from ..training.checkpoints.compatibility import recipe_of
 
     load_code_of_run(directory)
     recipe = recipe_of(directory, lambda line: None)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import recipe as R
-from ..console import Report
-from ..interop.companion_files import copy_companion_files
+from ..interop.huggingface.companion_files import copy_companion_files
 from ..interop.manifest import CURVE, find_damage, write_finished, write_manifest
-from ..runs.log import is_finished, mark_unfinished, read_log
-from ..storage import rename, write_atomically
-from ..training.compatibility import recipe_differences, recipe_of
+from ..runs.logs.log import is_finished, mark_unfinished, read_log
+from ..support.console import Report
+from ..support.storage import rename, write_atomically
+from ..training.checkpoints.compatibility import recipe_differences, recipe_of
 from .plan import RESULTS_FILE, TunePlan
 from .runs import StudyRun, has_model
 

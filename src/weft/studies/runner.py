@@ -7,7 +7,7 @@ from pathlib import Path
 from ..runs.directory import RunDirectory
 from ..runs.start import ignore_message
 from ..runs.train import RunStopped
-from ..storage import make_folder
+from ..support.storage import make_folder
 from .launchers import Launcher, RunEvent
 from .runs import StudyRun, check_begun, is_done
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .. import recipe as R
-from ..data.prepared import PreparedData
+from ..data.preparing.prepared import PreparedData
 from ..interop.manifest import MANIFEST_FILE, find_damage
 from ..runs.lock import is_locked
-from ..runs.log import is_finished
-from ..storage import write_atomically
-from ..training.compatibility import recipe_differences, recipe_of
+from ..runs.logs.log import is_finished
+from ..support.storage import write_atomically
+from ..training.checkpoints.compatibility import recipe_differences, recipe_of
 
 FAILURE_FILE = "failure.txt"
 State = Literal["waiting", "running", "done", "failed"]

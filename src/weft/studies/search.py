@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..console import Report
 from ..interop.manifest import check_model_of_run
 from ..runs.directory import RunDirectory
-from ..runs.log import read_log
-from ..training.compatibility import recipe_differences, recipe_of
+from ..runs.logs.log import read_log
+from ..support.console import Report
+from ..training.checkpoints.compatibility import recipe_differences, recipe_of
 from ..training.step import TrainStep
 from .launchers import Launcher, RunEvent, ThisProcess
 from .plan import TunePlan

@@ -6,23 +6,16 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.files import find, size_and_mtime
-from ..data.formats.coco import load_coco
+from ..data.reading.files import find, size_and_mtime
+from ..data.reading.formats.coco import load_coco
 from ..data.reading.labels import format_labels
 from ..data.reading.table import Tables
-from ..recipe.cells import check_box_units
-from ..recipe.formats import SourceRow
+from ..recipe.data.cells import check_box_units
+from ..recipe.data.formats import SourceRow
 from .image_samples import IMAGE_COMMENTS, sample_images, sizes_of, usual_size, warn_if_few
 from .recipe_code import Call, Name
 from .split import split_tables
-from .suggestion import (
-    RUN,
-    Budget,
-    Suggestion,
-    count_steps,
-    first_fields,
-    rounded_up,
-)
+from .suggestion import RUN, Budget, Suggestion, count_steps, first_fields, rounded_up
 
 BATCH_SIZE = 16
 WEFT_ONLY = (

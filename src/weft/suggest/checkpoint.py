@@ -6,13 +6,13 @@ from typing import Any, Literal, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.folder_files import find_file
-from ..data.tokenizer import Tokenizer
+from ..data.tokenizing.tokenizer import Tokenizer
 from ..families import families
 from ..families.base import Family
-from ..interop.describe import read_folder
-from ..interop.hub import local_folder
+from ..interop.huggingface.describe import read_folder
+from ..interop.huggingface.hub import local_folder
 from ..interop.manifest import model_of_run
+from ..support.folder_files import find_file
 
 BERT_DROPOUT = 0.1
 

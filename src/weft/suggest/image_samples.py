@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from .. import recipe as R
-from ..data.images import DecodedWithin, displayed_size
-from ..data.quarantine import image_bytes
+from ..data.images.images import DecodedWithin, displayed_size
 from ..data.reading.image_columns import SAMPLE_IMAGES
+from ..data.reading.quarantine import image_bytes
 from ..data.reading.table import Table, UsableRows
-from ..recipe.formats import SourceRow
+from ..recipe.data.formats import SourceRow
 from .suggestion import COMMENTS
 
 SAMPLE_PIXELS = 1 << 26  # of the sampled images that are decoded, which takes about a second

@@ -10,25 +10,18 @@ from typing import Any, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.formats.image_folder import FOLDER, IMAGE_SUFFIXES
+from ..data.reading.formats.image_folder import FOLDER, IMAGE_SUFFIXES
 from ..data.reading.labels import check_class_count, check_classes_in_training, format_labels
 from ..data.reading.rows import load_source
 from ..data.reading.table import Table, Tables, UsableRows
-from ..interop.image_processor import image_transforms
-from ..recipe.cells import class_names, sorted_classes
+from ..interop.huggingface.image_processor import image_transforms
+from ..recipe.data.cells import class_names, sorted_classes
 from .checkpoint import Checkpoint, with_layer_mix
 from .fine_tuning import Trained, suggest_fine_tuning
 from .image_samples import IMAGE_COMMENTS, sample_images, sizes_of, usual_size, warn_if_few
 from .recipe_code import Call
 from .split import Split, split_tables
-from .suggestion import (
-    RUN,
-    Budget,
-    FineTuning,
-    Suggestion,
-    count_steps,
-    first_fields,
-)
+from .suggestion import RUN, Budget, FineTuning, Suggestion, count_steps, first_fields
 
 TASK = "classify"
 BATCH_SIZE = 32

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import recipe as R
-from ..data.encode import build_encoder
-from ..data.question_windows import question_windows
-from ..data.tokenizer import Tokenizer
-from ..recipe.formats import SourceRow
+from ..data.shards.encode import build_encoder
+from ..data.tokenizing.question_windows import question_windows
+from ..data.tokenizing.tokenizer import Tokenizer
+from ..recipe.data.formats import SourceRow
 from .suggestion import rounded_up
 
 LONGEST = 512  # tokens of a row

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import recipe as R
-from ..data.files import find, strip_compression_suffix
-from ..data.formats.sniff import UnknownFormat
-from ..data.quarantine import MAX_BAD_ROWS
 from ..data.reading.examples import expected_rows
+from ..data.reading.files import find, strip_compression_suffix
+from ..data.reading.formats.sniff import UnknownFormat
+from ..data.reading.quarantine import MAX_BAD_ROWS
 from ..data.reading.table import Tables, open_table
-from ..synonyms import suggest
+from ..support.synonyms import suggest
 from .checkpoint import Checkpoint
 from .pretrain import OBJECTIVES
 

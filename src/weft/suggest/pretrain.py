@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.files import expand
-from ..data.formats.lines import read_head
 from ..data.reading.column_names import check_columns_exist
+from ..data.reading.files import expand
+from ..data.reading.formats.lines import read_head
+from ..data.reading.source import split_source
 from ..data.reading.table import Table, Tables, UsableRows
-from ..data.source import split_source
 from .recipe_code import Call, Name
 from .split import split_tables
 from .suggestion import (

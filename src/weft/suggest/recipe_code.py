@@ -9,7 +9,7 @@ from ..families import family
 
 WIDTH = 100  # of a line, as in this project
 INDENT = "    "
-USER_CODE = "weft.user_code."  # where the parts of a user's own file are
+USER_CODE = "weft.support.user_code."  # where the parts of a user's own file are
 
 
 class Call(NamedTuple):

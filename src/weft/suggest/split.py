@@ -5,14 +5,14 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from .. import recipe as R
-from ..data.files import expand
-from ..data.formats.coco import COCO
-from ..data.formats.image_folder import FOLDER
-from ..data.formats.squad import SQUAD, count_articles
-from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import check_columns_exist
+from ..data.reading.files import expand
+from ..data.reading.formats.coco import COCO
+from ..data.reading.formats.image_folder import FOLDER
+from ..data.reading.formats.squad import SQUAD, count_articles
+from ..data.reading.quarantine import allowed_bad_rows
+from ..data.reading.source import row_position
 from ..data.reading.table import Table, Tables, UsableRows
-from ..data.source import row_position
 from .suggestion import join_names
 
 HELD_OUT = 0.1  # of the rows

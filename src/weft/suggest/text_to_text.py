@@ -4,7 +4,6 @@ appendix D)."""
 from collections.abc import Sequence
 
 from .. import recipe as R
-from ..data.quarantine import allowed_bad_rows
 from ..data.reading.column_names import (
     SOURCE_COLUMNS,
     TARGET_COLUMNS,
@@ -14,9 +13,10 @@ from ..data.reading.column_names import (
 from ..data.reading.columns import MAX_CLASSES, column_values, looks_like_text
 from ..data.reading.examples import Examples, build_examples, find_examples
 from ..data.reading.labels import detect_classes, format_labels
+from ..data.reading.quarantine import allowed_bad_rows
 from ..data.reading.table import Table, Tables
-from ..recipe.formats import Fields
-from ..synonyms import suggest
+from ..recipe.data.formats import Fields
+from ..support.synonyms import suggest
 from .checkpoint import Checkpoint
 from .suggestion import FineTuning
 

@@ -7,7 +7,7 @@ from .. import recipe as R
 from .. import spec as S
 from ..data.reading.examples import Examples, find_examples
 from ..data.reading.table import Tables
-from ..data.tokenizer import Tokenizer
+from ..data.tokenizing.tokenizer import Tokenizer
 from ..spec.spec import max_row_length
 from .checkpoint import Checkpoint, with_layer_mix, with_text_head
 from .fine_tuning import Trained, suggest_fine_tuning

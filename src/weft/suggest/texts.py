@@ -8,7 +8,7 @@ from ..data.reading.examples import Examples, find_examples
 from ..data.reading.labels import format_labels
 from ..data.reading.table import Tables, UsableRows
 from ..families import family
-from ..recipe.cells import EXCERPT
+from ..recipe.data.cells import EXCERPT
 from .lengths import COVERED, PIECES_PER_WORD, WINDOW, estimated_length
 from .recipe_code import Call
 from .split import Split, split_tables

@@ -4,9 +4,9 @@ import torch
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.store import DataInfo
-from ..model.model import Model
-from ..registry import implementation
+from ..data.shards.store import DataInfo
+from ..nn.model import Model
+from ..support.registry import implementation
 from .base import Loss, Preprocess, TaskContext, encode_batch
 from .pair_encoding import PairEncoding
 from .task import EvaluationData, TaskImplementation

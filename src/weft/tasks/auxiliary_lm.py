@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
-from ..layers.sequence import HiddenStates
-from ..model.model import Model
+from ..nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..nn.layers.sequence import HiddenStates
+from ..nn.model import Model
 from .base import TaskContext
 
 LM_TERM = "token"

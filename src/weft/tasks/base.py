@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..data.batching import shape_granularity
-from ..data.collate import count_tokens
-from ..data.samples import RowSamples, Samples
-from ..data.store import DataInfo, Store
-from ..data.tokenizer import SpecialTokenFrame
-from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
-from ..kernels.keyed_random import Keys, use_keys
-from ..layers.mixture_of_experts import MixtureOfExpertsLayer, router_losses
-from ..layers.roles import with_base_rate
-from ..layers.sequence import HiddenStates, sequence_keys
-from ..model.initialisation import initialise_weights
-from ..model.model import Model, build
+from ..data.batches.batching import shape_granularity
+from ..data.batches.collate import count_tokens
+from ..data.batches.samples import RowSamples, Samples
+from ..data.shards.store import DataInfo, Store
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
+from ..nn.initialisation import initialise_weights
+from ..nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..nn.kernels.keyed_random import Keys, use_keys
+from ..nn.layers.mixture_of_experts import MixtureOfExpertsLayer, router_losses
+from ..nn.layers.roles import with_base_rate
+from ..nn.layers.sequence import HiddenStates, sequence_keys
+from ..nn.model import Model, build
 from ..spec.spec import max_row_length
 
 ROUTER_TERMS = ("balance", "router_z")  # loss terms of every task whose model has experts

@@ -7,11 +7,11 @@ import numpy as np
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.files import MissingFile
-from ..data.samples import RowSamples, Samples, TokenWindows
-from ..data.store import Store
-from ..kernels.cross_entropy import IGNORE_INDEX
+from ..data.batches.samples import RowSamples, Samples, TokenWindows
+from ..data.reading.files import MissingFile
+from ..data.shards.store import Store
 from ..metrics.perplexity import perplexity
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
 from .base import (
     ArrayRow,
     Batch,
@@ -23,12 +23,7 @@ from .base import (
     logits_at,
     masks,
 )
-from .predict import (
-    StridedWindowPreprocess,
-    StridedWindows,
-    default_row_length,
-    token_losses,
-)
+from .predict import StridedWindowPreprocess, StridedWindows, default_row_length, token_losses
 from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
 

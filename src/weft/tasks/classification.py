@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.collate import attention_mask
-from ..data.image_samples import ImageSamples
-from ..data.store import Store
-from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
-from ..layers.sequence import HiddenStates
+from ..data.batches.collate import attention_mask
+from ..data.images.image_samples import ImageSamples
+from ..data.shards.store import Store
 from ..metrics.classification import classification_metrics
 from ..metrics.correlation import regression_metrics
-from ..model.heads import ClassifierHeadLayer, pool_tokens
+from ..nn.heads import ClassifierHeadLayer, pool_tokens
+from ..nn.kernels.cross_entropy import accumulation_dtype, cross_entropy
+from ..nn.layers.sequence import HiddenStates
 from . import auxiliary_lm
 from .base import (
     ArrayRow,

@@ -3,9 +3,9 @@
 import numpy as np
 
 from .. import recipe as R
-from ..data.samples import Samples, SentenceSamples, TokenWindows
-from ..data.store import Store
-from ..data.tokenizer import SpecialTokenFrame
+from ..data.batches.samples import Samples, SentenceSamples, TokenWindows
+from ..data.shards.store import Store
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
 from .base import (
     ArrayRow,
     EncoderDecoderLoss,

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.boxes import BoxSamples, decode_boxed, relative_boxes
-from ..data.collate import IGNORE_INDEX
-from ..data.store import Store
-from ..kernels.cross_entropy import accumulation_dtype
-from ..layers.object_queries import ObjectStates
+from ..data.batches.collate import IGNORE_INDEX
+from ..data.images.boxes import BoxSamples, decode_boxed, relative_boxes
+from ..data.shards.store import Store
 from ..metrics.detection import MAX_DETECTIONS, detection_metrics
-from ..model.detection import DetectionDecoder
-from ..model.heads import Detections
+from ..nn.detection import DetectionDecoder
+from ..nn.heads import Detections
+from ..nn.kernels.cross_entropy import accumulation_dtype
+from ..nn.layers.images.object_queries import ObjectStates
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
 from .detection_denoising import add_noised_queries, noise_objects
 from .detection_matching import (

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.collate import IGNORE_INDEX
-from ..kernels.masks import SHARED_DOCUMENT
-from ..layers.object_queries import ObjectStates
+from ..data.batches.collate import IGNORE_INDEX
+from ..nn.kernels.masks import SHARED_DOCUMENT
+from ..nn.layers.images.object_queries import ObjectStates
 from .base import ArrayRow, Batch
 
 SMALLEST = 1e-3  # side of a noised box

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import recipe as R
-from ..kernels.cross_entropy import IGNORE_INDEX
-from ..layers.boxes import generalized_iou
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
+from ..nn.layers.images.boxes import generalized_iou
 
 LARGEST = 1e30  # of a cost, in place of what is not a number: the loss tells the guard, not scipy
 ALPHA = 0.25  # focal loss: the weight of what is there; 1 - ALPHA of what is not (arXiv:1708.02002, section 4)

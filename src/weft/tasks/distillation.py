@@ -11,11 +11,11 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.store import Store
-from ..kernels.cross_entropy import accumulation_dtype, cross_entropy
+from ..data.shards.store import Store
 from ..metrics.perplexity import perplexity
-from ..model.heads import ClassifierHeadLayer
-from ..model.model import Model
+from ..nn.heads import ClassifierHeadLayer
+from ..nn.kernels.cross_entropy import accumulation_dtype, cross_entropy
+from ..nn.model import Model
 from ..spec.spec import max_row_length
 from . import causal_lm, classification
 from .base import (

@@ -7,10 +7,10 @@ import numpy as np
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.samples import RowSamples, Samples
-from ..data.store import Store
-from ..kernels.cross_entropy import IGNORE_INDEX
+from ..data.batches.samples import RowSamples, Samples
+from ..data.shards.store import Store
 from ..metrics.perplexity import perplexity
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
 from .base import (
     ArrayRow,
     Batch,

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.image_samples import ImageSamples
-from ..data.store import Store
-from ..kernels.cross_entropy import accumulation_dtype
+from ..data.images.image_samples import ImageSamples
+from ..data.shards.store import Store
+from ..nn.kernels.cross_entropy import accumulation_dtype
 from .base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext, check_head
 from .classification import image_samples
 from .task import TaskImplementation

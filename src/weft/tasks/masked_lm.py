@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.samples import Samples, SentenceSamples
-from ..data.store import Store
-from ..data.tokenizer import SpecialTokenFrame
-from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
-from ..layers.roles import head_linear
+from ..data.batches.samples import Samples, SentenceSamples
+from ..data.shards.store import Store
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
+from ..nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..nn.layers.roles import head_linear
 from .base import (
     ArrayRow,
     Batch,

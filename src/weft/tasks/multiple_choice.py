@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.collate import attention_mask
-from ..data.store import Store
-from ..kernels.cross_entropy import cross_entropy
+from ..data.batches.collate import attention_mask
+from ..data.shards.store import Store
 from ..metrics.classification import multiple_choice_accuracy
+from ..nn.kernels.cross_entropy import cross_entropy
 from . import auxiliary_lm
 from .base import (
     ArrayRow,

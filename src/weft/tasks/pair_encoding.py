@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from .. import recipe as R
-from ..data.store import Store
-from ..data.tokenizer import SpecialTokenFrame
+from ..data.shards.store import Store
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
 from .base import ArrayRow, TaskContext, check_model, concatenate_ids, has_token_types, special_ids
 
 
@@ -68,7 +68,7 @@ class PairEncoding:
         return {names.get(name, name): field for name, field in fields.items()}
 
     def table(self, store: Store, length: int, *columns: str) -> Any:
-        from ..data.samples import RowSamples
+        from ..data.batches.samples import RowSamples
 
         if length < 5:
             raise ValueError(

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.batching import FixedPlanner
-from ..data.loader import Loader
-from ..data.order import Order
-from ..data.store import Store
+from ..data.batches.batching import FixedPlanner
+from ..data.batches.loader import Loader
+from ..data.shards.store import Store
 from ..generate.text_generator import Progress
 from ..metrics.perplexity import evaluation_windows
-from ..model.model import Model
-from ..ranks import Ranks
+from ..nn.model import Model
 from ..spec.spec import max_row_length
+from ..support.order import Order
+from ..support.ranks import Ranks
 from .base import Batch, LengthLimitedSamples, Preprocess, selected_labels
 
 DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.collate import attention_mask
-from ..data.samples import RowSamples, Samples
-from ..data.store import Store
-from ..kernels.cross_entropy import IGNORE_INDEX, accumulation_dtype
-from ..model.model import Model
+from ..data.batches.collate import attention_mask
+from ..data.batches.samples import RowSamples, Samples
+from ..data.shards.store import Store
+from ..nn.kernels.cross_entropy import IGNORE_INDEX, accumulation_dtype
+from ..nn.model import Model
 from .base import (
     ArrayRow,
     Batch,

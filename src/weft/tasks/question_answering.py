@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.collate import attention_mask
-from ..data.files import expand
-from ..data.formats.squad import Question, iterate_questions, read_questions
-from ..data.in_memory import InMemoryStore
-from ..data.store import Store
-from ..kernels.cross_entropy import cross_entropy
+from ..data.batches.collate import attention_mask
+from ..data.reading.files import expand
+from ..data.reading.formats.squad import Question, iterate_questions, read_questions
+from ..data.shards.in_memory import InMemoryStore
+from ..data.shards.store import Store
 from ..metrics.squad import AnswerPrediction, squad_metrics
+from ..nn.kernels.cross_entropy import cross_entropy
 from ..spec.spec import max_row_length
 from .base import (
     ArrayRow,
@@ -28,13 +28,7 @@ from .base import (
     encode_batch,
 )
 from .pair_encoding import PairEncoding
-from .task import (
-    EvaluateOptions,
-    EvaluationData,
-    Metrics,
-    TaskImplementation,
-    predict,
-)
+from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation, predict
 
 MAX_ANSWER_TOKENS = 30  # of an answer (BERT's own script)
 

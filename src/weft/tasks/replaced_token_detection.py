@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.collate import attention_mask
-from ..kernels.cross_entropy import accumulation_dtype, cross_entropy, row_chunks
-from ..layers.positions import LearnedPositionsLayer
-from ..model.initialisation import parameter_seed
-from ..model.model import Model, build
+from ..data.batches.collate import attention_mask
+from ..nn.initialisation import parameter_seed
+from ..nn.kernels.cross_entropy import accumulation_dtype, cross_entropy, row_chunks
+from ..nn.layers.positions import LearnedPositionsLayer
+from ..nn.model import Model, build
 from . import masked_lm
 from .base import (
     ArrayRow,

@@ -5,22 +5,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import recipe as R
-from ..data.drop_table import PieceReader
+from ..data.preparing.drop_table import PieceReader
 from ..data.reading.rows import check_rows, load_source
-from ..data.source import resolve_source
-from ..data.store import DataInfo, Store
+from ..data.reading.source import resolve_source
+from ..data.shards.store import DataInfo, Store
 from ..metrics.perplexity import perplexity
-from ..model.loaded_model import LoadedModel
-from ..registry import implementation
+from ..nn.loaded_model import LoadedModel
+from ..support.registry import implementation
 from . import base
 from .base import Batch, LengthLimitedSamples, Loss, Preprocess, TaskContext
-from .predict import (
-    PredictOptions,
-    default_row_length,
-    device_of,
-    predict_all,
-    token_losses,
-)
+from .predict import PredictOptions, default_row_length, device_of, predict_all, token_losses
 
 Metrics = Iterator[tuple[str, float | str]]
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels.cross_entropy import IGNORE_INDEX
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
 from .base import ArrayRow, LengthLimitedSamples, concatenate_ids
 
 PAIRS = ("segment-pair", "sentence-pair")

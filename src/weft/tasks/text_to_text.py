@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.in_memory import ListSamples
-from ..data.samples import RowSamples, Samples
-from ..data.store import Store
-from ..data.tokenizer import SpecialTokenFrame
+from ..data.batches.samples import RowSamples, Samples
+from ..data.shards.in_memory import ListSamples
+from ..data.shards.store import Store
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
 from ..generate.text_generator import TextGenerator
-from ..kernels.cross_entropy import IGNORE_INDEX
 from ..metrics.classification import classification_metrics
 from ..metrics.translation import translation_metrics
-from ..model.loaded_model import LoadedModel
-from ..recipe.formats import Fields
+from ..nn.kernels.cross_entropy import IGNORE_INDEX
+from ..nn.loaded_model import LoadedModel
+from ..recipe.data.formats import Fields
 from .base import (
     ArrayRow,
     Batch,

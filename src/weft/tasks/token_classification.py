@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.store import Store
-from ..kernels.cross_entropy import IGNORE_INDEX, cross_entropy
+from ..data.shards.store import Store
 from ..metrics.entities import outside_tag, tagging_metrics
+from ..nn.kernels.cross_entropy import IGNORE_INDEX, cross_entropy
 from .base import (
     ArrayRow,
     Batch,

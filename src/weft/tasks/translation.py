@@ -8,15 +8,15 @@ import numpy as np
 from torch import Tensor
 
 from .. import recipe as R
-from ..data.batching import slice_of_rank
-from ..data.bpe_dropout import BPEDropout, BPEDropoutSamples
-from ..data.files import strip_compression_suffix
-from ..data.samples import RowSamples, Samples
-from ..data.store import Store
-from ..data.tokenizer import SpecialTokenFrame
+from ..data.batches.batching import slice_of_rank
+from ..data.batches.samples import RowSamples, Samples
+from ..data.reading.files import strip_compression_suffix
+from ..data.shards.store import Store
+from ..data.tokenizing.bpe_dropout import BPEDropout, BPEDropoutSamples
+from ..data.tokenizing.tokenizer import SpecialTokenFrame
 from ..generate.text_generator import TextGenerator
-from ..kernels.cross_entropy import cross_entropy
 from ..metrics.translation import translation_metrics
+from ..nn.kernels.cross_entropy import cross_entropy
 from .base import (
     ArrayRow,
     Batch,

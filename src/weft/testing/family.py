@@ -9,13 +9,13 @@ import torch
 
 from ..families import Family, LabelNames, family_names
 from ..families import family as find_family
-from ..interop.describe import read_folder
+from ..interop.huggingface.describe import read_folder
+from ..interop.huggingface.verify import example, run_ours
 from ..interop.loading import load
 from ..interop.saving import save
-from ..interop.verify import example, run_ours
-from ..model.model import Model, build
+from ..nn.model import Model, build
 from ..spec import Spec, replace
-from ..values import from_json, to_json
+from ..support.values import from_json, to_json
 from .model_part import random_model
 from .value import check_value
 

@@ -1,7 +1,7 @@
 """Conformance of a filter: `check_filter` raises an AssertionError that names the problem."""
 
 from .. import recipe as R
-from ..registry import implementation
+from ..support.registry import implementation
 from .value import calling, check_value
 
 TEXTS = (

@@ -10,14 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..data.files import MAX_LINE_BYTES, expand, find, read_blocks
-from ..data.formats.base import ENDLESS
-from ..data.formats.lines import read_head
-from ..data.formats.sniff import detect_format
-from ..data.jobs import piece_from_json
+from ..data.preparing.jobs import piece_from_json
+from ..data.reading.files import MAX_LINE_BYTES, expand, find, read_blocks
+from ..data.reading.formats.base import ENDLESS
+from ..data.reading.formats.lines import read_head
+from ..data.reading.formats.sniff import detect_format
 from ..recipe import Source
-from ..recipe.formats import Format, SourceItem, SourceRow
-from ..registry import named, names
+from ..recipe.data.formats import Format, SourceItem, SourceRow
+from ..support.registry import named, names
 from .value import calling
 
 PIECE_SIZES = (1, 7, 50, 1000)  # bytes

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .. import spec as S
-from ..kernels.attention import PatternBackend, eager_attention, sdpa_attention
-from ..kernels.masks import PatternMask, Positions, build_mask
-from ..layers.attention import AttentionLayer
-from ..layers.measure import build_on_meta
-from ..layers.roles import is_declared
-from ..registry import implementation, named
+from ..nn.kernels.attention import PatternBackend, eager_attention, sdpa_attention
+from ..nn.kernels.masks import PatternMask, Positions, build_mask
+from ..nn.layers.attention import AttentionLayer
+from ..nn.layers.measure import build_on_meta
+from ..nn.layers.roles import is_declared
+from ..support.registry import implementation, named
 from .layer_properties import check_properties, forward, grid_side
 from .value import calling
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from .. import spec as S
-from ..kernels.masks import Positions, build_mask, pattern_mask
-from ..layers.attention import AttentionContext
+from ..nn.kernels.masks import Positions, build_mask, pattern_mask
+from ..nn.layers.attention import AttentionContext
 
 TOLERANCE = 1e-4  # of float32, relative to the largest number
 

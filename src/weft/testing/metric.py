@@ -7,7 +7,7 @@ from math import isclose, isfinite
 from typing import Any
 
 from ..recipe.metrics import Metric, find_metric
-from ..registry import names
+from ..support.registry import names
 from .value import calling
 
 SHUFFLES = 5

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from .. import spec as S
-from ..interop.verify import example, run_ours
-from ..layers.measure import image_flops
-from ..layers.roles import Role, parameter_facts
-from ..model.initialisation import initialise_weights
-from ..model.model import Model, build
+from ..interop.huggingface.verify import example, run_ours
+from ..nn.initialisation import initialise_weights
+from ..nn.layers.measure import image_flops
+from ..nn.layers.roles import Role, parameter_facts
+from ..nn.model import Model, build
 from .layer import check_registered, check_roles
 from .layer_properties import assert_same
 from .recipe_part import tiny_decoder, tiny_encoder

@@ -10,12 +10,12 @@ from torch import nn
 
 from .. import recipe as R
 from .. import spec as S
-from ..data.batching import BatchPlanner, StepPlan, build_planner
-from ..layers.roles import Part, parameter_facts
-from ..model.model import Model, build
-from ..registry import implementation
+from ..data.batches.batching import BatchPlanner, StepPlan, build_planner
+from ..nn.layers.roles import Part, parameter_facts
+from ..nn.model import Model, build
+from ..support.registry import implementation
 from ..training.averages import BestWeights, WeightCopy
-from ..training.optimisers import Optimiser, has_weight_decay
+from ..training.optimisers.optimiser import Optimiser, has_weight_decay
 from ..training.trainable import freeze_untrained
 from .value import calling, check_value
 

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 
 from .. import recipe as R
-from ..data.collate import collate, to_torch
-from ..data.in_memory import InMemoryStore
-from ..data.order import sample_generator
-from ..data.store import Store
-from ..data.tokenizer import Tokenizer
-from ..data.train_tokenizer import fit_tokenizer
-from ..ranks import Ranks
+from ..data.batches.collate import collate, to_torch
+from ..data.shards.in_memory import InMemoryStore
+from ..data.shards.store import Store
+from ..data.tokenizing.tokenizer import Tokenizer
+from ..data.tokenizing.train_tokenizer import fit_tokenizer
 from ..spec import Spec
+from ..support.order import sample_generator
+from ..support.ranks import Ranks
+from ..support.values import from_json, to_json
 from ..tasks import build_task
 from ..tasks.base import ArrayRow, Batch, LengthLimitedSamples
 from ..tasks.predict import PredictOptions, predict_batches
 from ..tasks.task import EvaluationData, TaskImplementation
-from ..values import from_json, to_json
 from .value import calling
 
 TOLERANCE = 1e-9  # of float64

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from .. import recipe as R
-from ..registry import implementation
+from ..support.registry import implementation
 from .value import calling, check_value
 
 SEEDS = 20

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..registry import CHOICES
-from ..values import from_json, get_path, iterate_leaves, replace_path, to_json
+from ..support.registry import CHOICES
+from ..support.values import from_json, get_path, iterate_leaves, replace_path, to_json
 
 
 @contextmanager

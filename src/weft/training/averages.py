@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from .. import recipe as R
 from ..recipe.metrics import greater_is_better
-from ..registry import implementation
-from .checkpoint_parts import SavedTensor, read_into
+from ..support.registry import implementation
+from .checkpoints.parts import SavedTensor, read_into
 
 SavedCopies = Mapping[str, SavedTensor | Tensor]
 

@@ -8,20 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.collate import SAMPLES
-from ..data.loader import Loader, RankBatch
-from ..data.order import hash_to_int
-from ..kernels.keyed_random import sample_numbers
-from ..layers.attention import AttentionLayer
-from ..layers.mixture_of_experts import MixtureOfExpertsLayer
+from ..data.batches.collate import SAMPLES
+from ..data.batches.loader import Loader, RankBatch
+from ..nn.kernels.keyed_random import sample_numbers
+from ..nn.layers.attention import AttentionLayer
+from ..nn.layers.mixture_of_experts import MixtureOfExpertsLayer
+from ..support.order import hash_to_int
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
-from .checkpoint_parts import SavedGroups, load_weights, read_like, state_digest
+from .checkpoints.parts import SavedGroups, load_weights, read_like, state_digest
 from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
-from .optimisers import Optimiser
-from .parallel import DistributedRanks
-from .sharding import full_tensor, local_tensor
+from .optimisers.optimiser import Optimiser
+from .parallel.ranks import DistributedRanks
+from .parallel.sharding import full_tensor, local_tensor
 from .step import StepOptions, TrainStep
 from .throughput import expert_load
 from .trainable import set_train_mode

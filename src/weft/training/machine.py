@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..kernels.devices import resolve_device, resolve_dtype, resolve_precision
+from ..nn.kernels.devices import resolve_device, resolve_dtype, resolve_precision
 from .memory import available_bytes
 
 SIDE, SECONDS = 512, 0.15  # of the matrices, and for each precision

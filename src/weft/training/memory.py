@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ..recipe.cost import MemoryEstimate
+from ..plan.cost import MemoryEstimate
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # mallopt's numbers: malloc.h of glibc
 LARGEST_MMAP_THRESHOLD = (

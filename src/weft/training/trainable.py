@@ -8,16 +8,16 @@ from torch import Tensor, nn
 from .. import recipe as R
 from .. import spec as S
 from ..interop.loading import FolderWeights, open_weights
-from ..layers.embedding import PatchEmbedding
-from ..layers.lora import LoRALinear, insert_lora, merged_reader
-from ..layers.roles import Part, Role, parameter_facts
-from ..layers.shifted_windows import ShiftedWindowAttention
-from ..model.initialisation import parameter_seed
-from ..model.model import Model, build_on_meta
-from ..registry import implementation
+from ..nn.initialisation import parameter_seed
+from ..nn.layers.embedding import PatchEmbedding
+from ..nn.layers.images.shifted_windows import ShiftedWindowAttention
+from ..nn.layers.lora import LoRALinear, insert_lora, merged_reader
+from ..nn.layers.roles import Part, Role, parameter_facts
+from ..nn.model import Model, build_on_meta
+from ..support.registry import implementation
 from ..tasks.base import Loss
-from .checkpoint import Checkpoint
-from .sharding import local_slices, local_tensor
+from .checkpoints.checkpoint import Checkpoint
+from .parallel.sharding import local_slices, local_tensor
 
 OBJECT_QUERIES = ("target.queries.weight", "target.anchors.weight")
 

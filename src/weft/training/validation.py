@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ..data.batching import StepPlan
-from ..data.loader import RankBatch
+from ..data.batches.batching import StepPlan
+from ..data.batches.loader import RankBatch
 from ..tasks.base import Batch, LengthLimitedSamples
 from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 import weft
-from weft.data.formats.lines import LineFormat, read_records
-from weft.recipe.formats import BadRow, SourceRow
+from weft.data.reading.formats.lines import LineFormat, read_records
+from weft.recipe.data.formats import BadRow, SourceRow
 from weft.testing import check_format
 
 

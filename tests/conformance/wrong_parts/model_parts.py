@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import weft
-from weft.model.heads import pool_tokens
+from weft.nn.heads import pool_tokens
 from weft.testing import check_head, check_part
 
 

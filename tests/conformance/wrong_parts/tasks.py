@@ -7,7 +7,7 @@ import torch.nn.functional as F
 import weft
 from weft import recipe as R
 from weft import spec as S
-from weft.model.heads import pool_tokens
+from weft.nn.heads import pool_tokens
 from weft.tasks import Loss, PairEncoding, Preprocess, TaskImplementation, encode_batch
 from weft.testing import check_task, small_store
 

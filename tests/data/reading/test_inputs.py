@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from weft import recipe as R
-from weft import registry
 from weft.data.reading.column_names import require_column
 from weft.data.reading.columns import infer_row_schema
 from weft.data.reading.inputs import open_input, split_lines
-from weft.data.write_rows import write_rows
+from weft.data.reading.write_rows import write_rows
+from weft.support import registry
 
 
 def rows_of(path: str) -> list[dict[str, Any]]:

@@ -18,9 +18,9 @@ from weft import spec as S
 from weft.commands.rows import input_rows
 from weft.data.reading.columns import infer_row_schema
 from weft.data.reading.rows import load_source
-from weft.data.source import resolve_source
-from weft.inference.evaluation_data import load_files
-from weft.options.shared import RowOptions
+from weft.data.reading.source import resolve_source
+from weft.evaluation.data import load_files
+from weft.support.options.shared import RowOptions
 
 LABELS = ("down", "side", "up")
 LETTERS = "abc  xyz,;|'\"\\{}[]#-éß日😀"

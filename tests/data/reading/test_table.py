@@ -21,11 +21,11 @@ from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
 from weft.commands.rows import input_rows
-from weft.data.quarantine import MAX_BAD_ROWS
-from weft.inference.evaluation_data import load_files
-from weft.options.shared import RowOptions
+from weft.data.reading.quarantine import MAX_BAD_ROWS
+from weft.evaluation.data import load_files
 from weft.suggest.opening import open_tables
 from weft.suggest.suggest import suggest
+from weft.support.options.shared import RowOptions
 
 ROWS = [(f"the {kind} film is number {i}", ("neg", "pos")[i % 2]) for i, kind in enumerate("abcdefghij" * 6)]  # fmt: skip
 RECORDS = [{"text": text, "label": label} for text, label in ROWS]
@@ -346,9 +346,9 @@ def test_validation_columns_are_renamed_by_position_only_if_there_are_as_many(
 
 OWN = """
 from weft import recipe
-from weft.data.formats.lines import LineFormat, decoded_lines
-from weft.recipe.formats import BadRow, SourceRow
-from weft.registry import register
+from weft.data.reading.formats.lines import LineFormat, decoded_lines
+from weft.recipe.data.formats import BadRow, SourceRow
+from weft.support.registry import register
 
 
 @register
@@ -386,8 +386,8 @@ class Opinion(recipe.Classification):
 def test_a_format_and_a_task_of_a_users_file_are_read_and_offered_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weft import registry, user_code
-    from weft.recipe.formats import Format
+    from weft.recipe.data.formats import Format
+    from weft.support import registry, user_code
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry.NAMED, Format, dict(registry.NAMED[Format]))

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...recipe.cells import is_number
-from ...recipe.formats import Fields
-from ...synonyms import closest_name
+from ...recipe.data.cells import is_number
+from ...recipe.data.formats import Fields
+from ...support.synonyms import closest_name
 
 MOST_OF_THEM = 0.9  # of the lines of a file without a known name hold the delimiter
 

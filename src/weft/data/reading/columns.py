@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ... import recipe as R
-from ...recipe.cells import is_number
-from ...recipe.formats import Fields
+from ...recipe.data.cells import is_number
+from ...recipe.data.formats import Fields
 from .column_names import (
     CONTEXT_COLUMNS,
     ENDING_COLUMNS,

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ... import recipe as R
-from ...recipe.formats import Fields
-from ...registry import members
-from ...synonyms import suggest
-from ..formats.image_folder import FOLDER
-from ..formats.text import TextFormat
-from ..quarantine import allowed_bad_rows
+from ...recipe.data.formats import Fields
+from ...support.registry import members
+from ...support.synonyms import suggest
 from .column_names import check_columns_exist
 from .columns import typical_first
+from .formats.image_folder import FOLDER
+from .formats.text import TextFormat
 from .labels import format_labels, with_labels, with_tags
+from .quarantine import allowed_bad_rows
 from .table import Table, Tables, UsableRows
 
 

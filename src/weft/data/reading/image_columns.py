@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from ... import recipe as R
-from ...recipe.formats import Fields
-from ..images import displayed_size
-from ..quarantine import image_bytes
+from ...recipe.data.formats import Fields
+from ..images.images import displayed_size
 from .column_names import IMAGE_COLUMNS, LABEL_COLUMNS, find_column, require_column
+from .quarantine import image_bytes
 
 SAMPLE_IMAGES = 100
 COLUMNS_OPTION = "--columns IMAGE LABEL"

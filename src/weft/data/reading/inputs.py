@@ -8,16 +8,16 @@ from dataclasses import replace
 from itertools import islice
 
 from ... import recipe as R
-from ...addresses import is_remote
-from ...recipe.formats import SUFFIX_SCORE, BadRow, Fields, SourceItem, SourceRow
-from ..files import find, refuse_special
-from ..formats.delimited import most_consistent_delimiter
-from ..formats.jsonl import parse_json_lines
-from ..formats.lines import decoded_lines, full_lines, read_head, refuse_binary
-from ..formats.sniff import UnknownFormat, formats_by_suffix, surest_format
-from ..source import format_for
+from ...recipe.data.formats import SUFFIX_SCORE, BadRow, Fields, SourceItem, SourceRow
+from ...support.addresses import is_remote
 from .column_names import is_common_column_name
+from .files import find, refuse_special
+from .formats.delimited import most_consistent_delimiter
+from .formats.jsonl import parse_json_lines
+from .formats.lines import decoded_lines, full_lines, read_head, refuse_binary
+from .formats.sniff import UnknownFormat, formats_by_suffix, surest_format
 from .rows import split_bad_rows
+from .source import format_for
 from .table import Table, open_table
 
 STANDARD_INPUT = "standard input"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from ... import recipe as R
-from ...recipe.cells import class_names, is_number, list_classes, short, sorted_classes
-from ...recipe.formats import Fields
+from ...recipe.data.cells import class_names, is_number, list_classes, short, sorted_classes
+from ...recipe.data.formats import Fields
 from .columns import MAX_CLASSES
 from .image_columns import COLUMNS_OPTION
 

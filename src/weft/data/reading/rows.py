@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any
 
 from ... import recipe as R
-from ...console import Report
-from ...recipe.formats import BadRow, SourceItem, SourceRow
-from ..quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
-from ..source import ReadPiece, read_piece, split_source
+from ...recipe.data.formats import BadRow, SourceItem, SourceRow
+from ...support.console import Report
+from .quarantine import ImageSize, bad_row_entry, bad_rows_line, check_bad_row_limit, check_row
+from .source import ReadPiece, read_piece, split_source
 
 BadRowEntries = list[dict[str, Any]]
 

@@ -9,24 +9,18 @@ from os import PathLike
 from typing import NamedTuple
 
 from ... import recipe as R
-from ...recipe.cells import class_names, sorted_classes
-from ...recipe.formats import BadRow, Fields, SourceRow
-from ..files import find, strip_compression_suffix
-from ..formats.lines import refuse_binary
-from ..formats.sniff import UnknownFormat, detect_format
-from ..formats.text import TextFormat
-from ..quarantine import (
-    MAX_BAD_ROWS,
-    ImageSize,
-    bad_rows_line,
-    check_bad_row_limit,
-    check_row,
-)
-from ..source import format_for, format_of, is_table_with_folder, read_piece, split_source
+from ...recipe.data.cells import class_names, sorted_classes
+from ...recipe.data.formats import BadRow, Fields, SourceRow
 from .column_names import check_columns_exist
 from .columns import ending_columns, typical_first
+from .files import find, strip_compression_suffix
+from .formats.lines import refuse_binary
+from .formats.sniff import UnknownFormat, detect_format
+from .formats.text import TextFormat
 from .image_columns import SAMPLE_IMAGES, check_column_order, find_image_column
+from .quarantine import MAX_BAD_ROWS, ImageSize, bad_rows_line, check_bad_row_limit, check_row
 from .rows import BadRowEntries, entry_position, load_source, set_aside
+from .source import format_for, format_of, is_table_with_folder, read_piece, split_source
 
 IMAGE_FORMATS = ("folder", "npz", "idx", "image_table")  # whose rows are images
 SAMPLE_ROWS = 2000  # of a table that need not be read to its end

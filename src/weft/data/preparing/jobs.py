@@ -1,0 +1,71 @@
+"""Work on one piece of a source, and what is said of it while it is done."""
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from ...recipe.data.formats import Piece
+from ...support.addresses import Location
+
+
+class PieceTask(NamedTuple):
+    """A piece by its number in the source; the fingerprint names everything that its result depends
+    on."""
+
+    number: int
+    piece: Piece
+    fingerprint: str
+
+    @classmethod
+    def from_json(cls, plain: Any) -> "PieceTask":
+        """Return a task that another process sent, or this one."""
+        number, piece, fingerprint = plain
+        return cls(number, piece_from_json(piece), fingerprint)
+
+
+class WorkerProgress(NamedTuple):
+    """Since the last one: characters tokenised, and the tokenizer's own seconds."""
+
+    text: int
+    busy: float
+
+
+Tick = Callable[[WorkerProgress], None]
+
+
+class Job(Protocol):
+    """What all tasks have in common, in plain words, so that it can be sent to another process or
+    machine."""
+
+    def open(self) -> Callable[[Any, Tick], None]:
+        """Load what many tasks need, once, and return what works on one of them."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+RunTasks = Callable[[Job, Sequence[Any], str], None]  # the last is the name of the stage
+
+
+def piece_from_json(plain: Any) -> Piece:
+    paths, spans, size, identity = plain
+    return Piece(tuple(paths), tuple((a, b) for a, b in spans), size, identity)
+
+
+@contextmanager
+def named_piece_errors(folder: Location, name: str, piece: Piece) -> Iterator[None]:
+    """Turn what is in the way of a piece into one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ValueError(
+                f"the disk of {folder} is full: {name} needs about {2 * piece.size / 1e6:.1f} MB "
+                "while it is written; free some space and run it again: finished shards are kept"
+            ) from None
+        raise ValueError(f"{error.filename or piece.paths[0]}: {error.strerror or error}") from None
+    except LookupError as error:
+        raise ValueError(
+            f"{piece.paths[0]} cannot be read in this format: {type(error).__name__}: {error}; "
+            "check the format and the file"
+        ) from None

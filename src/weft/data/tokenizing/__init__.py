@@ -1,0 +1,1 @@
+"""Text to ids: tokenizers, their training, and conversations as tokens."""

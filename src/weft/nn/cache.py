@@ -1,0 +1,214 @@
+"""The key-value cache of decoding: allocated once, each token computed once, a window stores no more than it attends to."""
+
+import torch
+from torch import Tensor
+
+from .. import spec as S
+from ..spec.attention import head_dims
+from .kernels.masks import positions_of_tokens
+
+ROLLBACK_TOKENS = 32  # tokens that `forget` can take back where a window has let go of older ones
+
+
+class CacheSlots:
+    """The tokens that blocks of one pattern store: all, or the window and as many again, so that they move rarely."""
+
+    def __init__(self, pattern: S.Pattern, capacity: int) -> None:
+        self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
+        self.size = capacity if self.before is None else min(capacity, 2 * self.before)
+        self.begin, self.end = 0, 0  # the tokens that are held
+        self.length, self.dropped = 0, 0  # how many came last, and how many went for them
+
+    def full(self, length: int) -> bool:
+        return self.before is not None and self.end + length - self.begin > self.size
+
+    def place(self, length: int, begin: int) -> None:
+        """Make room for `length` new tokens by dropping those before `begin`."""
+        self.length, self.dropped = length, max(begin - self.begin, 0)
+        self.begin, self.end = self.begin + self.dropped, self.end + length
+
+
+class LayerCache:
+    """Keys and values of one block, and those of the encoder output, computed at the first step."""
+
+    def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
+        self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
+        # One row per sentence, which its beams share.
+        self.memory: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]:
+        start, end = self.make_room()
+        self.keys_BGMK[:, :, start:end], self.values_BGMK[:, :, start:end] = k_BGMK, v_BGMK
+        return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
+
+    def make_room(self) -> tuple[int, int]:
+        """Return where the new tokens go, after dropping those that no window attends to any more."""
+        slots = self.slots
+        end = slots.end - slots.begin
+        if slots.dropped or end > self.keys_BGMK.shape[2]:
+            self.keys_BGMK, self.values_BGMK = (
+                shift_slots(t, slots, end) for t in (self.keys_BGMK, self.values_BGMK)
+            )
+        return end - slots.length, end
+
+    def remember(self, k_BGMK: Tensor, v_BGMK: Tensor) -> None:
+        self.memory = k_BGMK, v_BGMK
+
+    def take(self, row_B: Tensor, moved_B: Tensor, same: int, sentence_B: Tensor | None) -> None:
+        start, end = max(same - self.slots.begin, 0), self.slots.end - self.slots.begin
+        self.keys_BGMK, self.values_BGMK = (
+            gather_rows(t, row_B, moved_B, start, end) for t in (self.keys_BGMK, self.values_BGMK)
+        )
+        if self.memory is not None and sentence_B is not None:
+            self.memory = self.memory[0][sentence_B], self.memory[1][sentence_B]
+
+
+def shift_slots(held_BGMK: Tensor, slots: CacheSlots, end: int) -> Tensor:
+    B, G, _, K = held_BGMK.shape
+    kept_slots = end - slots.length
+    moved_BGMK = held_BGMK.new_empty(B, G, max(slots.size, end), K)
+    moved_BGMK[:, :, :kept_slots] = held_BGMK[:, :, slots.dropped : slots.dropped + kept_slots]
+    return moved_BGMK
+
+
+def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
+    """Copy row `row_B[i]` to row i. Rows that stay in place cost nothing; before `start`, the others are already equal."""
+    if len(row_B) > len(held_BGMK):
+        made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
+        made_BGMK[:, :, :end] = held_BGMK[row_B, :, :end]
+        return made_BGMK
+    made_BGMK = held_BGMK[: len(row_B)]
+    if len(moved_B) and start < end:
+        made_BGMK[moved_B, :, start:end] = held_BGMK[row_B[moved_B], :, start:end]
+    return made_BGMK
+
+
+class KVCache:
+    """The cache of a decoder. Positions count the tokens of each row, so that a prompt may be padded on either side."""
+
+    def __init__(
+        self, spec: S.Spec, batch: int, capacity: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        if spec.decoder is None:
+            raise ValueError("only a decoder has a cache; this model has none")
+        self.blocks: list[LayerCache] = []
+        self.slots: dict[object, CacheSlots] = {}
+        for b in spec.decoder.blocks:
+            a = b.attention.inner
+            assert isinstance(a, S.Attention)
+            if a.pattern.looks_ahead:
+                raise ValueError(
+                    f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time"
+                )
+            key, value, groups = head_dims(a, spec.width)
+            slots = self.slots.setdefault(a.pattern, CacheSlots(a.pattern, capacity))
+            keys, values = (
+                torch.empty(batch, groups, slots.size, w, dtype=dtype, device=device)
+                for w in (key, value)
+            )
+            self.blocks.append(LayerCache(slots, keys, values))
+        reads = spec.source if spec.encoder is None else spec.target
+        positions = getattr(reads, "positions", None)
+        limit = positions.max_length if isinstance(positions, S.InputPositions) else None
+        if limit is not None and capacity > limit:
+            raise ValueError(
+                f"a cache of {capacity} tokens is longer than the {limit} learned positions"
+            )
+        self.position_BM = torch.zeros(batch, capacity, dtype=torch.long, device=device)
+        self.attention_mask_BM = torch.ones(batch, capacity, dtype=torch.bool, device=device)
+        self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
+        # How many of their first tokens two rows share for certain.
+        self.shared_prefix_BB = torch.zeros(batch, batch, dtype=torch.long)
+        self.padded = False
+        self.length = 0
+
+    def reserve(
+        self, length: int, attention_mask_BL: Tensor | None, document_ids_BL: Tensor | None = None
+    ) -> Tensor:
+        """Return the positions of `length` new tokens."""
+        if document_ids_BL is not None:
+            raise ValueError("a cache decodes one document per row; leave document_ids None")
+        end = self.length + length
+        if end > self.position_BM.shape[1]:
+            raise ValueError(
+                f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a larger one"
+            )
+        for slots in self.slots.values():
+            slots.place(length, self.first_visible(slots.before) if slots.full(length) else 0)
+        if attention_mask_BL is None:
+            position_BL = (
+                self.next_B
+                if length == 1
+                else self.next_B + torch.arange(length, device=self.next_B.device)
+            )
+            self.next_B = self.next_B + length
+        else:
+            position_BL = self.next_B + positions_of_tokens(attention_mask_BL)
+            self.next_B = self.next_B + attention_mask_BL.sum(1, keepdim=True)
+            self.attention_mask_BM[:, self.length : end], self.padded = attention_mask_BL, True
+        self.position_BM[:, self.length : end] = position_BL
+        self.length = end
+        return position_BL
+
+    def first_visible(self, before: int | None) -> int:
+        """Return the first token that a window can attend to from here on, in any row."""
+        assert before is not None
+        if not self.padded:
+            return self.length - before
+        near_BM = self.attention_mask_BM[:, : self.length] & (
+            self.position_BM[:, : self.length] >= self.next_B - before
+        )
+        return int(near_BM.any(0).long().argmax())
+
+    def first_slot(self, pattern: object) -> int:
+        """Return the first token that blocks of this pattern store."""
+        return self.slots[pattern].begin
+
+    def reorder(self, row_B: Tensor) -> None:
+        """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share a memory stay together and as many."""
+        sentence_B, memory = None, self.blocks[0].memory
+        if memory is not None:
+            beams = len(self.next_B) // len(memory[0])
+            sentence_B = row_B[::beams] // beams
+            if torch.equal(sentence_B, torch.arange(len(memory[0]), device=row_B.device)):
+                sentence_B = None
+        self.gather_rows(row_B, sentence_B)
+
+    def multiply(self, num_beams: int) -> None:
+        """Repeat each row `beams` times, next to each other; they share the memory of the row."""
+        self.gather_rows(
+            torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(num_beams),
+            None,
+        )
+
+    def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
+        """Move rows; beams of one sentence differ in their last few tokens, so that only these are copied."""
+        row, place = row_B.cpu(), torch.arange(len(row_B))
+        moved = (row != place).nonzero()[:, 0]
+        here = moved[moved < len(self.shared_prefix_BB)]
+        same = (
+            int(self.shared_prefix_BB[here, row[here]].min())
+            if len(here) == len(moved) and len(moved)
+            else 0
+        )
+        for block in self.blocks:
+            block.take(row_B, moved.to(row_B.device), same, sentence_B)
+        self.shared_prefix_BB = self.shared_prefix_BB[row][:, row].masked_fill(
+            row[:, None] == row, self.length
+        )
+        self.position_BM = self.position_BM[row_B]
+        self.attention_mask_BM = self.attention_mask_BM[row_B]
+        self.next_B = self.next_B[row_B]
+
+    def rollback(self, count: int) -> None:
+        """Remove the last `count` tokens."""
+        start = self.length - count
+        assert count <= ROLLBACK_TOKENS or not any(slots.begin for slots in self.slots.values())
+        self.next_B = self.next_B - self.attention_mask_BM[:, start : self.length].sum(
+            1, keepdim=True
+        )
+        self.attention_mask_BM[:, start : self.length] = True
+        self.length = start
+        self.shared_prefix_BB.clamp_(max=start)
+        for slots in self.slots.values():
+            slots.end = start

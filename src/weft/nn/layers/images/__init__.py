@@ -1,0 +1,1 @@
+"""Layers that only models of images have."""

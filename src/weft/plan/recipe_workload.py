@@ -1,0 +1,214 @@
+"""What one step of training computes, whoever computes it, and its FLOPs."""
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from .. import spec as S
+from ..recipe.averages import WeightAverage
+from ..recipe.recipe import Recipe, sample_unit
+from ..spec import flops as count
+from ..spec.attention import head_dims
+from ..spec.count import resnet_convolutions
+from ..spec.spec import iterate_blocks
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step over all ranks, and how many of them.
+
+    Attributes:
+        name: of the model or recipe.
+        spec: the model.
+        rows: sequences or images per step.
+        length: tokens per row; of images, the pixels of a side.
+        steps: of the run.
+        target_length: tokens that a decoder beside an encoder reads per row.
+        scored: fraction of the positions whose logits are computed.
+        visible: fraction of the input that the blocks see.
+        precision: "fp32" or "bf16".
+        moments: the optimiser's numbers per parameter.
+        copies: averaged weights and reference models beside the trained ones.
+        references: of the copies, those that read every row forward.
+        extra: models that are trained beside it.
+        unit: what a run reads, "tokens" or "images".
+        length_reason: where the length comes from, in a few words; "" where a recipe or an option gives it.
+        any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
+    """
+
+    name: str
+    spec: S.Spec
+    rows: int
+    length: int
+    steps: int
+    target_length: int | None = None
+    scored: float = 1.0
+    visible: float = 1.0
+    precision: str = "bf16"
+    moments: float = 2.0
+    copies: int = 0
+    references: int = 0
+    extra: tuple[S.Spec, ...] = ()
+    unit: str = "tokens"
+    length_reason: str = ""
+    any_rows: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Of all models that are trained."""
+        return sum(spec.parameter_count() for spec in (self.spec, *self.extra))
+
+    @property
+    def units_per_row(self) -> int:
+        """Tokens per row, those of the target included; 1 for images."""
+        return 1 if self.unit == "images" else self.length + (self.target_length or 0)
+
+    @property
+    def samples_read(self) -> int:
+        """Tokens or images of the whole run."""
+        return self.steps * self.rows * self.units_per_row
+
+    def with_rows_for(self, readers: int) -> "Workload":
+        """The same samples in steps of a multiple of `readers` rows, where that is free."""
+        if not self.any_rows:
+            return self
+        rows = readers * max(1, round(self.rows / readers))
+        return replace(self, rows=rows, steps=max(1, round(self.steps * self.rows / rows)))
+
+
+def workload_of_recipe(
+    recipe: Recipe, auto: str = "bf16", row_length: int | None = None
+) -> Workload:
+    """The workload of a recipe, rows taken as full.
+
+    What the data decide is not counted: the noised queries of a detector, as many as an image has objects, and a teacher.
+
+    Args:
+        recipe: the recipe.
+        auto: what its precision "auto" becomes on the planned device.
+        row_length: tokens per row in a phase of its length schedule, where rows are as many times more (default: the last phase).
+    """
+    unit, task, spec = sample_unit(recipe.model), recipe.task, recipe.model
+    both = spec.encoder is not None and spec.decoder is not None and not spec.queries
+    length = row_length or recipe.batch.length
+    rows = recipe.batch.rows_per_step() * recipe.batch.length // length
+    if unit == "images":
+        length = image_side(spec, recipe.batch.length) or image_size(spec)
+    return Workload(
+        recipe.name,
+        spec,
+        rows * task.sequences_per_row(),
+        length,
+        recipe.steps,
+        target_length=max(1, round(length * task.decoder_ratio())) if both else None,
+        scored=task.scored_fraction(),
+        visible=task.visible_fraction(),
+        precision=auto if recipe.precision == "auto" else recipe.precision,
+        moments=recipe.optimiser.states_per_parameter,
+        copies=int(holds_average(recipe.average)) + task.reference_models(),
+        references=task.reference_models(),
+        extra=task.extra_models(),
+        unit=unit,
+    )
+
+
+def image_side(spec: S.Spec, length: int) -> int | None:
+    """Pixels of a side, of images of any size, that have as many cells as a row of `length`; None: as the model says."""
+    source = spec.source
+    if not isinstance(source, S.ResNet):
+        return None
+    return round(sqrt(length)) * source.stride
+
+
+def holds_average(average: WeightAverage | None) -> bool:
+    return average is not None and average.holds_weights
+
+
+def image_size(spec: S.Spec) -> int:
+    """Pixels of a side that a model was made for, or the usual number."""
+    return spec.source.image_size if isinstance(spec.source, S.Patches) else 224
+
+
+# FLOPs
+
+
+@dataclass(frozen=True)
+class RowFlops:
+    """FLOPs of matrix products of one row, as torch's FlopCounterMode counts them."""
+
+    forward: float
+    backward: float
+    scores: float  # of `forward`, those of attention scores and of the values that they mix
+    references: float = 0.0  # of frozen models that read the same row
+
+    @property
+    def training(self) -> float:
+        """What a model needs: forward and backward, and what its references need."""
+        return self.forward + self.backward + self.references
+
+    def computed(self, checkpointing: bool, fused: bool = True) -> float:
+        """What a device computes: blocks a second time, and scores a second time where a fused kernel does not store them
+        (Dao et al. 2022, arXiv:2205.14135, section 3.1)."""
+        again = self.forward if checkpointing else 0.0
+        return self.training + again + (self.scores / 2 if fused else 0.0)
+
+
+def row_flops(workload: Workload) -> RowFlops:
+    """The backward pass of a product is two products; pixels need no gradient."""
+    total = RowFlops(0.0, 0.0, 0.0)
+    for spec in (workload.spec, *workload.extra):
+        forward, scores = forward_flops(spec, workload), score_flops(spec, workload)
+        backward = 2 * forward - first_map_flops(spec, workload.length)
+        total = RowFlops(total.forward + forward, total.backward + backward, total.scores + scores)
+    return replace(total, references=workload.references * forward_flops(workload.spec, workload))
+
+
+def forward_flops(spec: S.Spec, workload: Workload) -> float:
+    """Of one row, logits at the scored positions alone."""
+    whole = spec.flops(1, workload.length, workload.target_length, workload.visible)
+    if not isinstance(spec.head, S.LMHead):
+        return whole
+    tokens = workload.target_length or workload.length
+    scored = round(tokens * workload.scored)
+    return whole - spec.head.flops(spec, tokens) + spec.head.flops(spec, scored)
+
+
+def input_tokens(spec: S.Spec, workload: Workload) -> count.InputTokens:
+    return count.input_tokens(spec, workload.length, workload.target_length, workload.visible)
+
+
+def score_flops(spec: S.Spec, workload: Workload) -> float:
+    """Of one row: q kᵀ and weights times v of every attention."""
+    tokens = input_tokens(spec, workload)
+    total = 0.0
+    for placed in iterate_blocks(spec):
+        width, side = placed.width, tokens.side_for(placed)
+        queries = tokens.read_by(spec, placed)
+        total += attention_score_flops(placed.block.attention.inner, width, queries, queries, side)
+        across = getattr(placed.block, "cross_attention", None)
+        if across is not None:
+            total += attention_score_flops(across.inner, width, queries, tokens.visible, side)
+    return total
+
+
+def attention_score_flops(inner: object, width: int, queries: int, keys: int, side: int) -> float:
+    if not isinstance(inner, S.Attention):
+        return 0.0
+    key_dim, value_dim, _ = head_dims(inner, width)
+    scores = inner.pattern.scores(queries, keys, side).scores
+    return 2.0 * scores * inner.heads * (key_dim + value_dim)
+
+
+def first_map_flops(spec: S.Spec, length: int) -> float:
+    """What the first map of pixels would cost once more, were there a gradient of pixels."""
+    source = spec.source
+    if isinstance(source, S.ResNet):
+        _, (out, channels, kernel, _), stride = next(resnet_convolutions(source))
+        return 2.0 * (-(-length // stride)) ** 2 * out * channels * kernel**2
+    if not isinstance(source, S.Patches):
+        return 0.0
+    side = -(-length // source.patch_size)
+    if source.stem is None:
+        return 2.0 * side * side * spec.width * spec.patch_pixels
+    pixels = side * source.patch_size
+    once, twice = (source.stem.flops(many * source.channels, spec.width, pixels) for many in (1, 2))
+    return twice - once  # only the first map reads channels

@@ -1,0 +1,1 @@
+"""What a run reads: sources, row schemas, tokenizers, filters and mixtures."""

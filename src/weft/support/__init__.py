@@ -1,0 +1,1 @@
+"""What every layer uses: values, output, processes, storage, addresses. No torch."""

@@ -1,0 +1,1 @@
+"""Checkpoints: written, copied, found again, and compared with a recipe."""

@@ -1,0 +1,238 @@
+"""Copies of checkpoints in object storage: a run outlives its disk and its machine.
+
+A copy has the names of the checkpoint. Its manifest is uploaded last and removed first: a copy without one does not count.
+"""
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import file_digest
+from pathlib import Path
+
+from ...support import storage
+from ...support.addresses import ObjectPath
+from ...support.console import Report
+from ..interpreter_exit import BackgroundThread
+from .checkpoint import FOLDER, Writers, checkpoint_folders, discard, read, unseal_manifest
+from .parts import MANIFEST, PART, TENSORS
+
+PATIENCE = 600.0  # seconds that a copy waits for the parts of other ranks
+LOG = "log.jsonl"
+DOWNLOADS = 8  # at once
+
+
+class CheckpointCopies:
+    """Copies checkpoints to an address such as s3://bucket/run, one after another in a thread of its own: training neither waits for a copy
+    nor stops because of one. One that fails is reported.
+
+    Args:
+        address: of the copies of this run alone.
+        keep: so many of the newest are kept.
+        pinned: steps that are kept too.
+        report: takes a line about a copy that failed.
+        log: returns the run's log up to a step, which is copied beside the checkpoint.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        keep: int,
+        pinned: Collection[int] = (),
+        report: Report = print,
+        log: Callable[[int], bytes] | None = None,
+    ) -> None:
+        self.root, self.keep, self.pinned = ObjectPath(address), keep, set(pinned)
+        self.report, self.log, self.writers = report, log, Writers()
+        self.damaged: set[int] = set()  # steps of copies that this start could not use
+        self.waiting: list[Path] = []
+        self.newest = Path()  # of those submitted
+        self.copied = 0  # the newest step whose copy is whole
+        self.thread = BackgroundThread("copy")
+
+    def __enter__(self) -> "CheckpointCopies":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.shutdown()  # after the copies that are waiting
+
+    # Upload
+
+    def submit(self, checkpoint: Path) -> None:
+        """Copy a checkpoint once it is sealed: every rank its part, the first one the rest."""
+        self.waiting.append(checkpoint)
+        self.newest = checkpoint
+        self.thread.submit(self.copy_next)
+
+    def copy_next(self) -> None:
+        """Copy the newest checkpoint that is waiting, which stays here longest. Several ranks begin with the oldest: all with the same."""
+        checkpoint = self.waiting.pop(-1 if self.writers.world == 1 else 0)
+        try:
+            self.upload(checkpoint)
+        except (ValueError, OSError) as error:
+            problem = f"is saved here, but not copied: {error}"
+            if self.is_removed(checkpoint):
+                problem = "was removed here before it was copied; save less often, or keep more (checkpoints.every_steps, checkpoints.keep)"
+            self.report(f"{checkpoint.name} {problem}")
+
+    def is_removed(self, checkpoint: Path) -> bool:
+        """Whether a checkpoint is gone, not only unsealed: a newer one is sealed already."""
+        return not (checkpoint / MANIFEST).exists() and (
+            checkpoint != self.newest and (self.newest / MANIFEST).exists()
+        )
+
+    def upload(self, checkpoint: Path) -> None:
+        rank, world, token = self.writers
+        there = self.root / checkpoint.name
+
+        def is_sealed() -> bool:
+            return (checkpoint / MANIFEST).exists() or self.is_removed(checkpoint)
+
+        if not storage.wait_until(is_sealed, PATIENCE):
+            raise ValueError(f"{checkpoint} is not sealed after {PATIENCE:g} s")
+        if rank == 0:
+            (there / MANIFEST).unlink(missing_ok=True)  # of an earlier copy of the same step
+        for file in sorted(checkpoint.iterdir()):
+            part = PART.fullmatch(file.with_suffix(".json").name)
+            mine = file.name == f"part_{rank:05d}{TENSORS}" if part else rank == 0
+            if (mine or (rank == 0 and file.suffix == ".json")) and file.name != MANIFEST:
+                (there / file.name).upload(file)
+        if world > 1:
+            (there / f"copied_{token}_{rank:05d}").write_bytes(b"")
+        if rank == 0:
+            if self.log is not None:
+                with suppress(FileNotFoundError):  # a missing log does not prevent the copy
+                    (there / LOG).write_bytes(self.log(step_of(checkpoint)))
+            self.seal(checkpoint)
+
+    def seal(self, checkpoint: Path) -> None:
+        """Upload the manifest once all parts are there; then the copy counts, and others go."""
+        there, (_, world, token) = self.root / checkpoint.name, self.writers
+
+        def has_all_parts() -> bool:
+            whole = world == 1 or len([*there.glob(f"copied_{token}_*")]) == world
+            return whole or self.is_removed(checkpoint)
+
+        if not storage.wait_until(has_all_parts, PATIENCE):
+            raise ValueError(f"{there} lacks parts of other ranks after {PATIENCE:g} s")
+        (there / MANIFEST).upload(checkpoint / MANIFEST)
+        for note in there.glob("copied_*"):
+            note.unlink(missing_ok=True)
+        self.damaged.discard(step_of(checkpoint))
+        self.copied = max(self.copied, step_of(checkpoint))
+        self.retain(self.copied)
+
+    def retain(self, step: int) -> None:
+        """Remove copies that are older than the newest `keep`, damaged ones, and what is left of copies that never became whole. A
+        whole copy that is newer than `step` stays: this start continued before it only because storage did not answer, and the next
+        start continues after it."""
+        older = [s for s in self.steps() if s <= step and s not in self.damaged]
+        kept = {*older[: self.keep], *self.pinned, step}
+        names = {path.parent.name for path in self.root.glob("step-*/*")}
+        for name in sorted(names):
+            known = FOLDER.fullmatch(name)
+            if (
+                known is None
+                or (s := int(known[1])) in kept
+                or (s > step and s not in self.damaged)
+            ):
+                continue
+            folder = self.root / name
+            (folder / MANIFEST).unlink(missing_ok=True)
+            for file in [*folder.rglob("*")]:
+                file.unlink(missing_ok=True)
+
+    def steps(self) -> list[int]:
+        """Return the steps of all whole copies, the newest first."""
+        names = [path.parent.name for path in self.root.glob(f"*/{MANIFEST}")]
+        return sorted((int(m[1]) for name in names if (m := FOLDER.fullmatch(name))), reverse=True)
+
+    # Download
+
+    def fetch_newest(self, root: Path) -> int | None:
+        """Download the newest undamaged copy, if it is newer than every undamaged checkpoint in the folder, and the steps that are averaged
+        later; return its step, None if there is none. ValueError if storage fails, or if there is nothing to continue from although
+        there are copies: a run that began again would take their place."""
+        here = newest_readable(root)
+        try:
+            steps = self.steps()
+        except ValueError as error:
+            if not here:
+                raise
+            self.report(f"continuing from step {here:,} without a look at the copies: {error}")
+            return None
+        fetched = next((step for step in steps if step > here and self.fetch(step, root)), None)
+        if steps and not (here or fetched):
+            names = ", ".join(map(folder_name, steps))
+            raise ValueError(
+                f"{self.root}: no copy can be used ({names}); restore one, or give another checkpoints.copy_to to start again"
+            )
+        for step in steps:
+            missing = not (root / folder_name(step)).exists()
+            if step < (fetched or here) and step in self.pinned and missing:
+                self.fetch(step, root)
+        return fetched
+
+    def fetch(self, step: int, root: Path) -> bool:
+        """Download a copy to the folder of checkpoints; report and return False if it is damaged. A failure of the network says nothing
+        about the copy, and is raised."""
+        name = folder_name(step)
+        fresh, there = root / f".new-{name}-copy", self.root / name
+        storage.make_folder(root)
+        if fresh.exists():
+            storage.remove(fresh)
+        storage.make_folder(fresh)
+        try:
+            (there / MANIFEST).download(fresh / MANIFEST)
+            saved, files = unseal_manifest(fresh / MANIFEST)
+            if saved != step:
+                raise storage.DamagedFile(f"its manifest is of step {saved}")
+            with ThreadPoolExecutor(DOWNLOADS) as pool:
+                jobs = [
+                    pool.submit(download, there / file, fresh / file, sha256)
+                    for file, (_, sha256) in files.items()
+                ]
+                for job in jobs:
+                    job.result()
+        except (storage.DamagedFile, FileNotFoundError) as error:
+            self.report(f"{there} cannot be used: {error}")
+            self.damaged.add(step)
+            storage.remove(fresh)
+            return False
+        storage.sync_path(fresh / MANIFEST)
+        storage.sync_path(fresh)
+        discard(root / name)  # a damaged one of the same step
+        storage.rename(fresh, root / name)
+        return True
+
+    def fetch_log(self, step: int) -> bytes:
+        """Return the run's log up to the step of a copy; empty if the copy has none."""
+        with suppress(FileNotFoundError):
+            return (self.root / folder_name(step) / LOG).read_bytes()
+        return b""
+
+
+def folder_name(step: int) -> str:
+    return f"step-{step:09d}"
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def newest_readable(root: Path) -> int:
+    """Return the step of the newest undamaged checkpoint; 0 if there is none."""
+    for path in checkpoint_folders(root):
+        try:
+            return read(path).step
+        except ValueError:
+            continue
+    return 0
+
+
+def download(there: ObjectPath, here: Path, sha256: str) -> None:
+    """Download a file to disk; DamagedFile if it is not the one that the manifest names."""
+    there.download(here)
+    storage.sync_path(here)
+    with here.open("rb") as file:
+        if file_digest(file, "sha256").hexdigest() != sha256:
+            raise storage.DamagedFile(f"{there} is damaged")

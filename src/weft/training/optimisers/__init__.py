@@ -1,0 +1,1 @@
+"""Optimisers and their state under the parameters' names."""

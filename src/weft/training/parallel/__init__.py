@@ -1,0 +1,1 @@
+"""Ranks: data, tensor and expert parallelism by PyTorch's own engine."""
