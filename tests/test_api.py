@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import weft
-from tests.evaluate.small import TEXTS, ready
+from tests.inference.small import TEXTS, ready
 from weft import spec as S
 from weft.nn.kernels.devices import resolve_device, resolve_dtype
 

@@ -15,7 +15,7 @@ from transformers.models.conditional_detr.image_processing_pil_conditional_detr 
 from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
 
 import weft
-from tests.objectives.scenes import LABELS, detector
+from tests.tasks.scenes import LABELS, detector
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.twins.test_start import SMALL
+from tests.references.test_start import SMALL
 from weft import build
 from weft import spec as S
 from weft.families import Codec, Family, family, family_names

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import weft
-from tests.evaluate.small import TEXTS
-from tests.objectives.cases import SMALL, electra
-from tests.objectives.scenes import detector, scenes
-from tests.objectives.tuning import PATCHES, photograph
+from tests.inference.small import TEXTS
+from tests.tasks.cases import SMALL, electra
+from tests.tasks.scenes import detector, scenes
+from tests.tasks.tuning import PATCHES, photograph
 from weft import recipe as R
 from weft import spec as S
 from weft.data.shards.store import Store

@@ -498,7 +498,7 @@ def make_world(folder: Path) -> None:
 
     import weft
     from tests import whole_runs
-    from tests.tune.made import checkpoint, recipe, write_examples
+    from tests.commands.tuned_data import checkpoint, recipe, write_examples
     from weft import spec as S
 
     there = folder / "world"

@@ -21,7 +21,7 @@ from weft.training.checkpoints.checkpoint import (
     write,
 )
 
-from ..house.test_security import Bomb, poison
+from ..structure.test_security import Bomb, poison
 from .disk import Disk
 
 FILES = (

@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from tests import whole_runs
+from tests.commands.tuned_data import checkpoint, recipe, write_examples
 from tests.faults.hostile import made_tokenizer
-from tests.tune.made import checkpoint, recipe, write_examples
 from weft import spec as S
 from weft.cli import main
 from weft.commands.verbs import parser

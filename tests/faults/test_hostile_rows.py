@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tune.made import examples_of
+from tests.commands.tuned_data import examples_of
 from weft import recipe as R
 from weft.cli import main
 from weft.data.preparing.prepare import prepare

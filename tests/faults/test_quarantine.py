@@ -16,8 +16,8 @@ import pytest
 from PIL import Image
 
 from tests import whole_runs
+from tests.commands.tuned_data import recipe as tuned
 from tests.faults.hostile import flipped
-from tests.tune.made import recipe as tuned
 from weft import recipe as R
 from weft.data.images.images import decode
 from weft.data.preparing.prepare import prepare

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 import weft
-from tests.evaluate.small import ready, tokenizer
+from tests.inference.small import ready, tokenizer
 from tests.observe.browser import Browser
 from tests.observe.test_attention import random_map
 from tests.observe.test_vision import opened, picture

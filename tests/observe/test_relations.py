@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.evaluate.small import ready
+from tests.inference.small import ready
 from tests.observe.test_attention import random_map
 from weft.cli import main
 from weft.data.reading.formats.conllu import read_conllu
@@ -138,7 +138,7 @@ def test_look_prints_and_draws_the_heads_of_relations(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import weft
-    from tests.evaluate.small import tokenizer
+    from tests.inference.small import tokenizer
 
     folder, page = tmp_path / "model", tmp_path / "page.html"
     weft.save(ready(None).model, folder, to="hf")

@@ -15,7 +15,7 @@ from weft.studies.launchers import Launcher, ThisProcess
 from weft.studies.runner import run_all
 from weft.studies.runs import StudyRun
 
-from ..tune import made
+from ..commands import tuned_data as made
 
 STEPS = 8
 

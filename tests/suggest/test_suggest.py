@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import weft
-from tests.tune.made import checkpoint, sentences, write_examples
-from tests.tune.test_tune import endings, pairs, squad, tagged
+from tests.commands.test_tune import endings, pairs, squad, tagged
+from tests.commands.tuned_data import checkpoint, sentences, write_examples
 from weft import recipe as R
 from weft.cli import main
 from weft.commands.tune import plan_tuning

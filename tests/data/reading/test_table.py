@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 import weft
-from tests.evaluate.small import ready
-from tests.tune.made import examples_of
+from tests.commands.tuned_data import examples_of
+from tests.inference.small import ready
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
