@@ -126,3 +126,39 @@ def activations_per_token(block: S.Block | S.ParallelBlock, width: int) -> float
     """Numbers: x, q, k, v and the mixed values of an attention; x, and each hidden layer twice, of a feed-forward."""
     branches = (block.attention, getattr(block, "cross_attention", None), block.feedforward)
     return sum(branch.inner.activations(width) for branch in branches if branch is not None)
+
+
+# A run is refused if its estimate is more than this many times the free memory
+TOLERATED_OVERESTIMATE = 1.5
+
+
+def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) -> None:
+    """Raise ValueError before anything is allocated. An estimate is only that: what might work is tried.
+
+    Args:
+        name: of the recipe.
+        size_field: of its batching, which sets the rows per step.
+        need: of one rank.
+        free: bytes that the rank may take.
+    """
+    if need.total <= TOLERATED_OVERESTIMATE * free:
+        return
+    room = free - need.state_bytes
+    if room < 0:
+        way = "a smaller model"
+    elif room < need.batch_bytes:
+        way = f"fewer rows per step, with --set batch.{size_field}=…"
+    else:
+        fit = max(1, (room - need.batch_bytes) // max(need.activations_per_row, 1))
+        way = (
+            f"--set micro_batch_size={1 << fit.bit_length() - 1}"
+            if need.rows > 1
+            else "shorter rows, with --set batch.length=…"
+        )
+    size = 1e9
+    raise ValueError(
+        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are free: "
+        f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, {need.batch_bytes / size:,.1f} GB for the batch, "
+        f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of {need.rows:,} rows per forward pass; "
+        f"give {way}"
+    )

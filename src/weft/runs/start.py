@@ -12,7 +12,7 @@ from ..data.preparing.prepare import prepare_for_run
 from ..data.preparing.prepared import PreparedData
 from ..data.preparing.task_runner import ReportProgress
 from ..nn.kernels.devices import has_fast_bf16, resolve_device
-from ..plan.cost import estimate_memory
+from ..plan.cost import check_memory, estimate_memory
 from ..support.console import Report
 from ..support.extras import install_extra
 from ..support.ranks import started_processes
@@ -20,7 +20,7 @@ from ..support.user_code import load_code_of_run
 from ..training.checkpoints.compatibility import refuse_other, saved_recipe
 from ..training.checkpoints.facts import CheckpointFacts
 from ..training.environment import configured_environment, restored_random_state
-from ..training.memory import available_bytes, check_memory, keep_large_allocations
+from ..training.memory import available_bytes, keep_large_allocations
 from ..training.parallel.ranks import DistributedRanks, init_ranks
 from .directory import RunDirectory
 

@@ -17,9 +17,9 @@ from ..support.order import hash_to_int
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoints.parts import SavedGroups, load_weights, read_like, state_digest
-from .exact import TreeSum, sum_over_ranks
 from .guard import LossGuardState
 from .optimisers.optimiser import Optimiser
+from .parallel.exact import TreeSum, sum_over_ranks
 from .parallel.ranks import DistributedRanks
 from .parallel.sharding import full_tensor, local_tensor
 from .step import StepOptions, TrainStep

@@ -1,4 +1,4 @@
-"""Memory: allocations that are reused between steps, and the refusal of a run that does not fit."""
+"""Memory: allocations that are reused between steps, and how much is free."""
 
 import ctypes
 import os
@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-
-from ..plan.cost import MemoryEstimate
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # mallopt's numbers: malloc.h of glibc
 LARGEST_MMAP_THRESHOLD = (
@@ -36,11 +34,7 @@ def keep_large_allocations() -> Iterator[bool]:
         library.malloc_trim(0)
 
 
-# Room for a run
-
-TOLERATED_OVERESTIMATE = (
-    1.5  # an estimate may be this much above what is free before a run is refused
-)
+# Free memory
 
 
 def available_bytes(device: torch.device, ranks: int = 1) -> int:
@@ -62,35 +56,3 @@ def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
         return [int(most) - int(dict(map(str.split, memory_stat.splitlines()))["anon"])]
     except (OSError, KeyError, ValueError):
         return []  # no limit, or none that says so
-
-
-def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) -> None:
-    """Raise ValueError before anything is allocated. An estimate is only that: what might work is tried.
-
-    Args:
-        name: of the recipe.
-        size_field: of its batching, which sets the rows per step.
-        need: of one rank.
-        free: bytes that the rank may take.
-    """
-    if need.total <= TOLERATED_OVERESTIMATE * free:
-        return
-    room = free - need.state_bytes
-    if room < 0:
-        way = "a smaller model"
-    elif room < need.batch_bytes:
-        way = f"fewer rows per step, with --set batch.{size_field}=…"
-    else:
-        fit = max(1, (room - need.batch_bytes) // max(need.activations_per_row, 1))
-        way = (
-            f"--set micro_batch_size={1 << fit.bit_length() - 1}"
-            if need.rows > 1
-            else "shorter rows, with --set batch.length=…"
-        )
-    size = 1e9
-    raise ValueError(
-        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are free: "
-        f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, {need.batch_bytes / size:,.1f} GB for the batch, "
-        f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of {need.rows:,} rows per forward pass; "
-        f"give {way}"
-    )

@@ -1,4 +1,4 @@
-"""The house keeps its shape: floors, imports, letters, sizes."""
+"""The code keeps its layout: layers, imports, cycles, mirrored tests, letters, sizes."""
 
 import ast
 import json
@@ -15,65 +15,47 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WEFT = ROOT / "src" / "weft"
-FLOORS = {
-    "registry": 0,
-    "ranks": 0,
-    "values": 0,
-    "value_tree": 0,
-    "synonyms": 0,
-    "spec": 0,
-    "recipe": 0,
-    "console": 0,
-    "addresses": 0,
-    "extras": 0,
-    "storage": 0,
-    "processes": 0,
-    "python_files": 0,
-    "python_messages": 0,
-    "options": 0,
-    "user_code": 0,
-    "kernels": 1,
-    "families": 1.5,
-    "layers": 1.5,
-    "data": 1.5,
-    "metrics": 1.5,
-    "model": 2,
-    "generate": 3,
-    "interop": 3,
-    "observe": 3,
-    "suggest": 3.5,
-    "tasks": 3.5,
-    "training": 4,
-    "plan": 4.5,
-    "inference": 5,
-    "runs": 5.5,
-    "studies": 6.2,
-    "serve": 6,
-    "testing": 6.5,
-    "commands": 7,
-    "api": 7.5,
-    "api_tables": 7.5,
-    "cli": 8,
-    "__init__": 9,
-    "__main__": 9,
-}
-NO_TORCH = (
+TESTS = ROOT / "tests"
+# A module imports from its own package and from packages listed above it here.
+ORDER = (
+    # What a model and a run are: no torch
+    "support",
     "registry",
-    "ranks",
-    "values",
-    "value_tree",
-    "synonyms",
     "spec",
     "recipe",
-    "console",
-    "addresses",
-    "extras",
-    "storage",
-    "processes",
-    "python_files",
-    "python_messages",
-    "options",
-    "user_code",
+    # Models and data
+    "families",
+    "data",
+    "metrics",
+    "nn",
+    # What is done with a model
+    "generate",
+    "interop",
+    "suggest",
+    "observe",
+    "tasks",
+    # Training and use
+    "training",
+    "plan",
+    "inference",
+    "evaluation",
+    # Runs
+    "runs",
+    "studies",
+    # What users call
+    "testing",
+    "commands",
+    "api_tables",
+    "api",
+    "cli",
+    "__main__",
+    "__init__",
+)
+NO_TORCH = (
+    "support",
+    "registry",
+    "spec",
+    "recipe",
     "families",
     "metrics",
     "suggest",
@@ -82,7 +64,25 @@ NO_TORCH = (
     "__init__",
     "__main__",
 )
-FILES = sorted(WEFT.rglob("*.py"))
+# Directories of more than 15 modules: one module per member of an open family
+MANY = {
+    "commands": "one module per verb",
+    "data/reading/formats": "one module per format",
+    "families": "one module per architecture",
+    "recipe/tasks": "one module per task",
+    "tasks": "one module per task",
+}
+# Tests of what is not one module
+NOT_MIRRORED = (
+    "combinations",
+    "conformance",
+    "faults",
+    "golden",
+    "parity",
+    "references",
+    "repository",
+    "structure",
+)
 LARGE = {  # what is over the sizes below, each with its reason
     "commands/evaluate.py:evaluate": "the verb: data, options and two kinds of report",
     "data/batches/loader.py:__init__": "what a batch depends on",
@@ -101,50 +101,126 @@ LARGE = {  # what is over the sizes below, each with its reason
     "training/checkpoints/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",
 }
+FILES = sorted(WEFT.rglob("*.py"))
 
 
-def room(path: Path) -> str:
+def package(path: Path) -> str:
+    """The package directly under src/weft that holds a file, or the name of a file there."""
     return path.relative_to(WEFT).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> list[tuple[str, bool]]:
-    """Modules imported, absolute, and whether at the top of the file."""
-    tree = ast.parse(path.read_text())
-    package = ["weft", *path.relative_to(WEFT).parts[:-1]]
-    found = []
-    for node in ast.walk(tree):
-        top = node in tree.body
+def module_name(path: Path) -> str:
+    parts = path.relative_to(WEFT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules that a file imports, at its top or later; ours without the leading `weft.`."""
+    parents = path.relative_to(WEFT).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found += [(a.name, top) for a in node.names]
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            found += [
-                (f"{module}.{a.name}" if module == "weft" else module, top) for a in node.names
-            ]
-    return found
+            base = [*parents[: len(parents) - node.level + 1], *(node.module or "").split(".")]
+            module = ".".join(filter(None, base))
+            for name in node.names:
+                whole = f"{module}.{name.name}".lstrip(".")
+                yield whole if whole in MODULES else module
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(WEFT)))
-def test_a_file_imports_only_from_lower_floors_or_its_own_folder(path: Path) -> None:
-    here = room(path)
-    for module, _ in imports(path):
-        if module.startswith("weft."):
-            there = module.split(".")[1]
-            assert (
-                there == here or FLOORS[there] < FLOORS[here] or FLOORS[there] == 0 == FLOORS[here]
-            ), f"{path.name} imports {module}"
+def test_a_module_imports_only_from_its_own_package_or_from_those_above(path: Path) -> None:
+    here = package(path)
+    for module in imports(path):
+        if module in MODULES and module:
+            there = module.split(".")[0]
+            above = ORDER.index(there) < ORDER.index(here)
+            assert there == here or above, f"{module_name(path)} imports {module}"
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return one cycle of a graph, or nothing."""
+    finished = set[str]()
+
+    def search(module: str, trail: list[str]) -> list[str]:
+        if module in trail:
+            return [*trail[trail.index(module) :], module]
+        if module in finished:
+            return []
+        for other in sorted(graph[module]):
+            if found := search(other, [*trail, module]):
+                return found
+        finished.add(module)
+        return []
+
+    return next(filter(None, (search(module, []) for module in graph)), [])
+
+
+def test_no_import_cycle() -> None:
+    """Imports inside functions count: a cycle is not undone by hiding it."""
+    graph = {
+        module: {other for other in imports(path) if other in MODULES and other != module}
+        for module, path in MODULES.items()
+        if module not in ("", "__init__")
+    }
+    graph = {module: {name for name in names if name in graph} for module, names in graph.items()}
+    assert not cycle(graph)
+
+
+def test_the_search_for_cycles_finds_one() -> None:
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": set[str](), "d": {"b"}}
+    assert cycle(graph) == ["b", "d", "b"]
+
+
+def test_a_directory_holds_about_fourteen_modules() -> None:
+    counts: dict[str, int] = {}
+    for path in FILES:
+        folder = path.parent.relative_to(WEFT).as_posix()
+        if path.name != "__init__.py" and folder != ".":
+            counts[folder] = counts.get(folder, 0) + 1
+    assert {folder for folder, count in counts.items() if count > 15} == MANY.keys()
+
+
+def mirrored(test: Path) -> bool:
+    """Whether a test lies where the module or the package lies that it is about."""
+    folder = WEFT / test.relative_to(TESTS).parent
+    name = test.stem.removeprefix("test_")
+    named_as_folder = name == folder.name and folder.is_dir()
+    return (folder / f"{name}.py").is_file() or (folder / name).is_dir() or named_as_folder
+
+
+def test_tests_mirror_the_source() -> None:
+    tests = [
+        path
+        for path in TESTS.rglob("test_*.py")
+        if path.relative_to(TESTS).parts[0] not in NOT_MIRRORED
+    ]
+    assert tests
+    assert [str(path.relative_to(TESTS)) for path in tests if not mirrored(path)] == []
+    assert not mirrored(TESTS / "commands" / "test_nothing.py")
 
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in FILES if room(p) in NO_TORCH or p.name == "describe.py"],
+    [p for p in FILES if package(p) in NO_TORCH or p.name == "describe.py"],
     ids=lambda p: str(p.relative_to(WEFT)),
 )
-def test_torch_is_not_imported_below_the_layers(path: Path) -> None:
-    assert not [
-        m for m, _ in imports(path) if m.split(".")[0] in ("torch", "transformers", "safetensors")
-    ]
+def test_torch_is_not_imported_where_answers_must_be_quick(path: Path) -> None:
+    heavy = ("torch", "transformers", "safetensors")
+    assert not [module for module in imports(path) if module.split(".")[0] in heavy]
+
+
+def test_only_these_packages_import_torch_distributed() -> None:
+    allowed = ("training/parallel", "training/checkpoints", "plan")
+    for path in FILES:
+        name = path.relative_to(WEFT).as_posix()
+        used = any(module.startswith("torch.distributed") for module in imports(path))
+        assert not used or name.startswith(allowed), name
 
 
 # What may be loaded before an answer, and the processor time of it all relative to these imports alone.
@@ -228,7 +304,7 @@ def test_every_shape_letter_is_in_the_legend() -> None:
         )
     )
     for path in FILES:
-        if room(path) in ("kernels", "layers", "model", "tasks", "observe", "generate"):
+        if package(path) in ("kernels", "layers", "model", "tasks", "observe", "generate"):
             for name in re.findall(r"\b[a-z][a-z_]*_([A-Z][A-Z0-9]*)\b", path.read_text()):
                 assert set(name) <= legend, f"{path.name}: _{name}"
 
@@ -252,7 +328,7 @@ def too_large(path: Path) -> Iterator[tuple[str, str]]:
             parameters = len(node.args.args) + len(node.args.kwonlyargs)
             if statements(node) > 25:
                 yield f"{name}:{node.name}", f"{statements(node)} statements"
-            elif parameters > 8 and room(path) != "families":
+            elif parameters > 8 and package(path) != "families":
                 yield f"{name}:{node.name}", f"{parameters} parameters"
 
 
@@ -284,6 +360,4 @@ def test_only_storage_renames_and_syncs() -> None:
                 )
             )
             ours = ast.unparse(owner) == "storage"
-            assert not moves or ours or path.name == "support/storage.py", (
-                f"{path}:{node.lineno}: {name}"
-            )
+            assert not moves or ours or path.name == "storage.py", f"{path}:{node.lineno}: {name}"

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..data.batches.loader import subtree_size
+from ...data.batches.loader import subtree_size
 
 
 class TreeSum:

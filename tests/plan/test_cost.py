@@ -9,15 +9,16 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.plan.cost import MemoryEstimate, activation_bytes, estimate_memory
+from weft.plan.cost import (
+    TOLERATED_OVERESTIMATE,
+    MemoryEstimate,
+    activation_bytes,
+    check_memory,
+    estimate_memory,
+)
 from weft.plan.recipe_workload import workload_of_recipe
 from weft.recipe.recipe import sample_unit
-from weft.training.memory import (
-    TOLERATED_OVERESTIMATE,
-    available_bytes,
-    cgroup_available,
-    check_memory,
-)
+from weft.training.memory import available_bytes, cgroup_available
 
 SHAPE: dict[str, Any] = {"depth": 3, "width": 64, "heads": 4, "hidden": 256, "vocab_size": 500}
 DATA = R.Data(rows=R.Documents(), train=R.Source(paths=("x",)))
